@@ -1,0 +1,1 @@
+"""One solver per file."""

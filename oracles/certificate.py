@@ -1,0 +1,103 @@
+"""Answers and the evidence that comes with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from privopt.oracles.errors import CertificateError
+from privopt.problems.lattice import IntArray
+from privopt.problems.objective import from_fixed
+
+
+class Status(Enum):
+    """Why a solve stopped. The value says what to do about it."""
+
+    OPTIMAL = "nothing: the search is complete"
+    TIME_LIMIT = "raise the time limit, or use an oracle that fits the problem better"
+    INTERRUPTED = "run again without interrupting"
+    HEURISTIC = "this oracle never proves optimality: use it for incumbents and non-private baselines only"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known about an answer.
+
+    Values and bounds are in units of loss. They are held as fixed-point integers
+    (``privopt.problems.objective.UNIT`` per unit of loss), so the comparisons are exact.
+
+    Attributes:
+        status: why the solver stopped.
+        fixed_value: the objective at the point, recomputed by privopt in integer arithmetic.
+        fixed_bound: the proved lower bound on the objective over the whole lattice.
+        lexicographic: the point is proved to be the lexicographically smallest of all minimisers.
+        exact: the bound was proved in integer arithmetic; False if it rests on a floating-point solver
+            and its tolerances.
+        oracle: name of the oracle.
+        raw_status: the solver's own words.
+        nodes: search nodes (or candidates) visited.
+        seconds: wall-clock time of the solve.
+    """
+
+    status: Status
+    fixed_value: int | None
+    fixed_bound: int
+    lexicographic: bool
+    exact: bool
+    oracle: str
+    raw_status: str
+    nodes: int
+    seconds: float
+
+    @property
+    def value(self) -> float:
+        return float("inf") if self.fixed_value is None else from_fixed(self.fixed_value)
+
+    @property
+    def bound(self) -> float:
+        return from_fixed(self.fixed_bound)
+
+    @property
+    def gap(self) -> float:
+        """value - bound >= 0; infinite when there is no point."""
+        return float("inf") if self.fixed_value is None else from_fixed(self.fixed_value - self.fixed_bound)
+
+    def __str__(self) -> str:
+        proof = "integer arithmetic" if self.exact else "floating-point solver"
+        return (
+            f"{self.status.name} value={self.value:.6g} bound={self.bound:.6g} gap={self.gap:.3g} "
+            f"({proof}, {self.oracle}, {self.nodes} nodes, {self.seconds:.3g} s)"
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A feasible point of the lattice (or None if a limit came first) and its certificate."""
+
+    point: IntArray | None
+    certificate: Certificate
+
+    def require(self, *, gap: float = 0.0, lexicographic: bool = False) -> IntArray:
+        """The point, if it is proved to be within ``gap`` of the minimum.
+
+        Args:
+            gap: the largest tolerated value - bound, in units of loss.
+            lexicographic: also insist that ties were broken by the stated rule.
+
+        Raises:
+            CertificateError: naming gap, bound, time and remedy.
+        """
+        c = self.certificate
+        if self.point is None or c.gap > gap:
+            raise CertificateError(
+                f"{c.oracle} proved a gap of {c.gap:.6g} where {gap:g} is needed (bound {c.bound:.6g}, "
+                f"stopped by {c.status.name} after {c.seconds:.1f} s; solver says {c.raw_status!r}). "
+                f"To do: {c.status.value}"
+            )
+        if lexicographic and not c.lexicographic:
+            raise CertificateError(
+                f"{c.oracle} did not prove that its minimiser is the lexicographically first of all "
+                f"minimisers (after {c.seconds:.1f} s), which the privacy proof needs. "
+                f"To do: use an oracle that breaks ties, or raise its time limit"
+            )
+        return self.point
