@@ -1,0 +1,109 @@
+"""The layout promises of CONTRIBUTING: every folder is packaged, none is importable under its bare name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("experiments", "mechanisms", "oracles", "problems")
+
+
+def packages_on_disk() -> set[str]:
+    found = set()
+    for folder in FOLDERS:
+        for init in (ROOT / folder).rglob("__init__.py"):
+            found.add("privopt." + ".".join(init.parent.relative_to(ROOT).parts))
+    return found
+
+
+def setuptools_table() -> dict[str, object]:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert isinstance(table, dict)
+    return table
+
+
+def test_packages_equal_what_is_on_disk() -> None:
+    # A forgotten subpackage works in editable mode and is missing from the wheel.
+    table = setuptools_table()
+    assert set(table["packages"]) == packages_on_disk()
+    assert table["package-dir"] == {p: p.removeprefix("privopt.").replace(".", "/") for p in table["packages"]}
+
+
+def test_there_is_no_folder_named_privopt() -> None:
+    assert not (ROOT / "privopt").exists()
+    assert not (ROOT / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_bare_import_is_refused(folder: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", f"import {folder}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode != 0
+    assert f"import privopt.{folder}" in run.stderr
+
+
+def test_imports_point_one_way() -> None:
+    allowed = {
+        "problems": {"problems"},
+        "oracles": {"problems", "oracles"},
+        "mechanisms": {"problems", "oracles", "mechanisms"},
+        "experiments": set(FOLDERS),
+    }
+    for folder, targets in allowed.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            for line in path.read_text().splitlines():
+                words = line.split()
+                if len(words) > 1 and words[0] in ("from", "import") and words[1].startswith("privopt."):
+                    assert words[1].split(".")[1] in targets, f"{path}: {line}"
+                    if folder == "mechanisms":
+                        assert "backends" not in line, f"a mechanism never names a backend: {path}: {line}"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", str(out), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
+    return next(out.glob("*.whl"))
+
+
+def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            assert f"privopt/{path.relative_to(ROOT)}" in names
+    assert "privopt/problems/data/adult.data.gz" in names
+    assert "privopt/problems/data/LICENSE-adult.txt" in names
+    assert "privopt/oracles/py.typed" in names
+    assert not any(name.startswith("tests/") for name in names)
+
+
+def test_wheel_works_where_the_source_tree_is_not(wheel: Path, tmp_path: Path) -> None:
+    # Unpacked in front of the dependencies that are here already: what a user's environment would hold.
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = (
+        "import privopt.oracles, privopt.mechanisms, sys\n"
+        "from privopt.problems.adult import load_adult23\n"
+        "assert load_adult23(seed=0)[0].shape == (15682, 23)\n"
+        "assert 'site' in privopt.oracles.__file__, privopt.oracles.__file__\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, 'site')\n{code}"],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
