@@ -25,3 +25,7 @@ class SolverFailedError(OracleError):
 
 class CertificateError(OracleError):
     """The answer is not proved well enough for what it is needed for."""
+
+
+class UnfinishedDrawError(OracleError):
+    """A limit was reached before a random draw was complete; there is no point to release."""
