@@ -11,3 +11,11 @@ class InvalidInputError(PrivOptError, ValueError):
 
 class InfeasibleDomainError(InvalidInputError):
     """The feasible set is empty."""
+
+
+class SchemaError(InvalidInputError):
+    """A schema that contradicts itself, or a table that does not fit its schema."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something was read off private data without being paid for; the privacy statement does not cover it."""
