@@ -1,0 +1,56 @@
+"""Regularisers, all of them members of one family: l1 |w|_1 + (l2/2) |w|_2^2."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.problems.errors import InvalidInputError
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ElasticNet:
+    """r(w) = l1 |w|_1 + (l2/2) |w|_2^2. With one coefficient 0 it is the lasso or the ridge penalty.
+
+    Public: choosing the strengths by looking at the data is a release of its own.
+
+    Attributes:
+        l1, l2: finite, >= 0. ``l2`` is also the strong convexity that r adds.
+    """
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(s) and s >= 0 for s in (self.l1, self.l2)):
+            raise InvalidInputError(f"strengths must be finite and >= 0, got l1={self.l1}, l2={self.l2}")
+
+    def value(self, w: Vector) -> float:
+        return float(self.l1 * np.sum(np.abs(w)) + self.l2 / 2 * (w @ w))
+
+    def prox(self, w: Vector, step: float) -> Vector:
+        """argmin over u of |u - w|^2 / (2 step) + r(u)."""
+        return soft_threshold(w, step * self.l1) / (1 + step * self.l2)
+
+
+NO_REGULARIZER = ElasticNet()
+
+
+def lasso(strength: float) -> ElasticNet:
+    """strength * |w|_1."""
+    return ElasticNet(l1=strength)
+
+
+def ridge(strength: float) -> ElasticNet:
+    """(strength / 2) * |w|_2^2."""
+    return ElasticNet(l2=strength)
+
+
+def soft_threshold(w: Vector, threshold: float) -> Vector:
+    """Every coordinate moved towards 0 by the threshold, stopping there."""
+    return np.sign(w) * np.maximum(np.abs(w) - threshold, 0)

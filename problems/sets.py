@@ -1,0 +1,731 @@
+"""Constraint sets as data: closed convex subsets of R^p, with the quantities that the theory asks for.
+
+A set is a *public* input. Everything here is a formula: what needs a solver (the support function of an
+H-polytope, the gauge of a hull) is answered by ``privopt.oracles.convex``. Norms and diameters enter step
+sizes and iteration counts, never a sensitivity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.integrate import quad
+from scipy.stats import chi, norm
+
+from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
+from privopt.problems.regularizers import Vector
+
+_VERTEX_ENTRIES = 1 << 24  # vertices are listed up to this many numbers
+_WIDTH_SAMPLES = 4000
+_WIDTH_SEED = 20170417  # a public quantity: the same in every plan. No privacy rests on it
+
+
+class NoClosedFormError(InvalidInputError):
+    """A quantity of a set that has no formula, or a set that lacks it. The message says where to turn."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and how far it may be off: 0 for a formula, a quadrature's bound, or one standard error."""
+
+    value: float
+    error: float = 0.0
+
+
+class ConvexSet(ABC):
+    """A closed convex set C in R^p, p = ``dimension``."""
+
+    dimension: int
+    centrally_symmetric: bool = False
+
+    @property
+    @abstractmethod
+    def radius(self) -> float:
+        """max over C of |w|_2; infinite if C is unbounded."""
+
+    @property
+    def diameter(self) -> float:
+        """|C|_2 = max over C x C of |v - w|_2. Twice the radius for a centrally symmetric set."""
+        if not self.centrally_symmetric:
+            raise NoClosedFormError(f"no formula for the diameter of {type(self).__name__}")
+        return 2 * self.radius
+
+    @property
+    @abstractmethod
+    def l1_radius(self) -> float:
+        """max over C of |w|_1 (an upper bound where a set says so)."""
+
+    @abstractmethod
+    def support(self, g: Vector) -> float:
+        """max over C of <w, g>: the dual of the Minkowski norm when C is centrally symmetric."""
+
+    @abstractmethod
+    def gauge(self, v: Vector) -> float:
+        """The Minkowski functional |v|_C = min {r >= 0 : v in r C}; infinite if there is none."""
+
+    @abstractmethod
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        """Whether w is in C, up to a tolerance in the units of the constraints."""
+
+    def gaussian_width(self) -> Estimate:
+        """G_C = E max over C of <w, b>, b standard normal; by simulation unless a set knows better."""
+        return simulated_width(self.support, self.dimension)
+
+    @property
+    def vertex_count(self) -> int | None:
+        """How many points C is the hull of, or None if it is not known to be the hull of finitely many."""
+        return None
+
+    def vertices(self) -> Vector:
+        """The vertices, shape (vertex_count, dimension).
+
+        Raises:
+            NoClosedFormError: not finitely many, or too many to list.
+        """
+        count = self.vertex_count
+        if count is None or count * self.dimension > _VERTEX_ENTRIES:
+            raise NoClosedFormError(
+                f"{type(self).__name__} has {'no finite list of' if count is None else f'{count:.3g}'} "
+                f"vertices in {self.dimension} dimensions: too many to list. Use vertex_scores and vertex"
+            )
+        return self._list_vertices()
+
+    def _list_vertices(self) -> Vector:
+        raise NoClosedFormError(f"{type(self).__name__} has no vertices")
+
+    def vertex_scores(self, g: Vector) -> Vector:
+        """<s, g> for every vertex s, shape (vertex_count,)."""
+        return self.vertices() @ g
+
+    def vertex(self, index: int) -> Vector:
+        """One vertex, shape (dimension,)."""
+        return np.array(self.vertices()[index])
+
+
+def simulated_width(support: Callable[[Vector], float], dimension: int) -> Estimate:
+    """The mean of a support function over standard normal directions, with its standard error."""
+    draws = np.random.Generator(np.random.PCG64(_WIDTH_SEED))
+    samples = max(100, min(_WIDTH_SAMPLES, _VERTEX_ENTRIES // dimension))
+    values = np.array([support(draws.standard_normal(dimension)) for _ in range(samples)])
+    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(samples)))
+
+
+@dataclass(frozen=True)
+class WholeSpace(ConvexSet):
+    """R^p: no constraint."""
+
+    dimension: int
+    centrally_symmetric = True
+    radius = math.inf
+    l1_radius = math.inf
+
+    def support(self, g: Vector) -> float:
+        return math.inf if np.any(g) else 0.0
+
+    def gauge(self, v: Vector) -> float:
+        return 0.0
+
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        return bool(w.shape == (self.dimension,) and np.all(np.isfinite(w)))
+
+    def gaussian_width(self) -> Estimate:
+        return Estimate(math.inf)
+
+
+class _Ball(ConvexSet):
+    """A norm ball around 0: membership and gauge follow from the norm, support from the dual norm."""
+
+    size: float
+    centrally_symmetric = True
+
+    @abstractmethod
+    def norm(self, v: Vector) -> float:
+        """The norm whose ball of radius ``size`` this is."""
+
+    @abstractmethod
+    def dual_norm(self, v: Vector) -> float:
+        """The dual of ``norm``."""
+
+    def gauge(self, v: Vector) -> float:
+        return self.norm(v) / self.size
+
+    def support(self, g: Vector) -> float:
+        return self.size * self.dual_norm(g)
+
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        return bool(w.shape == (self.dimension,) and self.norm(w) <= self.size + tolerance)
+
+
+@dataclass(frozen=True)
+class L2Ball(_Ball):
+    """{|w|_2 <= size}."""
+
+    dimension: int
+    size: float
+
+    def __post_init__(self) -> None:
+        _check(self.dimension, self.size)
+
+    @property
+    def radius(self) -> float:
+        return self.size
+
+    @property
+    def l1_radius(self) -> float:
+        return self.size * math.sqrt(self.dimension)
+
+    def norm(self, v: Vector) -> float:
+        return float(np.linalg.norm(v))
+
+    dual_norm = norm
+
+    def gaussian_width(self) -> Estimate:
+        return Estimate(self.size * float(chi.mean(self.dimension)))
+
+
+class _SignedVertices(_Ball):
+    """Balls whose vertices are size * (+-e_j): index j < p is +e_j, index p + j is -e_j."""
+
+    @property
+    def vertex_count(self) -> int | None:
+        return 2 * self.dimension
+
+    def _list_vertices(self) -> Vector:
+        return self.size * np.concatenate([np.eye(self.dimension), -np.eye(self.dimension)])
+
+    def vertex_scores(self, g: Vector) -> Vector:
+        return self.size * np.concatenate([g, -g])
+
+    def vertex(self, index: int) -> Vector:
+        point = np.zeros(self.dimension)
+        point[index % self.dimension] = self.size if index < self.dimension else -self.size
+        return point
+
+
+@dataclass(frozen=True)
+class L1Ball(_SignedVertices):
+    """{|w|_1 <= size}, the hull of 2p points."""
+
+    dimension: int
+    size: float
+
+    def __post_init__(self) -> None:
+        _check(self.dimension, self.size)
+
+    @property
+    def radius(self) -> float:
+        return self.size
+
+    @property
+    def l1_radius(self) -> float:
+        return self.size
+
+    def norm(self, v: Vector) -> float:
+        return float(np.sum(np.abs(v)))
+
+    def dual_norm(self, v: Vector) -> float:
+        return float(np.max(np.abs(v)))
+
+    def gaussian_width(self) -> Estimate:
+        # max |b_j| exceeds t with probability 1 - (2 Phi(t) - 1)^p.
+        return _scaled(
+            _mean_of_maximum(lambda t: self.dimension * math.log1p(-2 * norm.sf(t)) if t else -math.inf),
+            self.size,
+        )
+
+
+@dataclass(frozen=True)
+class LinfBall(_Ball):
+    """{|w|_inf <= size}, with 2^p vertices."""
+
+    dimension: int
+    size: float
+
+    def __post_init__(self) -> None:
+        _check(self.dimension, self.size)
+
+    @property
+    def radius(self) -> float:
+        return self.size * math.sqrt(self.dimension)
+
+    @property
+    def l1_radius(self) -> float:
+        return self.size * self.dimension
+
+    def norm(self, v: Vector) -> float:
+        return float(np.max(np.abs(v)))
+
+    def dual_norm(self, v: Vector) -> float:
+        return float(np.sum(np.abs(v)))
+
+    def gaussian_width(self) -> Estimate:
+        return Estimate(self.size * self.dimension * math.sqrt(2 / math.pi))
+
+    @property
+    def vertex_count(self) -> int | None:
+        return int(2**self.dimension)
+
+    def _list_vertices(self) -> Vector:
+        return Box(np.full(self.dimension, -self.size), np.full(self.dimension, self.size)).vertices()
+
+
+@dataclass(frozen=True)
+class Simplex(ConvexSet):
+    """{w >= 0, sum w = size}, the hull of p points."""
+
+    dimension: int
+    size: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.dimension, self.size)
+
+    @property
+    def radius(self) -> float:
+        return self.size
+
+    @property
+    def diameter(self) -> float:
+        return self.size * math.sqrt(2) if self.dimension > 1 else 0.0
+
+    @property
+    def l1_radius(self) -> float:
+        return self.size
+
+    def support(self, g: Vector) -> float:
+        return self.size * float(np.max(g))
+
+    def gauge(self, v: Vector) -> float:
+        return float(np.sum(v)) / self.size if np.all(v >= 0) else math.inf
+
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        shaped = w.shape == (self.dimension,)
+        return bool(shaped and np.min(w) >= -tolerance and abs(np.sum(w) - self.size) <= tolerance)
+
+    def gaussian_width(self) -> Estimate:
+        # E max b_j = int_0^inf P[max > t] - P[max < -t] dt.
+        p = self.dimension
+        above = _mean_of_maximum(lambda t: p * math.log1p(-norm.sf(t)))
+        below, error = quad(lambda t: norm.cdf(-t) ** p, 0, math.inf)
+        return _scaled(Estimate(above.value - below, above.error + error), self.size)
+
+    @property
+    def vertex_count(self) -> int | None:
+        return self.dimension
+
+    def _list_vertices(self) -> Vector:
+        return self.size * np.eye(self.dimension)
+
+    def vertex_scores(self, g: Vector) -> Vector:
+        return self.size * g
+
+    def vertex(self, index: int) -> Vector:
+        point = np.zeros(self.dimension)
+        point[index] = self.size
+        return point
+
+
+@dataclass(frozen=True, eq=False)
+class Box(ConvexSet):
+    """{low <= w <= high}, coordinate by coordinate; shape (p,) each, finite."""
+
+    low: Vector
+    high: Vector
+
+    def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
+        lower, upper = _fixed(low, 1), _fixed(high, 1)
+        if lower.shape != upper.shape:
+            raise InvalidInputError(f"low and high differ in shape: {lower.shape} and {upper.shape}")
+        if np.any(lower > upper):
+            raise InfeasibleDomainError("empty box: low > high in some coordinate")
+        object.__setattr__(self, "low", lower)
+        object.__setattr__(self, "high", upper)
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]  # derived from the bounds
+        return len(self.low)
+
+    @property
+    def centrally_symmetric(self) -> bool:  # type: ignore[override]  # depends on the bounds
+        return bool(np.array_equal(self.low, -self.high))
+
+    @property
+    def _reach(self) -> Vector:
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
+    def radius(self) -> float:
+        return float(np.linalg.norm(self._reach))
+
+    @property
+    def diameter(self) -> float:
+        return float(np.linalg.norm(self.high - self.low))
+
+    @property
+    def l1_radius(self) -> float:
+        return float(np.sum(self._reach))
+
+    def support(self, g: Vector) -> float:
+        return float(np.sum(np.maximum(self.low * g, self.high * g)))
+
+    def gauge(self, v: Vector) -> float:
+        return _gauge_of_halfspaces(np.concatenate([v, -v]), np.concatenate([self.high, -self.low]))
+
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        shaped = w.shape == self.low.shape
+        return bool(shaped and np.all(w >= self.low - tolerance) and np.all(w <= self.high + tolerance))
+
+    def gaussian_width(self) -> Estimate:
+        # A coordinate contributes (high - low)/2 * E|b|; the centre contributes nothing on average.
+        return Estimate(float(np.sum(self.high - self.low)) / math.sqrt(2 * math.pi))
+
+    @property
+    def vertex_count(self) -> int | None:
+        return int(2**self.dimension)
+
+    def _list_vertices(self) -> Vector:
+        return np.array(list(itertools.product(*np.stack([self.low, self.high], axis=1))))
+
+
+@dataclass(frozen=True)
+class GroupL1Ball(_Ball):
+    """{sum over groups of |w_group|_2 <= size}; groups partition the coordinates 0..p-1."""
+
+    groups: tuple[tuple[int, ...], ...]
+    size: float
+
+    def __post_init__(self) -> None:
+        members = sorted(j for group in self.groups for j in group)
+        if not all(self.groups) or members != list(range(len(members))):
+            raise InvalidInputError("groups must be non-empty and hold every coordinate 0..p-1 once")
+        _check(len(members), self.size)
+
+    @cached_property
+    def dimension(self) -> int:  # type: ignore[override]  # derived from the groups
+        return sum(len(group) for group in self.groups)
+
+    @cached_property
+    def labels(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The group of each coordinate, shape (p,)."""
+        labels = np.empty(self.dimension, dtype=np.int64)
+        for number, group in enumerate(self.groups):
+            labels[list(group)] = number
+        return labels
+
+    def group_norms(self, v: Vector) -> Vector:
+        """|v_group|_2 for every group."""
+        return np.sqrt(np.bincount(self.labels, v * v, len(self.groups)))
+
+    @property
+    def radius(self) -> float:
+        return self.size
+
+    @property
+    def l1_radius(self) -> float:
+        return self.size * math.sqrt(max(len(group) for group in self.groups))
+
+    def norm(self, v: Vector) -> float:
+        return float(np.sum(self.group_norms(v)))
+
+    def dual_norm(self, v: Vector) -> float:
+        return float(np.max(self.group_norms(v)))
+
+    def gaussian_width(self) -> Estimate:
+        sizes = np.array([len(group) for group in self.groups])
+        return _scaled(_mean_of_maximum(lambda t: float(np.sum(_log1m(chi.sf(t, sizes))))), self.size)
+
+
+@dataclass(frozen=True)
+class KSupportBall(_Ball):
+    """The hull of the vectors with at most ``sparsity`` non-zeros and |w|_2 <= size.
+
+    Its gauge is the k-support norm of Argyriou, Foygel and Srebro (2012), their Proposition 2.1.
+    """
+
+    dimension: int
+    sparsity: int
+    size: float
+
+    def __post_init__(self) -> None:
+        _check(self.dimension, self.size)
+        if not 1 <= self.sparsity <= self.dimension:
+            raise InvalidInputError(f"sparsity must lie in 1..{self.dimension}, got {self.sparsity}")
+
+    @property
+    def radius(self) -> float:
+        return self.size
+
+    @property
+    def l1_radius(self) -> float:
+        return self.size * math.sqrt(self.sparsity)
+
+    def norm(self, v: Vector) -> float:
+        k = self.sparsity
+        ordered = -np.sort(-np.abs(v))
+        tails = np.cumsum(ordered[::-1])[::-1]  # tails[i] = sum of ordered[i:]
+        for r in range(k):
+            head = k - 1 - r  # the head coordinates count as they are, the tail shares the rest
+            mean = tails[head] / (r + 1)
+            if (head == 0 or ordered[head - 1] > mean) and mean >= ordered[head]:
+                return float(np.sqrt(np.sum(ordered[:head] ** 2) + tails[head] * mean))
+        # Rounding can blur the two strict inequalities only where the head equals the mean: all in the tail.
+        return float(tails[0] / math.sqrt(k))
+
+    def dual_norm(self, v: Vector) -> float:
+        split = self.dimension - self.sparsity
+        return float(np.linalg.norm(np.partition(np.abs(v), split)[split:] if split else v))
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexHull(ConvexSet):
+    """The hull of given points, shape (m, p), m >= 1."""
+
+    points: Vector
+
+    def __init__(self, points: ArrayLike) -> None:
+        object.__setattr__(self, "points", _fixed(points, 2))
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]  # derived from the points
+        return int(self.points.shape[1])
+
+    @cached_property
+    def centrally_symmetric(self) -> bool:  # type: ignore[override]  # depends on the points
+        return {tuple(row) for row in (self.points + 0.0).tolist()} == {
+            tuple(row) for row in (-self.points + 0.0).tolist()
+        }
+
+    @property
+    def radius(self) -> float:
+        return float(np.max(np.linalg.norm(self.points, axis=1)))
+
+    @cached_property
+    def diameter(self) -> float:
+        return max(float(np.max(np.linalg.norm(self.points - v, axis=1))) for v in self.points)
+
+    @property
+    def l1_radius(self) -> float:
+        return float(np.max(np.sum(np.abs(self.points), axis=1)))
+
+    def support(self, g: Vector) -> float:
+        return float(np.max(self.points @ g))
+
+    def gauge(self, v: Vector) -> float:
+        raise NoClosedFormError("the gauge of a hull is a linear program: use privopt.oracles.convex.gauge")
+
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        raise NoClosedFormError(
+            "membership in a hull is a linear program: use privopt.oracles.convex.contains"
+        )
+
+    @property
+    def vertex_count(self) -> int | None:
+        return len(self.points)
+
+    def _list_vertices(self) -> Vector:
+        return self.points
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope(ConvexSet):
+    """{A w <= b, low <= w <= high}: A of shape (m, p), b (m,), low and high (p,), all finite.
+
+    The box keeps the set bounded; the exact radius and diameter are hard to compute, and the box's are
+    used: upper bounds, which is the side that step sizes want.
+    """
+
+    A: Vector
+    b: Vector
+    box: Box
+
+    def __init__(self, A: ArrayLike, b: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
+        matrix, sides, box = _fixed(A, 2), _fixed(b, 1), Box(low, high)
+        if matrix.shape != (len(sides), box.dimension):
+            raise InvalidInputError(
+                f"A must have shape ({len(sides)}, {box.dimension}) to match b and the box, "
+                f"got {matrix.shape}"
+            )
+        object.__setattr__(self, "A", matrix)
+        object.__setattr__(self, "b", sides)
+        object.__setattr__(self, "box", box)
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]  # derived from the box
+        return self.box.dimension
+
+    @cached_property
+    def centrally_symmetric(self) -> bool:  # type: ignore[override]  # depends on the rows
+        A, b = self._halfspaces
+        rows = {(*a, side) for a, side in zip((A + 0.0).tolist(), b.tolist(), strict=True)}
+        return rows == {(*a, side) for a, side in zip((-A + 0.0).tolist(), b.tolist(), strict=True)}
+
+    @property
+    def _halfspaces(self) -> tuple[Vector, Vector]:
+        eye = np.eye(self.dimension)
+        A = np.concatenate([self.A, eye, -eye])
+        return A, np.concatenate([self.b, self.box.high, -self.box.low])
+
+    @property
+    def radius(self) -> float:
+        return self.box.radius
+
+    @property
+    def diameter(self) -> float:
+        return self.box.diameter
+
+    @property
+    def l1_radius(self) -> float:
+        return self.box.l1_radius
+
+    def support(self, g: Vector) -> float:
+        raise NoClosedFormError(
+            "the support function of a polytope is a linear program: use privopt.oracles.convex.support"
+        )
+
+    def gaussian_width(self) -> Estimate:
+        raise NoClosedFormError(
+            "the width of a polytope takes linear programs: use privopt.oracles.convex.gaussian_width"
+        )
+
+    def gauge(self, v: Vector) -> float:
+        A, b = self._halfspaces
+        return _gauge_of_halfspaces(A @ v, b)
+
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        inside = self.box.contains(w, tolerance)
+        return bool(inside and np.all(self.A @ w <= self.b + tolerance))
+
+    @cached_property
+    def _corners(self) -> Vector:
+        """All vertices, by trying every p-subset of the halfspaces; a corner met twice is kept once."""
+        A, b = self._halfspaces
+        found = []
+        for subset in itertools.combinations(range(len(b)), self.dimension):
+            rows = list(subset)
+            if abs(np.linalg.det(A[rows])) > 1e-12:
+                corner = np.linalg.solve(A[rows], b[rows])
+                if np.all(A @ corner <= b + 1e-9):
+                    found.append(corner)
+        if not found:
+            raise InfeasibleDomainError("empty polytope: no corner satisfies all constraints")
+        corners = np.array(found)
+        _, first = np.unique(np.round(corners, 9), axis=0, return_index=True)
+        return corners[np.sort(first)]
+
+    @property
+    def vertex_count(self) -> int | None:
+        subsets = math.comb(len(self.b) + 2 * self.dimension, self.dimension)
+        return len(self._corners) if subsets <= 20_000 else None
+
+    def _list_vertices(self) -> Vector:
+        return self._corners
+
+
+def intersect(first: ConvexSet, second: ConvexSet) -> ConvexSet:
+    """The intersection of two sets of one dimension, where a set of this module is exactly that.
+
+    Concentric balls of one kind; boxes and l-infinity balls; those with polytopes; and polytopes.
+
+    Raises:
+        NoClosedFormError: no set of this module is the intersection.
+        InfeasibleDomainError: the intersection of the two boxes is empty.
+    """
+    if first.dimension != second.dimension:
+        raise InvalidInputError(f"sets of dimensions {first.dimension} and {second.dimension}")
+    if isinstance(first, WholeSpace) or first is second:
+        return second
+    if isinstance(second, WholeSpace):
+        return first
+    if isinstance(first, _Ball) and type(first) is type(second) and _shape(first) == _shape(second):
+        return min(first, second, key=lambda ball: ball.size)
+    a, b = _as_polytope(first), _as_polytope(second)
+    low, high = np.maximum(a.box.low, b.box.low), np.minimum(a.box.high, b.box.high)
+    if len(a.b) + len(b.b) == 0:
+        return Box(low, high)
+    return Polytope(np.concatenate([a.A, b.A]), np.concatenate([a.b, b.b]), low, high)
+
+
+def _shape(ball: _Ball) -> object:
+    """What two balls must share to be multiples of each other."""
+    return getattr(ball, "groups", None), getattr(ball, "sparsity", None)
+
+
+@singledispatch
+def _as_polytope(convex_set: ConvexSet) -> Polytope:
+    raise NoClosedFormError(
+        f"no exact intersection with {type(convex_set).__name__}: only boxes, l-infinity balls and "
+        "polytopes, or balls of one kind around 0"
+    )
+
+
+@_as_polytope.register
+def _(convex_set: Polytope) -> Polytope:
+    return convex_set
+
+
+@_as_polytope.register
+def _(convex_set: Box) -> Polytope:
+    return Polytope(np.zeros((0, convex_set.dimension)), np.zeros(0), convex_set.low, convex_set.high)
+
+
+@_as_polytope.register
+def _(convex_set: LinfBall) -> Polytope:
+    reach = np.full(convex_set.dimension, convex_set.size)
+    return _as_polytope(Box(-reach, reach))
+
+
+def _gauge_of_halfspaces(products: Vector, sides: Vector) -> float:
+    """min {r >= 0 : products <= r sides}."""
+    upper, lower = sides < 0, sides > 0
+    if np.any((sides == 0) & (products > 0)):
+        return math.inf
+    least = max(0.0, float(np.max(products[lower] / sides[lower], initial=0.0)))
+    most = float(np.min(products[upper] / sides[upper], initial=math.inf))
+    return least if least <= most else math.inf
+
+
+def _mean_of_maximum(log_cdf: Callable[[float], float]) -> Estimate:
+    """E of the positive part of a variable with the given log distribution function: int_0^inf 1 - F.
+
+    1 - F falls from 1 to 0 around a point that moves with the dimension: the integral is split there.
+    """
+    middle = next(t for t in np.arange(0.0, 1e6) if log_cdf(t) > math.log(0.5))
+    parts = [
+        quad(lambda t: -math.expm1(log_cdf(t)), a, b, limit=200)
+        for a, b in ((0.0, middle), (middle, math.inf))
+    ]
+    return Estimate(sum(p[0] for p in parts), sum(p[1] for p in parts))
+
+
+def _log1m(tail: ArrayLike) -> Vector:
+    """log(1 - tail), -inf at tail = 1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log1p(-np.asarray(tail)))
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    return Estimate(estimate.value * factor, estimate.error * factor)
+
+
+def _check(dimension: int, size: float) -> None:
+    if dimension < 1:
+        raise InvalidInputError(f"dimension must be >= 1, got {dimension}")
+    if not (math.isfinite(size) and size > 0):
+        raise InvalidInputError(f"size must be finite and > 0, got {size}")
+
+
+def _fixed(values: ArrayLike, ndim: int) -> Vector:
+    """A read-only finite float64 copy."""
+    array = np.array(values, dtype=np.float64)
+    if array.ndim != ndim:
+        raise InvalidInputError(f"expected an array of {ndim} dimensions, got shape {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise InvalidInputError("coordinates of a set must be finite; got NaN or infinity")
+    array.flags.writeable = False
+    return array
