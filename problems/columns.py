@@ -12,6 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -293,8 +294,8 @@ def is_numeric(values: NDArray[Any]) -> bool:
     """Whether an array holds numbers or booleans, also as Python objects; missing values count as either."""
     if values.dtype.kind != "O":
         return values.dtype.kind in "biuf"
-    kinds = ("integer", "floating", "mixed-integer-float", "decimal", "boolean")
-    return pd.api.types.infer_dtype(values, skipna=True) in kinds
+    types = (numbers.Real, Decimal, np.bool_, type(None), type(pd.NA))
+    return all(issubclass(kind, types) for kind in set(map(type, values)))
 
 
 def as_numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:

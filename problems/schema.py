@@ -270,9 +270,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     try:
         if name.endswith(".parquet"):
             return pd.read_parquet(file)
-        return pd.read_csv(
-            file, keep_default_na=False, na_values=[""], float_precision="round_trip", low_memory=False
-        )
+        return pd.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False)
     except FileNotFoundError:
         raise SchemaError(f"{file}: no such file") from None
     except (OSError, ValueError, EOFError) as error:  # messages of parsers can quote records
