@@ -22,6 +22,8 @@ UNIT = 1 << FRACTION_BITS  # one unit of loss, in fixed point
 
 # Sums of a loss and a perturbation stay below this, so int64 never wraps.
 _MAGNITUDE_LIMIT = 1 << 61
+# A single term stays below this: the few float64 roundings that made it then cost less than half a grid step.
+_TERM_LIMIT = 1 << 50
 
 
 def to_fixed(values: ArrayLike) -> IntArray:
@@ -33,9 +35,9 @@ def to_fixed(values: ArrayLike) -> IntArray:
     scaled = np.rint(np.asarray(values, dtype=np.float64) * UNIT)
     if not np.all(np.isfinite(scaled)):
         raise InvalidInputError("objective coefficients must be finite; got NaN or infinity")
-    if scaled.size and float(np.max(np.abs(scaled))) >= _MAGNITUDE_LIMIT:
+    if scaled.size and float(np.max(np.abs(scaled))) >= _TERM_LIMIT:
         raise InvalidInputError(
-            f"objective coefficients must stay below {_MAGNITUDE_LIMIT / UNIT:.3g} in absolute value"
+            f"objective terms must stay below {_TERM_LIMIT / UNIT:.3g} errors in absolute value"
         )
     return scaled.astype(np.int64)
 
@@ -47,10 +49,10 @@ def from_fixed(value: int) -> float:
 def rounding_slack(terms: int) -> float:
     """How much the difference of two objectives of ``terms`` rounded terms can be off, in loss units.
 
-    Each term is off by at most half a grid step, at each of the two points, before and after a shift of
-    the noise: 4 * terms half-steps.
+    Each term is off by less than one grid step (half for the rounding to the grid, less than half for the
+    float64 products before it), at each of the two points, before and after a shift of the noise.
     """
-    return 2.0 * terms / UNIT
+    return 4.0 * terms / UNIT
 
 
 @dataclass(frozen=True, eq=False)

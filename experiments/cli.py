@@ -1,0 +1,263 @@
+"""The command line: ``privopt fit | calibrate | predict | solvers | demo``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from privopt.mechanisms.calibration import calibrate
+from privopt.mechanisms.classifier import PrivateHalfspaceClassifier, write_atomically
+from privopt.mechanisms.registry import MECHANISMS
+from privopt.oracles.interface import Limits, Progress
+from privopt.oracles.select import inventory
+from privopt.problems.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
+from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.lattice import IntegerLattice
+from privopt.problems.schema import Schema, read_table
+
+app = typer.Typer(
+    help="Private optimization by reduction to solvers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # locals hold records
+)
+say = Console(stderr=True)
+tell = Console()
+
+# What a report says about itself: everything else in it is covered by epsilon and delta.
+NOT_PRIVATE = ["train_accuracy", "certificate", "seconds"]
+
+EpsilonOption = Annotated[float, typer.Option("--epsilon", help="Privacy budget, > 0.")]
+JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the full report here.")]
+
+
+@app.command()
+def fit(
+    data: Annotated[str, typer.Option(help="adult23 (shipped), or a CSV or Parquet file.")],
+    epsilon: EpsilonOption,
+    target: Annotated[str | None, typer.Option(help="Label column.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="TOML or JSON schema with the public facts.")] = None,
+    classes: Annotated[str | None, typer.Option(help="NEGATIVE,POSITIVE labels.")] = None,
+    mechanism: Annotated[str, typer.Option(help="auto, " + ", ".join(MECHANISMS))] = "auto",
+    oracle: Annotated[str, typer.Option(help="auto, or a name from `privopt solvers`.")] = "auto",
+    delta: Annotated[str, typer.Option(help="A number in (0, 1), or auto for 1/n^2.")] = "auto",
+    lattice: Annotated[str | None, typer.Option(help="LOW:HIGH or LOW:HIGH:RADIUS.")] = None,
+    calibration: Annotated[str, typer.Option(help="sound, or printed (refuted).")] = "sound",
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the solve.")] = None,
+    insecure_seed: Annotated[int | None, typer.Option(help="Reproducible noise. Voids privacy.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the model here, for `privopt predict`.")] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Learn an integer scorecard privately and print it."""
+    table, target, facts, labels = _load(data, target, schema, classes)
+    began = time.monotonic()
+    with _stoppable(time_limit) as limits:
+        model = PrivateHalfspaceClassifier(
+            epsilon,
+            delta=_delta(delta),
+            mechanism=mechanism,
+            oracle=oracle,
+            schema=facts,
+            classes=labels,
+            lattice=parse_lattice(lattice),
+            calibration=calibration,
+            limits=limits,
+            insecure_seed=insecure_seed,
+        ).fit(table.drop(columns=[target]), table[target])
+    report = fit_report(model, table, target, time.monotonic() - began)
+    if save is not None:
+        model.save(save)
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(report, indent=2) + "\n")
+    _show_fit(model, report)
+
+
+@app.command(name="calibrate")
+def calibrate_command(
+    mechanism: Annotated[str, typer.Argument(help="opdisc, rspm or rspm-laplace.")],
+    epsilon: EpsilonOption,
+    delta: Annotated[float, typer.Option(help="In (0, 1); not used by rspm-laplace.")] = 0.0,
+    dimension: Annotated[int | None, typer.Option(help="Number of features d.")] = None,
+    radius: Annotated[float | None, typer.Option(help="Bound D on |w|; default sqrt(d).")] = None,
+    separation: Annotated[float, typer.Option(help="tau: distance of distinct points.")] = 1.0,
+    separators: Annotated[int | None, typer.Option(help="Size m of the separator set; default 2d.")] = None,
+    calibration: Annotated[str, typer.Option(help="sound, or printed (refuted).")] = "sound",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the noise that a guarantee costs, before any data."""
+    raise SystemExit
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A file written by `privopt fit --save`.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet with the schema's columns.")],
+    output: Annotated[Path | None, typer.Option(help="Write a CSV here instead of printing it.")] = None,
+) -> None:
+    """Score records with a saved model: columns `score` and `prediction`."""
+    fitted = PrivateHalfspaceClassifier.load(model)
+    table = read_table(data)
+    scored = pd.DataFrame({"score": fitted.decision_function(table), "prediction": fitted.predict(table)})
+    if output is None:
+        sys.stdout.write(scored.to_csv(index=False))
+    else:
+        write_atomically(output, scored.to_csv(index=False))
+
+
+@app.command()
+def solvers() -> None:
+    """List the oracles: what is installed, what each can do."""
+    table = Table("oracle", "kind", "installed", "can do")
+    for entry in inventory():
+        table.add_row(entry.name, entry.kind, "yes" if entry.installed else entry.remedy, entry.summary)
+    tell.print(table)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="Folder for the table, the picture and the report.")] = Path(
+        "demo-output"
+    ),
+    draws: Annotated[int, typer.Option(min=1, help="Draws per mechanism and epsilon.")] = 3,
+) -> None:
+    """The main job on the real Adult data: a table and a picture of accuracy against epsilon."""
+    from privopt.experiments.demo import run_demo  # pictures need matplotlib, which is slow to import
+
+    run_demo(output, draws, tell)
+
+
+def fit_report(
+    model: PrivateHalfspaceClassifier, table: pd.DataFrame, target: str, seconds: float
+) -> dict[str, Any]:
+    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    spend, proof = model.spend_, model.certificate_
+    correct = model.predict(table.drop(columns=[target])) == table[target].to_numpy()
+    certificate = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
+    if proof is not None:
+        certificate = {"status": proof.status.name, "value": proof.value, "bound": proof.bound, "gap": proof.gap}
+    return {
+        **spend.to_dict(),
+        **model.release_.noise,
+        "mechanism": model.mechanism_,
+        "mechanism_reason": model.mechanism_reason_,
+        "oracle": model.release_.oracle,
+        "features": model.schema_.feature_names,
+        "weights": model.coef_[0].tolist(),
+        "not_private": NOT_PRIVATE,
+        "train_accuracy": float(np.mean(correct)),
+        "certificate": certificate,
+        "seconds": seconds,
+    }
+
+
+def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:
+    """LOW:HIGH[:RADIUS], or None for the mechanism's own lattice."""
+    if text is None:
+        return None
+    try:
+        low, high, *radius = text.split(":")
+        bounds = (int(low), int(high))
+        return (*bounds, float(radius[0])) if len(radius) == 1 else _no_more(bounds, radius)
+    except ValueError as error:
+        raise InvalidInputError(f"--lattice wants LOW:HIGH or LOW:HIGH:RADIUS, got {text!r}") from error
+
+
+def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
+    if rest:
+        raise ValueError("too many parts")
+    return bounds
+
+
+def _load(
+    data: str, target: str | None, schema: Path | None, classes: str | None
+) -> tuple[pd.DataFrame, str, Schema | None, tuple[str, ...] | None]:
+    """The table, its label column, the public facts and the public labels, as declared."""
+    facts = None if schema is None else Schema.load(schema)
+    labels = None if classes is None else tuple(classes.split(","))
+    if data == "adult23":
+        return adult23_frame(), target or ADULT_TARGET, facts or adult23_schema(), labels or ADULT23_CLASSES
+    table = read_table(Path(data))
+    if target is None:
+        raise InvalidInputError("--target is needed: the name of the label column")
+    if target not in table.columns:
+        raise InvalidInputError(f"no column {target!r}; the file has {', '.join(map(str, table.columns))}")
+    if labels is not None:
+        # The command line holds strings: compare labels as they are written in the file.
+        table[target] = table[target].astype(str)
+    return table, target, facts, labels
+
+
+def _delta(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidInputError(f"--delta wants a number in (0, 1) or auto, got {text!r}") from error
+
+
+@contextmanager
+def _stoppable(seconds: float | None) -> Iterator[Limits]:
+    """Limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
+    cancelled = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if cancelled.is_set():
+            raise KeyboardInterrupt
+        cancelled.set()
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        with Bar(*columns, console=say, transient=True) as bar:
+            line = bar.add_task("planning")
+
+            def on_progress(now: Progress) -> None:
+                known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
+                text = known if np.isfinite(now.gap) else ""
+                bar.update(line, description=f"{text}{now.nodes} nodes")
+
+            yield Limits(seconds=seconds, on_progress=on_progress, cancelled=cancelled.is_set)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
+    card = Table("feature", "points", title="Scorecard: positive when the points sum to more than 0")
+    for name, points in zip(report["features"], report["weights"], strict=True):
+        card.add_row(str(name), str(points))
+    tell.print(card)
+    tell.print(f"spend: {model.spend_}")
+    tell.print(f"mechanism: {model.mechanism_} ({model.mechanism_reason_}), noise {dict(model.release_.noise)}")
+    tell.print(f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}")
+    tell.print(f"training accuracy (not private): {report['train_accuracy']:.4f}")
+
+
+def main() -> None:
+    """Entry point: errors that privopt raises on purpose become one line and exit code 2."""
+    warnings.showwarning = lambda message, *_, **__: say.print(f"[yellow]warning:[/] {message}")
+    try:
+        app()
+    except PrivOptError as error:
+        say.print(f"[red]{type(error).__name__}:[/] {error}", highlight=False)
+        sys.exit(2)
+    except FileNotFoundError as error:
+        say.print(f"[red]no such file:[/] {error.filename}")
+        sys.exit(2)

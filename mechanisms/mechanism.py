@@ -1,0 +1,120 @@
+"""What a mechanism is: a plan made without data, and a release that is a reduction to an oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+
+from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.noise import NoiseSource
+from privopt.mechanisms.spend import PrivacySpend
+from privopt.oracles.certificate import Certificate
+from privopt.oracles.gibbs import Law
+from privopt.oracles.interface import Limits, Task
+from privopt.problems.discrete import DiscreteProblem
+from privopt.problems.lattice import IntArray, IntegerLattice
+
+Prepared = TypeVar("Prepared", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Release:
+    """The outcome of a mechanism.
+
+    ``point`` and ``spend`` are what may be published. ``certificate`` is *not* private: its value, bound,
+    node count and time are functions of the records, so it is dropped when a release is pickled.
+
+    Attributes:
+        point: the chosen w, shape (dimension,).
+        spend: what the release cost.
+        noise: the public parameters of the noise, such as {"sigma": 808.3}.
+        oracle: name of the oracle that answered.
+        certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
+    """
+
+    point: IntArray
+    spend: PrivacySpend
+    noise: Mapping[str, float]
+    oracle: str
+    certificate: Certificate | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**fields, "certificate": None}
+
+
+class LatticeMechanism(ABC, Generic[Prepared]):
+    """A private choice of one lattice point. An instance is a plan: noise and spend, fixed before data.
+
+    Subclasses are frozen dataclasses with at least ``problem_type``, ``lattice`` and ``spend``.
+    """
+
+    name: ClassVar[str]
+    # What ``release`` asks of its oracle.
+    question: ClassVar[Task | Law]
+
+    problem_type: type[DiscreteProblem]
+    lattice: IntegerLattice
+    spend: PrivacySpend
+
+    @classmethod
+    @abstractmethod
+    def plan(
+        cls,
+        problem_type: type[DiscreteProblem],
+        lattice: IntegerLattice,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        calibration: str = "sound",
+    ) -> Self:
+        """Calibrate to public facts."""
+
+    @classmethod
+    def default_lattice(cls, dimension: int) -> IntegerLattice:
+        """What is used when nobody names a lattice: {-1, 0, 1}^d."""
+        return IntegerLattice(-1, 1, dimension=dimension)
+
+    @property
+    @abstractmethod
+    def noise(self) -> dict[str, float]:
+        """The public parameters of the noise."""
+
+    @abstractmethod
+    def release(
+        self, oracle: Prepared, noise: NoiseSource | None = None, limits: Limits | None = None
+    ) -> Release:
+        """Run once on an oracle prepared for the data. Costs ``spend``, whatever happens."""
+
+    def check_problem(self, problem: DiscreteProblem) -> None:
+        """Refuse a problem that the plan was not made for.
+
+        Raises:
+            PlanMismatchError: another lattice, or another type of problem.
+        """
+        if type(problem) is not self.problem_type or problem.lattice != self.lattice:
+            raise PlanMismatchError(
+                f"this plan was made for {self.problem_type.__name__} over {self.lattice}; "
+                f"the oracle was prepared for {type(problem).__name__} over {problem.lattice}. "
+                f"To do: plan again for that problem"
+            )
+
+    def check_question(self, prepared: Task | Law) -> None:
+        """Refuse an oracle prepared for another question.
+
+        Raises:
+            PlanMismatchError: naming both.
+        """
+        if prepared is not self.question:
+            raise PlanMismatchError(
+                f"{self.name} needs an oracle prepared for {self.question}, got one for {prepared}"
+            )
+
+    def released(self, point: IntArray, source: NoiseSource, oracle: str, proof: Certificate | None) -> Release:
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        return Release(np.array(point), spend, self.noise, oracle, proof)

@@ -1,0 +1,52 @@
+"""Mechanisms by name, and the bridge from a plan to an oracle of the kind that it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.mechanisms.exponential import ExponentialMechanism, PermuteAndFlip
+from privopt.mechanisms.mechanism import LatticeMechanism
+from privopt.mechanisms.opdisc import OPDisc
+from privopt.mechanisms.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.oracles.gibbs import Law
+from privopt.oracles.select import gibbs_oracle, minimizer
+from privopt.problems.discrete import DiscreteProblem
+
+MECHANISMS: dict[str, type[LatticeMechanism[Any]]] = {
+    m.name: m for m in (ExponentialMechanism, PermuteAndFlip, OPDisc, GaussianRSPM, LaplaceRSPM)
+}
+
+
+def mechanism_named(name: str) -> type[LatticeMechanism[Any]]:
+    """Look a mechanism up.
+
+    Raises:
+        UnknownMechanismError: listing the names there are.
+    """
+    if name not in MECHANISMS:
+        raise UnknownMechanismError(f"unknown mechanism {name!r}; there are {', '.join(MECHANISMS)}")
+    return MECHANISMS[name]
+
+
+def choose_mechanism(name: str) -> tuple[type[LatticeMechanism[Any]], str]:
+    """A mechanism by name, or for "auto" the best supported one; and why."""
+    if name != "auto":
+        return mechanism_named(name), "it was asked for"
+    return ExponentialMechanism, (
+        "it is purely private (delta = 0), needs neither separators nor a normalisation, and was the most "
+        "accurate one at equal epsilon on every task measured"
+    )
+
+
+def prepare_oracle(name: str, plan: LatticeMechanism[Any], problem: DiscreteProblem) -> Any:
+    """An oracle of the kind that a plan needs, built for its data.
+
+    Raises:
+        PlanMismatchError: the plan was made for another problem.
+        OracleError: unknown name, missing solver, or a problem that the oracle refuses.
+    """
+    plan.check_problem(problem)
+    if isinstance(plan.question, Law):
+        return gibbs_oracle(name).prepare(problem, plan.question)
+    return minimizer(name).prepare(problem, plan.question)

@@ -1,0 +1,171 @@
+"""Oracles by name, the automatic choice with its reason, and what is installed.
+
+Backends are imported when they are asked for: compilers and solver libraries are slow to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from privopt.oracles.errors import UnknownOracleError, UnsupportedProblemError
+from privopt.oracles.gibbs import GibbsOracle, Law, PreparedGibbs, Sampler
+from privopt.oracles.interface import DiscreteOracle, PreparedOracle, Solver, Task
+from privopt.problems.discrete import DiscreteProblem
+
+Kind = TypeVar("Kind")
+
+
+def _enumerate() -> DiscreteOracle:
+    from privopt.oracles.backends.enumerate import EnumerationOracle
+
+    return EnumerationOracle()
+
+
+def _instant() -> DiscreteOracle:
+    from privopt.oracles.backends.enumerate import EnumerationOracle
+
+    return EnumerationOracle(max_candidates=100_000, max_work=2e8)
+
+
+def _native() -> DiscreteOracle:
+    from privopt.oracles.backends.native import NativeOracle
+
+    return NativeOracle()
+
+
+def _pulp(solver: str) -> Callable[[], DiscreteOracle]:
+    def make() -> DiscreteOracle:
+        from privopt.oracles.backends.pulp import PulpOracle
+
+        return PulpOracle(solver)
+
+    return make
+
+
+def _gibbs_enumerate() -> GibbsOracle:
+    from privopt.oracles.backends.gibbs_enumerate import GibbsEnumeration
+
+    return GibbsEnumeration()
+
+
+def _gibbs_elimination() -> GibbsOracle:
+    from privopt.oracles.backends.gibbs_elimination import GibbsElimination
+
+    return GibbsElimination()
+
+
+MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {
+    "auto": lambda: AutoOracle(),
+    "native": _native,
+    "enumerate": _enumerate,
+    "pulp-highs": _pulp("HiGHS"),
+    "pulp-cbc": _pulp("PULP_CBC_CMD"),
+    "pulp-scip": _pulp("SCIP_PY"),
+    "pulp-gurobi": _pulp("GUROBI"),
+    "pulp-cplex": _pulp("CPLEX_PY"),
+}
+
+GIBBS: Mapping[str, Callable[[], GibbsOracle]] = {
+    "auto": lambda: AutoGibbs(),
+    "enumerate": _gibbs_enumerate,
+    "elimination": _gibbs_elimination,
+}
+
+
+def minimizer(name: str) -> DiscreteOracle:
+    """A minimising oracle by name.
+
+    Raises:
+        UnknownOracleError: listing the names there are.
+        MissingSolverError: the solver behind it is not installed.
+    """
+    return _named(name, MINIMIZERS, "minimising oracle")
+
+
+def gibbs_oracle(name: str) -> GibbsOracle:
+    """A drawing oracle by name.
+
+    Raises:
+        UnknownOracleError: listing the names there are.
+    """
+    return _named(name, GIBBS, "oracle that draws")
+
+
+def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kind:
+    if name not in known:
+        raise UnknownOracleError(f"unknown {what} {name!r}; there are {', '.join(known)}")
+    return known[name]()
+
+
+@dataclass(frozen=True)
+class AutoOracle(DiscreteOracle):
+    """The first of enumeration (where it is instant), native and PuLP with HiGHS that takes the problem."""
+
+    name: ClassVar[str] = "auto"
+
+    def choose(self, problem: DiscreteProblem, task: Task) -> tuple[DiscreteOracle, str]:
+        """The oracle in use, and why.
+
+        Raises:
+            UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
+        """
+        candidates = (_instant, _native, _pulp("HiGHS"))
+        return _first_fit(candidates, lambda oracle: oracle.refusals(problem, task))
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        return _refusals(lambda: self.choose(problem, task))
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        return self.choose(problem, task)[0].build(problem, task)
+
+    def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
+        return self.choose(problem, task)[0].prepare(problem, task)
+
+
+@dataclass(frozen=True)
+class AutoGibbs(GibbsOracle):
+    """The first of enumeration (where it is small) and elimination that takes the problem."""
+
+    name: ClassVar[str] = "auto"
+
+    def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
+        """The oracle in use, and why.
+
+        Raises:
+            UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
+        """
+        candidates = (_gibbs_enumerate, _gibbs_elimination)
+        return _first_fit(candidates, lambda oracle: oracle.refusals(problem, law))
+
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        return _refusals(lambda: self.choose(problem, law))
+
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        return self.choose(problem, law)[0].build(problem, law)
+
+    def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
+        return self.choose(problem, law)[0].prepare(problem, law)
+
+
+def _first_fit(
+    candidates: tuple[Callable[[], Kind], ...], refusals: Callable[[Kind], list[str]]
+) -> tuple[Kind, str]:
+    passed_over: list[str] = []
+    for make in candidates:
+        oracle = make()
+        name = getattr(oracle, "name", "?")
+        reasons = refusals(oracle)
+        if not reasons:
+            return oracle, f"{name}: " + ("; ".join(passed_over) or "every point can be tried at once")
+        passed_over.append(f"{name} does not fit ({', '.join(reasons)})")
+    raise UnsupportedProblemError("no oracle fits: " + "; ".join(passed_over))
+
+
+def _refusals(choose: Callable[[], object]) -> list[str]:
+    try:
+        choose()
+    except UnsupportedProblemError as error:
+        return [str(error)]
+    return []
