@@ -1,0 +1,35 @@
+"""Errors of the mechanism layer: what was asked, what was seen, what to do."""
+
+from privopt.problems.errors import PrivOptError
+
+
+class PrivacyParameterError(PrivOptError, ValueError):
+    """A privacy parameter, or a public fact behind it, that cannot be used."""
+
+
+class NoiseSourceError(PrivOptError, RuntimeError):
+    """A noise source was used where its draws could repeat: copied, pickled or forked with a seed."""
+
+
+class PlanMismatchError(PrivOptError, ValueError):
+    """A plan was asked to run on an oracle or a problem that it was not made for."""
+
+
+class UnknownMechanismError(PrivOptError, ValueError):
+    """No mechanism has the requested name."""
+
+
+class InexactDrawError(PrivOptError):
+    """The arithmetic behind a draw is too coarse for the privacy claim; nothing was released."""
+
+
+class LedgerError(PrivOptError):
+    """Base class of ledger errors. Nothing has been released when one is raised."""
+
+
+class BudgetExceededError(LedgerError):
+    """The release would overdraw the budget; it was not run."""
+
+
+class LedgerCorruptError(LedgerError):
+    """The ledger file cannot be trusted, so no further spending is allowed."""
