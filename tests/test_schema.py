@@ -428,6 +428,7 @@ def test_empty_csv_cells_are_missing(tmp_path: Path) -> None:
     [
         ("t.csv", b"a,b\n1,2\n48213,Zanzibar,3,4\n"),
         ("t.csv", b""),
+        ("t.csv", b"a\n\xff\n"),
         ("t.csv.gz", b"Zanzibar"),
         ("t.parquet", b"48213"),
         ("t.xlsx", b""),
@@ -439,8 +440,8 @@ def test_tables_that_cannot_be_read_are_refused_without_content(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SchemaError, match=name.split(".")[1]) as caught:
         read_table(tmp_path / name)
-    assert "48213" not in str(caught.value)
-    assert "Zanzibar" not in str(caught.value)
+    # Parsers quote bytes, and name lines and numbers of fields.
+    assert all(told not in str(caught.value) for told in ("48213", "Zanzibar", "line", "byte"))
     with pytest.raises(SchemaError):
         read_table(tmp_path / ("absent" + name))
 
