@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from privopt.oracles.interface import DiscreteOracle, Limits, Proposal, Query, Solver, Task, Watch
 from privopt.oracles.certificate import Status
+from privopt.oracles.interface import DiscreteOracle, Limits, Proposal, Query, Solver, Task, Watch
 from privopt.problems.discrete import DiscreteProblem
 
 
@@ -68,15 +68,19 @@ class TimeLimited(_Wrapper):
 
     limit: float = 60.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Limits(seconds=self.limit)  # refuses a limit that is not positive
+
     def wrap(self, solver: Solver) -> Solver:
         def solve(query: Query) -> Proposal:
             left = query.watch.remaining
-            limits = replace(query.watch.limits, seconds=query.watch.seconds + self.limit)
             if left is not None and left < self.limit:
                 return solver(query)
+            # The clock keeps running from where the caller started it.
+            limits = replace(query.watch.limits, seconds=query.watch.seconds + self.limit)
             return solver(replace(query, watch=Watch(limits, query.watch.began)))
 
-        Limits(seconds=self.limit)  # refuses a limit that is not positive
         return solve
 
 

@@ -1,0 +1,410 @@
+"""Checks that any discrete oracle can be put through, by whoever wrote it.
+
+>>> from privopt.oracles.backends.enumerate import EnumerationOracle
+>>> print(check_oracle(EnumerationOracle()).oracle)
+enumerate
+
+Instances are small enough to try every point, so each answer is compared with brute force in exact
+arithmetic. Values are compared, not points: minimisers are rarely unique under 0/1 loss. Only an answer that
+claims to be the lexicographically first minimiser must name that point.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from numpy.random import Generator
+
+from privopt.oracles.certificate import Answer, Status
+from privopt.oracles.errors import OracleError, UnsupportedProblemError
+from privopt.oracles.interface import DiscreteOracle, Limits, PreparedOracle, Progress, Task
+from privopt.problems.conjunction import MonotoneConjunction, MonotoneDisjunction
+from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
+from privopt.problems.halfspace import ZeroOneHalfspace
+from privopt.problems.lattice import IntArray, IntegerLattice
+from privopt.problems.objective import UNIT, Perturbation, from_fixed, levels
+
+DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
+
+
+class ConformanceError(OracleError, AssertionError):
+    """An oracle failed checks; the message lists every one of them."""
+
+
+@dataclass(frozen=True)
+class ConformanceReport:
+    """What was checked.
+
+    Attributes:
+        oracle: name of the oracle.
+        passed: "instance: check" for every check that held.
+        skipped: what could not be checked, and why: refused instances, claims that were never made.
+        failures: "instance: check: what went wrong"; empty in a report that ``check_oracle`` returns.
+    """
+
+    oracle: str
+    passed: tuple[str, ...]
+    skipped: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.oracle}: {len(self.passed)} checks passed, {len(self.failures)} failed"]
+        lines += [f"  FAILED {f}" for f in self.failures]
+        lines += [f"  skipped {s}" for s in self.skipped]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A small question: a problem, a task and the perturbations to solve it under, by name."""
+
+    name: str
+    problem: DataProblem
+    task: Task
+    perturbations: dict[str, Perturbation]
+
+
+def check_oracle(
+    oracle: DiscreteOracle, *, seeds: Iterable[int] = (0, 1), tolerance: float = 0.0
+) -> ConformanceReport:
+    """Put an oracle through every check on every instance that it does not refuse.
+
+    Args:
+        oracle: any discrete oracle, wrappers included.
+        seeds: one set of instances is drawn for each.
+        tolerance: how far, in units of loss, a value or a bound may be off where the certificate says
+            ``exact=False``. Certificates that claim integer arithmetic get none.
+
+    Returns:
+        A report of what passed and of what was skipped because the oracle refuses it.
+
+    Raises:
+        ConformanceError: listing every failed check, or that nothing could be checked at all.
+    """
+    passed: list[str] = []
+    skipped: list[str] = []
+    failures: list[str] = []
+    lexicographic = False
+    for instance in (i for seed in seeds for i in instances(seed)):
+        try:
+            case = _Case(oracle, instance, tolerance)
+        except UnsupportedProblemError as refusal:
+            skipped.append(f"{instance.name}: {refusal}")
+            continue
+        except Exception as error:
+            failures.append(f"{instance.name}: build: {_described(error)}")
+            continue
+        for check in _CHECKS:
+            label = f"{instance.name}: {check.__name__.removeprefix('_check_').replace('_', ' ')}"
+            found = [f"{label}: {problem}" for problem in _run(check, case)]
+            failures += found
+            passed += [] if found else [label]
+        lexicographic |= case.lexicographic
+    if not passed and not failures:
+        failures.append("every instance was refused, so nothing was checked: " + "; ".join(skipped))
+    if not lexicographic:
+        skipped.append("lexicographic ties: never claimed, so mechanisms that need them will fail closed")
+    report = ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures))
+    if failures:
+        raise ConformanceError(str(report))
+    return report
+
+
+def _run(check: Callable[[_Case], Iterator[str]], case: _Case) -> list[str]:
+    """The findings of one check; whatever the oracle raises is one of them."""
+    found: list[str] = []
+    try:
+        found.extend(check(case))
+    except Exception as error:
+        found.append(_described(error))
+    return found
+
+
+def _described(error: Exception) -> str:
+    return f"raised {type(error).__name__}: {error}"
+
+
+class _Case:
+    """An instance with its brute-force solution and the oracle prepared for it."""
+
+    def __init__(self, oracle: DiscreteOracle, instance: Instance, tolerance: float) -> None:
+        self.oracle, self.instance = oracle, instance
+        self.tolerance = int(tolerance * UNIT)
+        self.lexicographic = False  # whether any answer has claimed it
+        self.points = np.concatenate(list(instance.problem.lattice.batches()))
+        self.losses = instance.problem.losses(self.points)
+        self.prepared = oracle.prepare(instance.problem, instance.task)
+
+    def minimum(self, perturbation: Perturbation) -> tuple[int, IntArray]:
+        """The exact minimum and its lexicographically first minimiser, by trying every point."""
+        values = self.losses * UNIT + perturbation.values(self.points)
+        first = int(np.argmin(values))
+        return int(values[first]), self.points[first]
+
+    def wrong(self, answer: Answer, perturbation: Perturbation) -> Iterator[str]:
+        """What is false in an answer, whether or not it is finished."""
+        best, first = self.minimum(perturbation)
+        c = answer.certificate
+        slack = 0 if c.exact else self.tolerance
+        if c.fixed_bound > best + slack:
+            yield f"bound {c.bound:.9g} is above the minimum {from_fixed(best):.9g}"
+        if answer.point is not None and c.fixed_value is not None:
+            if not self.instance.problem.lattice.contains(answer.point):
+                yield "the point is outside the lattice"
+            if c.fixed_value != self.instance.problem.value(answer.point, perturbation):
+                yield "the value in the certificate is not the objective at the point"
+            if c.gap == 0 and c.fixed_value > best + slack:
+                yield f"value {c.value:.9g} is claimed optimal, the minimum is {from_fixed(best):.9g}"
+        if c.status is Status.OPTIMAL and c.gap != 0:
+            yield f"status OPTIMAL with a gap of {c.gap:.3g}"
+        if c.lexicographic:
+            self.lexicographic = True
+            if answer.point is None or not np.array_equal(answer.point, first):
+                yield "claims the lexicographically first minimiser, but it is another point"
+
+    def unfinished(self, answer: Answer) -> Iterator[str]:
+        """Without limits an oracle has to finish (or to say that it is a heuristic)."""
+        c = answer.certificate
+        if c.status not in (Status.OPTIMAL, Status.HEURISTIC):
+            yield f"stopped by {c.status.name} although no limit was set"
+        if answer.point is None:
+            yield "no point although no limit was set"
+
+
+# --- Checks. Each yields what is wrong. ---------------------------------------------------------------
+
+
+def _check_optimality(case: _Case) -> Iterator[str]:
+    """bound <= minimum <= value, feasible, and finished means optimal; with and without tie-breaking."""
+    for name, perturbation in case.instance.perturbations.items():
+        for break_ties in (False, True):
+            answer = case.prepared.minimize(perturbation, break_ties=break_ties)
+            for finding in (*case.wrong(answer, perturbation), *case.unfinished(answer)):
+                yield f"{name} (break_ties={break_ties}): {finding}"
+
+
+def _check_scaling(case: _Case) -> Iterator[str]:
+    """Three copies of every record and three times the perturbation: three times the value."""
+    problem = case.instance.problem
+    repeat = lambda a: np.repeat(a, 3, axis=0)  # noqa: E731
+    tripled = type(problem)(repeat(problem.X), repeat(problem.y), problem.lattice)
+    if case.oracle.refusals(tripled, case.instance.task):
+        return
+    prepared = case.oracle.prepare(tripled, case.instance.task)
+    for name, p in case.instance.perturbations.items():
+        scaled = Perturbation(
+            p.lattice, tuple(3 * t for t in p.unary), None if p.radial is None else 3 * p.radial
+        )
+        c = prepared.minimize(scaled).certificate
+        best, _ = case.minimum(p)
+        slack = 0 if c.exact else case.tolerance
+        if c.fixed_bound > 3 * best + slack:
+            yield f"{name}: bound {c.bound:.9g} is above three times the minimum {from_fixed(best):.9g}"
+        if c.gap == 0 and c.fixed_value is not None and c.fixed_value > 3 * best + slack:
+            yield f"{name}: value {c.value:.9g} is above three times the minimum {from_fixed(best):.9g}"
+
+
+def _check_independence(case: _Case) -> Iterator[str]:
+    """A, then B, then A again, with another data set prepared by the same oracle in between."""
+    problem = case.instance.problem
+    (name, a), *others = case.instance.perturbations.items()
+    yield from (f"first {name}: {w}" for w in case.wrong(case.prepared.minimize(a), a))
+    for other, b in others:
+        yield from (f"{other} after {name}: {w}" for w in case.wrong(case.prepared.minimize(b), b))
+    flipped = type(problem)(problem.X, -problem.y, problem.lattice)
+    if not case.oracle.refusals(flipped, case.instance.task):
+        case.oracle.prepare(flipped, case.instance.task).minimize(a)
+    yield from (f"{name} again: {w}" for w in case.wrong(case.prepared.minimize(a), a))
+
+
+def _check_limits(case: _Case) -> Iterator[str]:
+    """Cancelled at once, cancelled after a few questions, out of time: an honest bound every time."""
+    asked = count()
+    limits = {
+        "cancelled at once": Limits(cancelled=lambda: True),
+        "cancelled later": Limits(cancelled=lambda: next(asked) > 3),
+        "no time": Limits(seconds=1e-9),
+    }
+    for name, p in case.instance.perturbations.items():
+        for limit, value in limits.items():
+            answer = case.prepared.minimize(p, value)
+            yield from (f"{name}, {limit}: {w}" for w in case.wrong(answer, p))
+
+
+def _check_progress(case: _Case) -> Iterator[str]:
+    """Reported incumbents are never below the minimum and reported bounds never above it."""
+    for name, p in case.instance.perturbations.items():
+        seen: list[Progress] = []
+        answer = case.prepared.minimize(p, Limits(on_progress=seen.append))
+        minimum = from_fixed(case.minimum(p)[0])
+        slack = 1e-9 if answer.certificate.exact else max(1e-9, from_fixed(case.tolerance))
+        for progress in seen:
+            if progress.incumbent < minimum - slack:
+                yield f"{name}: reported incumbent {progress.incumbent:.9g} below the minimum {minimum:.9g}"
+            if progress.bound > minimum + slack:
+                yield f"{name}: reported bound {progress.bound:.9g} above the minimum {minimum:.9g}"
+
+
+def _check_purity(case: _Case) -> Iterator[str]:
+    """Solving changes neither the data, nor the perturbation, nor anybody's random numbers."""
+    problem = case.instance.problem
+    tables = [t for p in case.instance.perturbations.values() for t in (*p.unary, p.radial) if t is not None]
+    arrays = [problem.X, problem.y, problem.lattice.low, problem.lattice.high, *tables]
+    before = [a.copy() for a in arrays]
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    prepared = case.oracle.prepare(problem, case.instance.task)
+    for p in case.instance.perturbations.values():
+        prepared.minimize(p)
+    if any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
+        yield "the data, the lattice or the perturbation was changed in place"
+        for a, b in zip(arrays, before, strict=True):
+            if a.flags.writeable:
+                a[...] = b  # so that later checks speak of their own subject
+    if python_state != random.getstate():
+        yield "the global random state of Python was touched"
+    if any(
+        not np.array_equal(a, b)
+        for a, b in zip(numpy_state, np.random.get_state(), strict=True)  # noqa: NPY002
+    ):
+        yield "the global random state of numpy was touched"
+
+
+def _check_refusals(case: _Case) -> Iterator[str]:
+    """NaN, empty domains, foreign lattices and terms of another task are errors, not answers."""
+    lattice = case.instance.problem.lattice
+    other = IntegerLattice(0, 7, dimension=lattice.dimension)
+    radial = np.zeros(lattice.max_squared_norm + 1, dtype=np.int64)
+    flat = Perturbation.zero(lattice)
+    linear: PreparedOracle | None = None
+    if not case.oracle.refusals(case.instance.problem, Task.LINEAR):
+        linear = case.oracle.prepare(case.instance.problem, Task.LINEAR)
+    attempts: dict[str, Callable[[], object]] = {
+        "a NaN coefficient": lambda: case.prepared.minimize(
+            Perturbation.linear(lattice, np.full(lattice.dimension, np.nan))
+        ),
+        "an empty lattice": lambda: IntegerLattice(2, 3, dimension=2, radius=1.0),
+        "a perturbation of another lattice": lambda: case.prepared.minimize(Perturbation.zero(other)),
+    }
+    if linear is not None:
+        prepared = linear
+        attempts["a term in |w|^2 under Task.LINEAR"] = lambda: prepared.minimize(
+            Perturbation(lattice, flat.unary, radial)
+        )
+    for what, attempt in attempts.items():
+        try:
+            attempt()
+        except (InvalidInputError, InfeasibleDomainError):
+            continue
+        yield f"{what} was accepted"
+
+
+_CHECKS: tuple[Callable[[_Case], Iterator[str]], ...] = (
+    _check_optimality,
+    _check_scaling,
+    _check_independence,
+    _check_limits,
+    _check_progress,
+    _check_purity,
+    _check_refusals,
+)
+
+
+# --- Instances ----------------------------------------------------------------------------------------
+
+
+def instances(seed: int) -> Iterator[Instance]:
+    """Every small problem under both tasks, with data and noise drawn from ``seed``."""
+    for number, (name, problem) in enumerate(_problems(np.random.default_rng([seed, 0]))):
+        for task in Task:
+            rng = np.random.default_rng([seed, 1 + number, task is Task.LINEAR])
+            yield Instance(
+                f"{name}, {task.name.lower()}, seed {seed}",
+                problem,
+                task,
+                _perturbations(problem.lattice, task, rng),
+            )
+
+
+def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
+    signs = IntegerLattice(-1, 1, dimension=5)
+    yield "signs, one-hot and numeric", _halfspace(rng, signs, blocks=(2, 2), numeric=1)
+    yield (
+        "asymmetric box",
+        _halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 3]), blocks=(2,), numeric=1),
+    )
+    yield (
+        "box with radius",
+        _halfspace(rng, IntegerLattice(-2, 2, dimension=3, radius=5**0.5), blocks=(3,), numeric=0),
+    )
+    # |w|^2 <= 7 is attained by no point of {-2, 0, 2} + ...: the largest |w|^2 is below max_squared_norm.
+    yield (
+        "radius that is not attained",
+        _halfspace(rng, IntegerLattice([-3, -3], [3, 3], radius=7**0.5), blocks=(), numeric=2),
+    )
+    yield (
+        "box without the origin",
+        _halfspace(rng, IntegerLattice([1, -3, 0], [2, -1, 3], radius=3.5), blocks=(2,), numeric=1),
+    )
+    yield "sets of columns", _halfspace(rng, IntegerLattice(0, 1, dimension=5), blocks=(3, 2), numeric=0)
+    yield "one point", _halfspace(rng, IntegerLattice([1, -1], [1, -1]), blocks=(2,), numeric=0)
+    yield (
+        "zero features",
+        ZeroOneHalfspace(np.zeros((4, 2), dtype=int), [1, 1, -1, 1], IntegerLattice(-1, 1, dimension=2)),
+    )
+    yield "scores of zero", _decimal_ties()
+    binary = rng.integers(0, 2, (30, 5))
+    labels = rng.choice([-1, 1], 30)
+    yield "conjunction", MonotoneConjunction(binary, labels)
+    yield "disjunction", MonotoneDisjunction(binary, labels)
+    few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
+    yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
+
+
+def _halfspace(
+    rng: Generator, lattice: IntegerLattice, *, blocks: tuple[int, ...], numeric: int
+) -> ZeroOneHalfspace:
+    """One-hot blocks with the given numbers of levels, then integer columns; labels from a noisy rule."""
+    n = 40
+    columns = [np.eye(size, dtype=np.int64)[rng.integers(0, size, n)] * 6 for size in blocks]
+    columns.append(rng.integers(-4, 7, (n, numeric)))
+    X = np.hstack(columns)
+    rule = rng.integers(lattice.low, lattice.high + 1)
+    flipped = rng.random(n) < 0.15
+    y = np.where((X @ rule > 0) ^ flipped, 1, -1)
+    return ZeroOneHalfspace(X, y, lattice)
+
+
+def _decimal_ties() -> ZeroOneHalfspace:
+    """Only w = (1, 1, -1) makes no error, and only where 0.1 + 0.2 - 0.3 counts as 0 and predicts -1."""
+    X = np.repeat([[1, 2, 3], [2, 4, 6], [2, 4, 5]], 5, axis=0)
+    y = np.repeat([-1, -1, 1], 5)
+    return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=3))
+
+
+def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:
+    """No noise, noise, noise that drowns the loss, exact ties, and differences of single grid steps."""
+    d = lattice.dimension
+
+    def noise(scale: float) -> Perturbation:
+        if task is Task.LINEAR:
+            return Perturbation.linear(lattice, rng.normal(0.0, scale, d))
+        return Perturbation.normalized(lattice, rng.normal(0.0, scale, d + 1))
+
+    def tables(unit: int, largest: int) -> Perturbation:
+        def draw(size: int) -> IntArray:
+            return unit * rng.integers(-largest, largest + 1, size)
+
+        radial = draw(lattice.max_squared_norm + 1) if task is Task.NORMALIZED else None
+        return Perturbation(lattice, tuple(draw(len(v)) for v in levels(lattice)), radial)
+
+    return {
+        "no perturbation": Perturbation.zero(lattice),
+        "noise": noise(3.0),
+        "large noise": noise(1e4),
+        "integer tables with ties": tables(UNIT, 1),
+        "grid steps": tables(1, 2),
+    }
