@@ -20,7 +20,7 @@ import numpy as np
 from numpy.random import Generator
 
 from privopt.oracles.certificate import Answer, Status
-from privopt.oracles.errors import OracleError, UnsupportedProblemError
+from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
 from privopt.oracles.interface import DiscreteOracle, Limits, PreparedOracle, Progress, Task
 from privopt.problems.conjunction import MonotoneConjunction, MonotoneDisjunction
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
@@ -29,10 +29,6 @@ from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import UNIT, Perturbation, from_fixed, levels
 
 DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
-
-
-class ConformanceError(OracleError, AssertionError):
-    """An oracle failed checks; the message lists every one of them."""
 
 
 @dataclass(frozen=True)
@@ -190,8 +186,7 @@ def _check_optimality(case: _Case) -> Iterator[str]:
 def _check_scaling(case: _Case) -> Iterator[str]:
     """Three copies of every record and three times the perturbation: three times the value."""
     problem = case.instance.problem
-    repeat = lambda a: np.repeat(a, 3, axis=0)  # noqa: E731
-    tripled = type(problem)(repeat(problem.X), repeat(problem.y), problem.lattice)
+    tripled = type(problem)(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice)
     if case.oracle.refusals(tripled, case.instance.task):
         return
     prepared = case.oracle.prepare(tripled, case.instance.task)

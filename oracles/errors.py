@@ -29,3 +29,7 @@ class CertificateError(OracleError):
 
 class UnfinishedDrawError(OracleError):
     """A limit was reached before a random draw was complete; there is no point to release."""
+
+
+class ConformanceError(OracleError, AssertionError):
+    """An oracle failed conformance checks; the message lists every one of them."""

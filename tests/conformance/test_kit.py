@@ -10,7 +10,8 @@ import pytest
 
 from privopt.oracles.backends.enumerate import EnumerationOracle
 from privopt.oracles.certificate import Status
-from privopt.oracles.conformance import ConformanceError, check_oracle, instances
+from privopt.oracles.conformance import check_oracle, instances
+from privopt.oracles.errors import ConformanceError
 from privopt.oracles.interface import DiscreteOracle, Proposal, Query, Solver, Task
 from privopt.oracles.wrappers import Caching, Counting, TimeLimited, Timing
 from privopt.problems.discrete import DiscreteProblem
