@@ -62,8 +62,8 @@ class Exactness:
     """How far the law of a draw is from the stated one, given ideal random bits.
 
     Outside an event of probability ``lost_mass``, every point is drawn with its exact probability up to a
-    factor between exp(-log_error) and exp(log_error). Both numbers follow from beta, the number of records and
-    the structure of the problem, not from losses. So an epsilon-DP law stays
+    factor between exp(-log_error) and exp(log_error). Both numbers follow from beta, the number of records
+    and the structure of the problem, not from losses. So an epsilon-DP law stays
     (epsilon + 2 log_error, lost_mass (1 + exp(epsilon + 2 log_error)))-DP in floating point.
     """
 
@@ -268,9 +268,9 @@ def exponentials(random: RandomSource, size: int) -> FloatArray:
     """Standard exponentials with full relative precision at both ends; shape (size,).
 
     Each is a real exponential variable rounded to within a relative ``EXPONENTIAL_ERROR``. The usual -log(u)
-    with u on a grid of 2^-53 takes no value between 0 and 1e-16, so events of smaller probability would become
-    impossible, and a pure privacy claim false. Here the binary exponent of the uniform variable is drawn as
-    what it is, a geometric variable, and its fraction separately.
+    with u on a grid of 2^-53 takes no value between 0 and 1e-16, so events of smaller probability would
+    become impossible, and a pure privacy claim false. Here the binary exponent of the uniform variable is
+    drawn as what it is, a geometric variable, and its fraction separately.
     """
     words = random.bits(size)
     fraction = 1.0 + ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -313,8 +313,8 @@ def uniform_below(random: RandomSource, n: int) -> int:
 def race(random: RandomSource, log_weights: FloatArray) -> int:
     """An index drawn in proportion to exp(log_weights), by a race of exponential clocks.
 
-    Clock k rings at E_k / weight_k; the first to ring is k with probability weight_k / sum. Unlike inversion of
-    a cumulative sum this loses no small probability: rounding moves each clock by a factor of at most
+    Clock k rings at E_k / weight_k; the first to ring is k with probability weight_k / sum. Unlike inversion
+    of a cumulative sum this loses no small probability: rounding moves each clock by a factor of at most
     1 +- delta, hence each probability by a factor of at most (1 + delta) / (1 - delta). See ``race_error``.
     """
     clocks = np.log(exponentials(random, len(log_weights))) - log_weights

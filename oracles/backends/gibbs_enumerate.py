@@ -38,7 +38,7 @@ from privopt.problems.lattice import IntArray
 
 
 @dataclass(frozen=True)
-class EnumerationGibbs(GibbsOracle):
+class GibbsEnumeration(GibbsOracle):
     """Computes the loss of every point once per data set (16 bytes per point), then draws cheaply.
 
     Args:
@@ -121,7 +121,7 @@ class _LevelSampler(Sampler):
         if self.law is Law.GIBBS:
             return Exactness(race_error(log_size + beta * n), lost)
         # A relative error of E moves the maximum by at most as much in absolute terms, and P[w wins] changes
-        # by a factor of at most exp(twice the largest absolute error of a score): exponentials are memoryless.
+        # by a factor of at most exp(twice the largest error of a score): exponentials are memoryless.
         score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + log_size + beta * n)
         return Exactness(2 * score, lost)
 
