@@ -175,12 +175,14 @@ class _EliminationSampler(Sampler):
         log_size = math.log(self.cells.lattice.box_size)
         races = 1 + len(plan.order) + len(plan.leaf)
         mass = UNIT_ROUNDOFF * (plan.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
-        # The leaf weights are drawn from sums of logarithms, each of them at most beta n + log_size.
-        leaf = 4 * UNIT_ROUNDOFF * (beta * n + log_size) * float(np.sum(plan.program.leaf_span))
+        # In a norm ball the leaf weights are drawn from sums of logarithms, each at most ``magnitude``.
+        magnitude = beta * n + log_size
+        sums = 0 if plan.squared_radius is None else int(np.sum(plan.program.leaf_span))
+        leaf = 4 * UNIT_ROUNDOFF * magnitude * sums
         spans = int(np.max(self.cells.lattice.high - self.cells.lattice.low)) + 1
         underflow = math.exp(min(0.0, log_size - LARGEST_EXPONENT))
         return Exactness(
-            races * 2 * (mass + leaf) + races * race_error(beta * n + log_size),
+            races * 2 * (mass + leaf) + races * race_error(2 * magnitude),
             races * underflow + lost_to_the_source(len(self._chunks) + races * spans),
         )
 
