@@ -1,8 +1,8 @@
 """Constraint sets as data: closed convex subsets of R^p, with the quantities that the theory asks for.
 
 A set is a *public* input. Everything here is a formula: what needs a solver (the support function of an
-H-polytope, the gauge of a hull) is answered by ``privopt.oracles.convex``. Norms and diameters enter step
-sizes and iteration counts, never a sensitivity.
+H-polytope, the gauge of a hull) is answered by ``privopt.oracles.closed_form``. Norms and diameters enter
+step sizes and iteration counts, never a sensitivity.
 """
 
 from __future__ import annotations
@@ -517,11 +517,13 @@ class ConvexHull(ConvexSet):
         return float(np.max(self.points @ g))
 
     def gauge(self, v: Vector) -> float:
-        raise NoClosedFormError("the gauge of a hull is a linear program: use privopt.oracles.convex.gauge")
+        raise NoClosedFormError(
+            "the gauge of a hull is a linear program: use privopt.oracles.closed_form.gauge"
+        )
 
     def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
         raise NoClosedFormError(
-            "membership in a hull is a linear program: use privopt.oracles.convex.contains"
+            "membership in a hull is a linear program: use privopt.oracles.closed_form.contains"
         )
 
     @property
@@ -585,12 +587,12 @@ class Polytope(ConvexSet):
 
     def support(self, g: Vector) -> float:
         raise NoClosedFormError(
-            "the support function of a polytope is a linear program: use privopt.oracles.convex.support"
+            "the support function of a polytope is a linear program: use privopt.oracles.closed_form.support"
         )
 
     def gaussian_width(self) -> Estimate:
         raise NoClosedFormError(
-            "the width of a polytope takes linear programs: use privopt.oracles.convex.gaussian_width"
+            "the width of a polytope takes linear programs: use privopt.oracles.closed_form.gaussian_width"
         )
 
     def gauge(self, v: Vector) -> float:

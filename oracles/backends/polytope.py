@@ -1,0 +1,67 @@
+"""Linear programs over polytopes and hulls by HiGHS, through scipy, with bounds that we recompute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+
+from privopt.oracles.convex import LinearAnswer
+from privopt.oracles.errors import SolverFailedError
+from privopt.problems.errors import InfeasibleDomainError
+from privopt.problems.regularizers import Vector
+from privopt.problems.sets import ConvexHull, Polytope
+
+
+@dataclass(frozen=True)
+class PolytopeMinimizer:
+    """argmin over {A v <= b, low <= v <= high} of <v, g>.
+
+    The bound does not take the solver's word: for any multipliers y >= 0, <v, g> is at least
+    min over the box of <v, g + A'y> - <b, y>, which is evaluated for the multipliers that HiGHS returns.
+    """
+
+    polytope: Polytope
+
+    def __call__(self, g: Vector, /) -> LinearAnswer:
+        """Raises:
+        InfeasibleDomainError: the polytope is empty.
+        SolverFailedError: HiGHS stopped for any other reason.
+        """
+        c, box = self.polytope, self.polytope.box
+        bounds = list(zip(box.low.tolist(), box.high.tolist(), strict=True))
+        result: Any = linprog(g, A_ub=c.A, b_ub=c.b, bounds=bounds, method="highs")
+        if result.status == 2:
+            raise InfeasibleDomainError("empty polytope: no point satisfies all constraints")
+        if result.x is None or result.status != 0:
+            raise SolverFailedError(f"HiGHS could not minimise over the polytope: {result.message}")
+        point = np.clip(result.x, box.low, box.high)
+        multipliers = np.maximum(-result.ineqlin.marginals, 0.0)
+        bound = -box.support(-(g + multipliers @ c.A)) - float(multipliers @ c.b)
+        violation = float(np.max(c.A @ point - c.b, initial=0.0))
+        return LinearAnswer(point, float(point @ g), bound, violation)
+
+
+def hull_gauge(hull: ConvexHull, v: Vector) -> float:
+    """min {r >= 0 : v in r hull}: the least total weight that makes v of the points; infinite if none does.
+
+    Raises:
+        SolverFailedError: HiGHS stopped without an answer.
+    """
+    result: Any = linprog(np.ones(len(hull.points)), A_eq=hull.points.T, b_eq=v, method="highs")
+    if result.status == 2:
+        return float("inf")
+    if result.status != 0:
+        raise SolverFailedError(f"HiGHS could not decompose the vector: {result.message}")
+    return float(result.fun)
+
+
+def hull_contains(hull: ConvexHull, w: Vector, tolerance: float) -> bool:
+    """Whether some convex combination of the points is within ``tolerance`` of w in every coordinate."""
+    m = len(hull.points)
+    A = np.concatenate([hull.points.T, -hull.points.T])
+    b = np.concatenate([w, -w]) + tolerance
+    result: Any = linprog(np.zeros(m), A_ub=A, b_ub=b, A_eq=np.ones((1, m)), b_eq=[1.0], method="highs")
+    return bool(result.status == 0)

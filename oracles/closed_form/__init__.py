@@ -1,0 +1,24 @@
+"""Oracles that are formulas. Each builder refuses, with every reason, what it has no formula for."""
+
+from privopt.oracles.closed_form.bregman import bregman_step, natural_geometry
+from privopt.oracles.closed_form.gauge_step import gauge_step
+from privopt.oracles.closed_form.linear import linear_minimizer
+from privopt.oracles.closed_form.projection import projector
+from privopt.oracles.closed_form.prox import prox_step
+from privopt.oracles.closed_form.quantities import contains, gauge, gaussian_width, support
+
+__all__ = [
+    "bregman_step",
+    "contains",
+    "gauge",
+    "gauge_step",
+    "gaussian_width",
+    "linear_minimizer",
+    "natural_geometry",
+    "projector",
+    "prox_step",
+    "support",
+]
+
+if __name__ != "privopt.oracles.closed_form":
+    raise ImportError("import privopt.oracles.closed_form: under a bare name every class would exist twice")

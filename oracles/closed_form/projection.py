@@ -1,0 +1,141 @@
+"""Euclidean projections."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from scipy.optimize import brentq
+
+from privopt.oracles.convex import Projector
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.regularizers import Vector, soft_threshold
+from privopt.problems.sets import (
+    Box,
+    ConvexSet,
+    GroupL1Ball,
+    KSupportBall,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    Simplex,
+    WholeSpace,
+)
+
+
+def projector(convex_set: ConvexSet) -> Projector:
+    """The projection onto a set.
+
+    Raises:
+        UnsupportedProblemError: no formula is known; use a linear minimiser (Frank-Wolfe) instead.
+    """
+    if _project.dispatch(type(convex_set)) is _project.dispatch(object):
+        raise UnsupportedProblemError(
+            f"no projection in closed form onto {type(convex_set).__name__}: use a Frank-Wolfe mechanism"
+        )
+    return lambda x: _project(convex_set, x)
+
+
+@singledispatch
+def _project(convex_set: object, x: Vector) -> Vector:
+    raise UnsupportedProblemError(f"no projection onto {type(convex_set).__name__}")
+
+
+@_project.register
+def _(convex_set: WholeSpace, x: Vector) -> Vector:
+    return x.copy()
+
+
+@_project.register
+def _(convex_set: L2Ball, x: Vector) -> Vector:
+    return x * min(1.0, convex_set.size / max(float(np.linalg.norm(x)), convex_set.size))
+
+
+@_project.register
+def _(convex_set: LinfBall, x: Vector) -> Vector:
+    return np.clip(x, -convex_set.size, convex_set.size)
+
+
+@_project.register
+def _(convex_set: Box, x: Vector) -> Vector:
+    return np.clip(x, convex_set.low, convex_set.high)
+
+
+@_project.register
+def _(convex_set: Simplex, x: Vector) -> Vector:
+    return np.maximum(x - _water_level(x, convex_set.size), 0)
+
+
+@_project.register
+def _(convex_set: L1Ball, x: Vector) -> Vector:
+    magnitudes = np.abs(x)
+    if np.sum(magnitudes) <= convex_set.size:
+        return x.copy()
+    return soft_threshold(x, _water_level(magnitudes, convex_set.size))
+
+
+@_project.register
+def _(convex_set: GroupL1Ball, x: Vector) -> Vector:
+    norms = convex_set.group_norms(x)
+    shrunk = _project(L1Ball(len(norms), convex_set.size), norms)
+    ratio = np.divide(shrunk, norms, out=np.zeros_like(norms), where=norms > 0)
+    return x * ratio[convex_set.labels]
+
+
+@_project.register
+def _(convex_set: KSupportBall, x: Vector) -> Vector:
+    """The squared k-support norm is the least sum of w_i^2 / t_i over 0 <= t <= 1, sum t <= k.
+
+    With a multiplier m on it, w_i = x_i t_i / (t_i + m), and t_i = clip(c |x_i| - m, 0, 1) with c such
+    that they add up to k; m is the one that puts the point on the sphere (McDonald, Pontil and
+    Stamos 2016).
+    """
+    excess_ratio = convex_set.norm(x) / convex_set.size
+    if excess_ratio <= 1 + 1e-12:  # inside, or outside by rounding only, where the root below drowns in it
+        return x / max(1.0, excess_ratio)
+    magnitudes = np.abs(x)
+    budget = min(convex_set.sparsity, int(np.count_nonzero(magnitudes)))
+
+    def shares(m: float) -> Vector:
+        return np.asarray(np.clip(_slope_for_budget(magnitudes, m, budget) * magnitudes - m, 0, 1))
+
+    def excess(log_m: float) -> float:
+        t, m = shares(np.exp(log_m)), np.exp(log_m)
+        return float(np.sum(magnitudes**2 * t / (t + m) ** 2)) - convex_set.size**2
+
+    # At m the norm of w is at most |x| / m, and at most that of x as m falls to 0.
+    log_m = brentq(excess, np.log(1e-14), np.log(2 * excess_ratio), xtol=1e-15, rtol=1e-14)
+    t, m = shares(np.exp(log_m)), np.exp(log_m)
+    w = x * t / (t + m)
+    return np.asarray(w * min(1.0, convex_set.size / convex_set.norm(w)))
+
+
+def _slope_for_budget(magnitudes: Vector, m: float, budget: int) -> float:
+    """The c with sum clip(c a_i - m, 0, 1) = budget: piecewise linear in c, so exact between its knots."""
+    positive = magnitudes[magnitudes > 0]
+    knots = np.sort(np.concatenate([m / positive, (1 + m) / positive]))
+    ordered = np.sort(positive)
+    below = np.concatenate([[0.0], np.cumsum(ordered)])
+
+    def total(c: Vector) -> Vector:
+        start = np.searchsorted(ordered, m / c, side="right")  # below: t = 0
+        full = np.searchsorted(ordered, (1 + m) / c, side="left")  # from here on: t = 1
+        full = np.maximum(full, start)
+        inside = c * (below[full] - below[start]) - m * (full - start)
+        return np.asarray(inside + (len(ordered) - full))
+
+    totals = total(knots)
+    at = int(np.searchsorted(totals, budget))
+    if at >= len(knots):
+        return float(knots[-1])
+    if at == 0 or totals[at] == totals[at - 1]:
+        return float(knots[at])
+    part = (budget - totals[at - 1]) / (totals[at] - totals[at - 1])
+    return float(knots[at - 1] + part * (knots[at] - knots[at - 1]))
+
+
+def _water_level(x: Vector, total: float) -> float:
+    """The t with sum max(x - t, 0) = total (Held, Wolfe and Crowder 1974)."""
+    ordered = -np.sort(-x)
+    levels = (np.cumsum(ordered) - total) / np.arange(1, len(x) + 1)
+    return float(levels[np.flatnonzero(ordered > levels)[-1]])
