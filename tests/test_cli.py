@@ -1,0 +1,206 @@
+"""The command line, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+SCHEMA = """
+intercept = true
+
+[[columns]]
+kind = "numeric"
+name = "age"
+low = 0
+high = 100
+step = 10
+
+[[columns]]
+kind = "categorical"
+name = "smoker"
+categories = ["no", "yes"]
+"""
+
+
+def privopt(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "privopt.experiments.cli", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 95, 150), "smoker": rng.choice(["no", "yes"], 150)})
+    frame["state"] = np.where((frame["smoker"] == "yes") & (frame["age"] > 40), "ill", "well")
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    frame.to_parquet(tmp_path / "patients.parquet")
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "well,ill", "--epsilon", "5")
+
+
+@pytest.mark.parametrize("data", ["patients.csv", "patients.parquet"])
+def test_fit_report_save_predict(clinic: Path, data: str) -> None:
+    run = privopt(
+        *FIT,
+        "--data",
+        data,
+        "--mechanism",
+        "opdisc",
+        "--json",
+        "out.json",
+        "--save",
+        "model.json",
+        cwd=clinic,
+    )
+    assert run.returncode == 0, run.stderr
+    report = json.loads((clinic / "out.json").read_text())
+    keys = (
+        "mechanism",
+        "epsilon",
+        "delta",
+        "neighbours",
+        "sigma",
+        "oracle",
+        "weights",
+        "train_accuracy",
+        "seconds",
+    )
+    assert all(key in report for key in keys)
+    assert report["delta"] == pytest.approx(1 / 150**2)
+    assert report["neighbours"] == "replace-one"
+    assert set(report["certificate"]) >= {"status", "value", "bound", "gap"}
+    assert report["certificate"]["status"] == "OPTIMAL"
+    assert report["certificate"]["gap"] == 0
+    assert "train_accuracy" in report["not_private"]
+    assert "smoker=yes" in run.stdout
+    predicted = privopt("predict", "model.json", data, cwd=clinic)
+    assert predicted.returncode == 0, predicted.stderr
+    lines = predicted.stdout.strip().splitlines()
+    assert lines[0] == "score,prediction"
+    assert len(lines) == 151
+
+
+@pytest.mark.parametrize("oracle", ["auto", "enumerate", "pulp-highs", "pulp-cbc"])
+def test_every_oracle_gives_the_same_seeded_scorecard(clinic: Path, oracle: str) -> None:
+    run = privopt(
+        *FIT, "--data", "patients.csv", "--mechanism", "rspm", "--insecure-seed", 3, "--oracle", oracle,
+        "--json", "out.json", cwd=clinic,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    report = json.loads((clinic / "out.json").read_text())
+    assert report["insecure_seed"] == 3
+    reference = privopt(
+        *FIT, "--data", "patients.csv", "--mechanism", "rspm", "--insecure-seed", 3, "--oracle", "enumerate",
+        "--json", "reference.json", cwd=clinic,
+    )  # fmt: skip
+    assert reference.returncode == 0
+    assert report["weights"] == json.loads((clinic / "reference.json").read_text())["weights"]
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "permute-and-flip", "rspm-laplace"])
+def test_pure_mechanisms_spend_no_delta(clinic: Path, mechanism: str) -> None:
+    run = privopt(*FIT, "--data", "patients.csv", "--mechanism", mechanism, "--json", "out.json", cwd=clinic)
+    assert run.returncode == 0, run.stderr
+    assert json.loads((clinic / "out.json").read_text())["delta"] == 0
+
+
+def test_a_lattice_is_passed_on(clinic: Path) -> None:
+    run = privopt(
+        *FIT, "--data", "patients.csv", "--mechanism", "opdisc", "--lattice", "-2:2:3", "--json", "out.json",
+        cwd=clinic,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    weights = np.array(json.loads((clinic / "out.json").read_text())["weights"])
+    assert np.all(np.abs(weights) <= 2)
+    assert weights @ weights <= 9
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--epsilon", "0"), "PrivacyParameterError"),
+        (("--epsilon", "inf"), "PrivacyParameterError"),
+        (("--delta", "2", "--mechanism", "opdisc"), "PrivacyParameterError"),
+        (("--delta", "soon"), "InvalidInputError"),
+        (("--mechanism", "magic"), "UnknownMechanismError"),
+        (("--oracle", "magic"), "UnknownOracleError"),
+        (("--oracle", "pulp-gurobi", "--mechanism", "rspm"), "MissingSolverError"),
+        (("--lattice", "one:two"), "InvalidInputError"),
+        (("--lattice", "1:2:3:4"), "InvalidInputError"),
+        (("--target", "mood"), "InvalidInputError"),
+        (("--classes", "well,dead"), "InvalidInputError"),
+        (("--schema", "nowhere.toml"), "no such file"),
+        (("--data", "nowhere.csv"), "no such file"),
+    ],
+)
+def test_bad_words_give_one_line_and_leave_nothing(clinic: Path, words: tuple[str, ...], error: str) -> None:
+    before = set(clinic.iterdir())
+    run = privopt(
+        *FIT, "--data", "patients.csv", *words, "--json", "out.json", "--save", "model.json", cwd=clinic
+    )
+    assert run.returncode == 2
+    assert error in run.stderr
+    assert "Traceback" not in run.stderr
+    assert set(clinic.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("opdisc", "--dimension", "23", "--delta", "4.066e-9"), 808.3),
+        (("rspm-laplace", "--separators", "46"), 92.0),
+        (("rspm-laplace", "--dimension", "23"), 92.0),
+    ],
+)
+def test_calibrate_needs_no_data(words: tuple[str, ...], expected: float) -> None:
+    run = privopt("calibrate", *words, "--epsilon", "1", "--json")
+    assert run.returncode == 0, run.stderr
+    report = json.loads(run.stdout)
+    assert report.get("sigma", report.get("scale")) == pytest.approx(expected, rel=5e-3)
+    assert report["epsilon"] == 1
+    assert report["claim"] == "proved"
+
+
+def test_the_printed_calibration_says_that_it_is_refuted() -> None:
+    run = privopt(
+        "calibrate", "opdisc", "--dimension", "23", "--epsilon", "1", "--delta", "4.066e-9",
+        "--calibration", "printed", "--json",
+    )  # fmt: skip
+    report = json.loads(run.stdout)
+    assert report["sigma"] == pytest.approx(7 * 23 * math.sqrt(math.log(1 / 4.066e-9)), rel=1e-6)
+    assert "refuted" in report["claim"]
+
+
+def test_solvers_lists_what_is_here() -> None:
+    run = privopt("solvers")
+    assert run.returncode == 0, run.stderr
+    for name in ("enumerate", "native", "pulp-highs", "pulp-cbc"):
+        assert name in run.stdout
+
+
+def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
+    # The row model of the full task runs for hours: there is always something to interrupt.
+    command = [
+        sys.executable, "-m", "privopt.experiments.cli", "fit", "--data", "adult23", "--mechanism", "opdisc",
+        "--oracle", "pulp-highs", "--epsilon", "1", "--json", str(tmp_path / "out.json"),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        time.sleep(12)
+        os.kill(running.pid, signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+    assert running.returncode == 2, errors
+    assert "INTERRUPTED" in errors
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,32 @@
+"""Every Python block of the README runs as printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+
+
+def test_the_readme_has_its_examples() -> None:
+    assert len(BLOCKS) >= 2
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_readme_block_runs(number: int, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", BLOCKS[number]],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip()
