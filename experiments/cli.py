@@ -22,14 +22,15 @@ from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from privopt.mechanisms.calibration import calibrate
+from privopt.mechanisms.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.classifier import PrivateHalfspaceClassifier, write_atomically
+from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.mechanisms.mechanism import check_calibration
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.interface import Limits, Progress
 from privopt.oracles.select import inventory
 from privopt.problems.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.lattice import IntegerLattice
 from privopt.problems.schema import Schema, read_table
 
 app = typer.Typer(
@@ -102,7 +103,14 @@ def calibrate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the noise that a guarantee costs, before any data."""
-    raise SystemExit
+    report = calibration_report(
+        mechanism, epsilon, delta, dimension, radius, separation, separators, calibration
+    )
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for key, value in report.items():
+            tell.print(f"{key}: {value}", highlight=False)
 
 
 @app.command()
@@ -149,9 +157,14 @@ def fit_report(
     """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
     spend, proof = model.spend_, model.certificate_
     correct = model.predict(table.drop(columns=[target])) == table[target].to_numpy()
-    certificate = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
+    certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
     if proof is not None:
-        certificate = {"status": proof.status.name, "value": proof.value, "bound": proof.bound, "gap": proof.gap}
+        certificate = {
+            "status": proof.status.name,
+            "value": proof.value,
+            "bound": proof.bound,
+            "gap": proof.gap,
+        }
     return {
         **spend.to_dict(),
         **model.release_.noise,
@@ -165,6 +178,45 @@ def fit_report(
         "certificate": certificate,
         "seconds": seconds,
     }
+
+
+def calibration_report(
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    dimension: int | None,
+    radius: float | None,
+    separation: float,
+    separators: int | None,
+    calibration: str,
+) -> dict[str, Any]:
+    """Noise and spend from public facts alone. See ``privopt.mechanisms.calibration`` for the proofs."""
+    if mechanism == "opdisc":
+        if dimension is None:
+            raise InvalidInputError("calibrate opdisc needs --dimension")
+        squared_radius = float(dimension) if radius is None else radius**2
+        noise = calibrate_opdisc(
+            epsilon,
+            delta,
+            squared_radius=squared_radius,
+            dof=dimension + 1,
+            separation=separation,
+            calibration=calibration,
+        )
+        return {"sigma": noise.scale, **noise.spend.to_dict()}
+    if mechanism not in ("rspm", "rspm-laplace"):
+        raise UnknownMechanismError(f"calibrate knows opdisc, rspm and rspm-laplace, not {mechanism!r}")
+    if dimension is None and separators is None:
+        raise InvalidInputError(f"calibrate {mechanism} needs --dimension or --separators")
+    # Without a separator count: the two separators per coordinate of halfspaces over {-1, 0, 1}^d.
+    ternary = 0 if separators is not None or dimension is None else dimension
+    binary = separators or 0
+    if mechanism == "rspm":
+        noise = calibrate_rspm(epsilon, delta, binary=binary, ternary=ternary, calibration=calibration)
+        return {"sigma": noise.scale, **noise.spend.to_dict()}
+    check_calibration(calibration, mechanism, ("sound",))
+    noise = calibrate_rspm_laplace(epsilon, separators=binary + 2 * ternary)
+    return {"scale": noise.scale, **noise.spend.to_dict()}
 
 
 def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:
@@ -245,7 +297,9 @@ def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None
         card.add_row(str(name), str(points))
     tell.print(card)
     tell.print(f"spend: {model.spend_}")
-    tell.print(f"mechanism: {model.mechanism_} ({model.mechanism_reason_}), noise {dict(model.release_.noise)}")
+    tell.print(
+        f"mechanism: {model.mechanism_} ({model.mechanism_reason_}), noise {dict(model.release_.noise)}"
+    )
     tell.print(f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}")
     tell.print(f"training accuracy (not private): {report['train_accuracy']:.4f}")
 

@@ -40,7 +40,9 @@ def accuracy_figure(rows: pd.DataFrame, optimum: Mapping[str, float], measure: s
         axes.fill_between(points.index, low, high, color=colour, alpha=0.15, linewidth=0)
     for label, level in optimum.items():
         axes.axhline(level, color="0.4", linestyle="--", linewidth=1)
-        axes.annotate(label, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+        axes.annotate(
+            label, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8
+        )
     axes.set(xscale="log", xlabel="epsilon (replace-one)", ylabel=measure.replace("_", " "))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="lower right")

@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
+       padding: 0 1rem; color: #222 }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .75rem; border-bottom: 1px solid #ddd; text-align: right }
 th:first-child, td:first-child { text-align: left }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import pandas as pd
 from privopt.mechanisms.mechanism import LatticeMechanism
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.registry import prepare_oracle
-from privopt.oracles.certificate import Answer
 from privopt.oracles.interface import Limits
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntegerLattice
@@ -57,7 +56,7 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows = [] if not path.exists() else pd.read_csv(path).to_dict("records")
+        self.rows: list[Mapping[Any, Any]] = [] if not path.exists() else pd.read_csv(path).to_dict("records")
         self._done = {(r["mechanism"], r["lattice"], repr(float(r["epsilon"])), r["draw"]) for r in self.rows}
 
     def has(self, setting: Setting, draw: int) -> bool:

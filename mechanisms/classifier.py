@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,7 +76,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         delta: float | str = "auto",
         mechanism: str = "auto",
         oracle: str = "auto",
-        schema: Schema | dict[str, Any] | str | os.PathLike[str] | None = None,
+        schema: Schema | dict[str, Any] | str | Path | None = None,
         classes: Sequence[Any] | None = None,
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
         calibration: str = "sound",
@@ -137,6 +136,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         labels = column_or_1d(y, warn=True)
         if len(labels) != len(X):
             raise InvalidInputError(f"X has {len(X)} rows and y has {len(labels)}")
+        if len(labels) == 0:
+            raise InvalidInputError("no records: at least one row is needed")
         return X, labels
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
@@ -149,8 +150,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         classes = np.unique(labels) if self.classes is None else np.asarray(self.classes)
         if classes.shape != (2,) or classes[0] == classes[1]:
             raise InvalidInputError(
-                f"a binary classifier needs exactly 2 different classes, got {classes.size} class(es). "
-                f"Only binary classification is supported"
+                f"exactly 2 different classes are needed, got {classes.size} class(es). "
+                f"Only binary classification is supported."
             )
         return classes
 
@@ -200,7 +201,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             validate_data(self, X, reset=False, skip_check_array=True)
         return np.asarray(self.schema_.encode(X).X @ self.coef_[0], dtype=np.int64)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
         check_is_fitted(self)
         text = json.dumps(
@@ -219,7 +220,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         write_atomically(Path(path), text + "\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | Path) -> Self:
         """Read a model written by ``save``.
 
         Raises:
@@ -232,7 +233,9 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             spend = PrivacySpend.from_dict(model["spend"])
             schema = Schema.from_dict(model["schema"])
             classes = np.array(model["classes"])
-            release = Release(np.array(model["weights"], dtype=np.int64), spend, model["noise"], model["oracle"])
+            release = Release(
+                np.array(model["weights"], dtype=np.int64), spend, model["noise"], model["oracle"]
+            )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise InvalidInputError(f"{path} is not a saved privopt scorecard: {error}") from error
         if release.point.shape != (schema.n_features,):
@@ -254,7 +257,9 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
 def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     known = np.isin(labels, classes)
     if not np.all(known):
-        raise InvalidInputError("y holds labels outside the declared classes; declare them or drop those rows")
+        raise InvalidInputError(
+            "y holds labels outside the declared classes; declare them or drop those rows"
+        )
     return np.where(labels == classes[1], 1, -1).astype(np.int64)
 
 

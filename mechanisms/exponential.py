@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from privopt.mechanisms.errors import InexactDrawError
-from privopt.mechanisms.mechanism import LatticeMechanism, Release
+from privopt.mechanisms.mechanism import LatticeMechanism, Release, check_calibration
 from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.spend import PrivacySpend, check_epsilon
+from privopt.mechanisms.parameters import check_epsilon
+from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.gibbs import Law, PreparedGibbs
 from privopt.oracles.interface import Limits
 from privopt.problems.discrete import DiscreteProblem
@@ -58,9 +59,9 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or a calibration other than "sound".
         """
-        only_sound(cls.name, calibration)
+        check_calibration(calibration, cls.name, ("sound",))
         epsilon = check_epsilon(epsilon)
-        spend = PrivacySpend(epsilon=epsilon, delta=0.0, notion="pure", mechanism=cls.name)
+        spend = PrivacySpend.pure(epsilon, cls.name)
         beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * problem_type.record_loss_bound)
         return cls(problem_type, lattice, spend, beta)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.certificate import Certificate
@@ -115,6 +115,21 @@ class LatticeMechanism(ABC, Generic[Prepared]):
                 f"{self.name} needs an oracle prepared for {self.question}, got one for {prepared}"
             )
 
-    def released(self, point: IntArray, source: NoiseSource, oracle: str, proof: Certificate | None) -> Release:
+    def released(
+        self, point: IntArray, source: NoiseSource, oracle: str, proof: Certificate | None
+    ) -> Release:
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return Release(np.array(point), spend, self.noise, oracle, proof)
+
+
+def check_calibration(calibration: str, mechanism: str, known: tuple[str, ...] = ("sound", "printed")) -> str:
+    """``calibration``, if the mechanism has it.
+
+    Raises:
+        PrivacyParameterError: naming the ones there are.
+    """
+    if calibration not in known:
+        raise PrivacyParameterError(
+            f"{mechanism} has the calibration(s) {', '.join(known)}; got {calibration!r}"
+        )
+    return calibration

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import math
-
-from privopt.mechanisms.calibration import calibrate_opdisc
+from privopt.mechanisms.calibration import calibrate_opdisc, normalized_dof
 from privopt.mechanisms.mechanism import LatticeMechanism, Release
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.interface import Limits, PreparedOracle, Task
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.lattice import IntegerLattice
-from privopt.problems.objective import Perturbation
+from privopt.problems.objective import Perturbation, rounding_slack
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,17 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), unknown calibration.
         """
-        raise SystemExit
+        noise = calibrate_opdisc(
+            epsilon,
+            delta,
+            squared_radius=lattice.max_squared_norm,
+            dof=normalized_dof(lattice),
+            separation=lattice.separation,
+            loss_difference=2.0 * problem_type.record_loss_bound,
+            slack=rounding_slack(lattice.dimension + 1),
+            calibration=calibration,
+        )
+        return cls(problem_type, lattice, noise.spend, noise.scale)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from privopt.mechanisms.calibration import calibrate_rspm, calibrate_rspm_laplace
-from privopt.mechanisms.mechanism import LatticeMechanism, Release
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.calibration import (
+    Calibration,
+    calibrate_rspm,
+    calibrate_rspm_laplace,
+    separator_counts,
+)
+from privopt.mechanisms.mechanism import LatticeMechanism, Release, check_calibration
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.interface import Limits, PreparedOracle, Task
-from privopt.problems.discrete import DiscreteProblem
+from privopt.problems.discrete import DiscreteProblem, SeparatorSet
 from privopt.problems.lattice import IntegerLattice
 
 
@@ -43,13 +51,22 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
         delta: float = 0.0,
         calibration: str = "sound",
     ) -> Self:
-        """Calibrate to the number of separators.
+        """Calibrate to the separators of the problem over the lattice.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), unknown calibration.
             InvalidInputError: the lattice has no separator set.
         """
-        raise SystemExit
+        separators = problem_type.separators(lattice)
+        noise = cls._calibrated(separators, epsilon, delta, calibration)
+        return cls(problem_type, lattice, noise.spend, noise.scale)
+
+    @classmethod
+    def _calibrated(
+        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str
+    ) -> Calibration:
+        binary, ternary = separator_counts(separators)
+        return calibrate_rspm(epsilon, delta, binary=binary, ternary=ternary, calibration=calibration)
 
     @property
     def noise(self) -> dict[str, float]:
@@ -73,7 +90,7 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
         point = answer.require(gap=0.0, lexicographic=True)
         return self.released(point, source, oracle.name, answer.certificate)
 
-    def _draw(self, source: NoiseSource, size: int) -> FloatArray:
+    def _draw(self, source: NoiseSource, size: int) -> NDArray[np.float64]:
         return source.gaussian(self.scale, size)
 
 
@@ -90,9 +107,16 @@ class LaplaceRSPM(GaussianRSPM):
 
     name: ClassVar[str] = "rspm-laplace"
 
+    @classmethod
+    def _calibrated(
+        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str
+    ) -> Calibration:
+        check_calibration(calibration, cls.name, ("sound",))
+        return calibrate_rspm_laplace(epsilon, separators=separators.size)
+
     @property
     def noise(self) -> dict[str, float]:
         return {"scale": self.scale}
 
-    def _draw(self, source: NoiseSource, size: int) -> FloatArray:
+    def _draw(self, source: NoiseSource, size: int) -> NDArray[np.float64]:
         return source.laplace(self.scale, size)

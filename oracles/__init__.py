@@ -2,3 +2,51 @@
 
 if __name__ != "privopt.oracles":
     raise ImportError("import privopt.oracles: under the bare name every class would exist twice")
+
+from privopt.oracles.certificate import Answer, Certificate, Status
+from privopt.oracles.conformance import check_oracle
+from privopt.oracles.errors import (
+    CertificateError,
+    ConformanceError,
+    MissingSolverError,
+    OracleError,
+    SolverFailedError,
+    UnfinishedDrawError,
+    UnknownOracleError,
+    UnsupportedProblemError,
+)
+from privopt.oracles.gibbs import Draw, GibbsOracle, Law
+from privopt.oracles.interface import DiscreteOracle, Limits, PreparedOracle, Progress, Proposal, Query, Task
+from privopt.oracles.select import gibbs_oracle, minimizer
+from privopt.oracles.wrappers import Caching, Counting, TimeLimited, Timing
+
+__all__ = [
+    "Answer",
+    "Caching",
+    "Certificate",
+    "CertificateError",
+    "ConformanceError",
+    "Counting",
+    "DiscreteOracle",
+    "Draw",
+    "GibbsOracle",
+    "Law",
+    "Limits",
+    "MissingSolverError",
+    "OracleError",
+    "PreparedOracle",
+    "Progress",
+    "Proposal",
+    "Query",
+    "SolverFailedError",
+    "Status",
+    "Task",
+    "TimeLimited",
+    "Timing",
+    "UnfinishedDrawError",
+    "UnknownOracleError",
+    "UnsupportedProblemError",
+    "check_oracle",
+    "gibbs_oracle",
+    "minimizer",
+]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from privopt.oracles.errors import UnknownOracleError, UnsupportedProblemError
+from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
 from privopt.oracles.gibbs import GibbsOracle, Law, PreparedGibbs, Sampler
 from privopt.oracles.interface import DiscreteOracle, PreparedOracle, Solver, Task
 from privopt.problems.discrete import DiscreteProblem
@@ -169,3 +169,30 @@ def _refusals(choose: Callable[[], object]) -> list[str]:
     except UnsupportedProblemError as error:
         return [str(error)]
     return []
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the inventory: an oracle, and what it takes to use it."""
+
+    name: str
+    kind: str
+    installed: bool
+    remedy: str
+    summary: str
+
+
+def inventory() -> list[Entry]:
+    """Every oracle by name: whether it can be made here, what to do if not, what it does."""
+    named = [("minimises", name, make) for name, make in MINIMIZERS.items()]
+    draws = [("draws", name, make) for name, make in GIBBS.items()]
+    return [_entry(kind, name, make) for kind, name, make in [*named, *draws]]
+
+
+def _entry(kind: str, name: str, make: Callable[[], object]) -> Entry:
+    try:
+        oracle = make()
+    except MissingSolverError as error:
+        return Entry(name, kind, False, str(error), "")
+    first_line = (type(oracle).__doc__ or "").strip().splitlines()[0]
+    return Entry(name, kind, True, "", first_line)

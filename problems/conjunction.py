@@ -55,7 +55,8 @@ class MonotoneConjunction(DiscreteProblem):
         return np.concatenate([np.sum(p != self.y[:, None], axis=0) for p in parts]).astype(np.int64)
 
     def _predictions(self, points: IntArray) -> IntArray:
-        hits = (self.X == self._violating_value).astype(np.int64) @ points.T
+        violated = np.equal(self.X, self._violating_value).astype(np.int64)
+        hits = violated @ points.T
         return self._label(hits > 0)
 
     @staticmethod

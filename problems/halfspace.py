@@ -69,7 +69,9 @@ class ZeroOneHalfspace(DiscreteProblem):
             )
         # (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A separator on which
         # all levels agree tells nothing apart and is left out.
-        records, coordinate, tables = [], [], []
+        records: list[IntArray] = []
+        coordinate: list[int] = []
+        tables: list[IntArray] = []
         for j, (low, high) in enumerate(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)):
             values = np.arange(low, high + 1)
             for sign in (1, -1):

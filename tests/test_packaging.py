@@ -33,7 +33,9 @@ def test_packages_equal_what_is_on_disk() -> None:
     # A forgotten subpackage works in editable mode and is missing from the wheel.
     table = setuptools_table()
     assert set(table["packages"]) == packages_on_disk()
-    assert table["package-dir"] == {p: p.removeprefix("privopt.").replace(".", "/") for p in table["packages"]}
+    assert table["package-dir"] == {
+        p: p.removeprefix("privopt.").replace(".", "/") for p in table["packages"]
+    }
 
 
 def test_there_is_no_folder_named_privopt() -> None:
