@@ -249,7 +249,8 @@ def test_mirror_steps_against_a_general_solver() -> None:
             x = np.where(x == 0, 1e-3, x) if isinstance(convex_set, Simplex) else x * 0.9
             g, step = rng.standard_normal(P), rng.uniform(0.1, 2)
 
-            def objective(u: Vector, x=x, g=g, step=step) -> float:
+            def objective(u: Vector, case=(convex_set, geometry, l1), x=x, g=g, step=step) -> float:
+                convex_set, geometry, l1 = case
                 u = np.where(np.abs(u) < 1e-300, 1e-300, u)
                 if isinstance(convex_set, Simplex):
                     u = np.maximum(u, 1e-300)
@@ -332,7 +333,7 @@ def test_gauge_step_against_a_general_solver(ball: ConvexSet) -> None:
 
 def _lifted_gauge_minimum(ball: ConvexSet, x: Vector, g: Vector, weight: float) -> float:
     """min <g, d> + (weight/2) t^2 over |d|_C <= t, x + d in C, as a smooth program for SLSQP."""
-    M, half, h = cone(ball)
+    M, half, _ = cone(ball)
     A, b = half[:, :-1], half[:, -1]
     m = M.shape[1]
     # v = (a, c, t): w = M a in C and d = M c with A c <= t b; they agree: M a - x = M c.

@@ -89,11 +89,9 @@ def test_support_radius_and_diameter_against_extreme_points(convex_set: ConvexSe
     assert convex_set.l1_radius == pytest.approx(l1_radius, rel=1e-2)
 
 
-@pytest.mark.parametrize("convex_set", SETS, ids=ids)
+@pytest.mark.parametrize("convex_set", [s for s in SETS if contains(s, np.zeros(P))], ids=ids)
 def test_gauge_is_where_the_ray_leaves_the_set(convex_set: ConvexSet) -> None:
     """By bisection on membership alone, for sets that hold 0."""
-    if not contains(convex_set, np.zeros(P)):
-        pytest.skip("the ray from 0 starts outside: see the tests of such sets below")
     rng = np.random.default_rng(1)
     for _ in range(10):
         v = rng.standard_normal(P)
@@ -122,11 +120,13 @@ def test_k_support_norm_is_its_variational_form(k: int) -> None:
         result = minimize(
             lambda t, w=w: float(np.sum(w**2 / t)),
             np.full(5, k / 5 * 0.99),
-            bounds=[(1e-6, 1)] * 5,
-            constraints=[{"type": "ineq", "fun": lambda t: k - np.sum(t)}],
+            jac=lambda t, w=w: -((w / t) ** 2),
+            bounds=[(1e-3, 1)] * 5,
+            constraints=[{"type": "ineq", "fun": lambda t: k - np.sum(t), "jac": lambda t: -np.ones(5)}],
             method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 500},
+            options={"ftol": 1e-12, "maxiter": 500},
         )
+        assert np.sum(result.x) <= k + 1e-9
         assert KSupportBall(5, k, 1.0).gauge(w) ** 2 == pytest.approx(result.fun, rel=1e-4)
     assert KSupportBall(5, 1, 1.0).gauge(w) == pytest.approx(np.sum(np.abs(w)))
     assert KSupportBall(5, 5, 1.0).gauge(w) == pytest.approx(np.linalg.norm(w))
@@ -148,7 +148,7 @@ def test_k_support_norm_with_ties_and_zeros(k: int) -> None:
 def test_gaussian_width_against_simulation(convex_set: ConvexSet) -> None:
     width = gaussian_width(convex_set)
     rng = np.random.default_rng(3)
-    samples = 1_000 if isinstance(convex_set, Polytope) else 20_000
+    samples = 300 if isinstance(convex_set, Polytope) else 20_000
     values = [support(convex_set, rng.standard_normal(convex_set.dimension)) for _ in range(samples)]
     spread = float(np.std(values)) / math.sqrt(samples)
     assert width.value == pytest.approx(np.mean(values), abs=5 * math.hypot(spread, width.error) + 1e-9)
