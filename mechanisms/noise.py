@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from privopt.mechanisms.errors import NoiseSourceError, PrivacyParameterError
-from privopt.mechanisms.parameters import require_count, require_positive
+from privopt.mechanisms.parameters import check_count, check_positive
 
 Size = int | tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -102,7 +102,7 @@ class NoiseSource:
     def laplace(self, scale: float, size: Size = 1) -> Floats:
         """Laplace with mean 0 and density exp(-|x|/scale) / (2 scale)."""
         near, negative = self._fractions(size)
-        magnitude = -require_positive(scale, "scale") * np.log(near)
+        magnitude = -check_positive(scale, "scale") * np.log(near)
         return np.where(negative, -magnitude, magnitude)
 
     def gumbel(self, size: Size = 1) -> Floats:
@@ -113,12 +113,12 @@ class NoiseSource:
         """Normal with mean 0 and standard deviation ``scale``, by inversion of the nearer tail."""
         near, upper = self._fractions(size)
         near *= 0.5
-        lower_tail = require_positive(scale, "scale") * special.ndtri(near)
+        lower_tail = check_positive(scale, "scale") * special.ndtri(near)
         return np.where(upper, -lower_tail, lower_tail)
 
     def integers(self, n: int, size: Size = 1) -> Ints:
         """Exactly uniform on {0, ..., n - 1}, 1 <= n <= 2**62, by rejection."""
-        if require_count(n, "n") > 1 << 62:
+        if check_count(n, "n") > 1 << 62:
             raise PrivacyParameterError("integers are drawn up to 2**62")
         if n & (n - 1) == 0:
             return (self.bits(math.prod(_shape(size))) & np.uint64(n - 1)).astype(np.int64).reshape(size)
@@ -253,9 +253,9 @@ class DiscreteGaussianRelease:
     dimension: int
 
     def __post_init__(self) -> None:
-        require_positive(self.sensitivity, "sensitivity")
-        require_positive(self.sigma, "sigma")
-        require_count(self.dimension, "dimension")
+        check_positive(self.sensitivity, "sensitivity")
+        check_positive(self.sigma, "sigma")
+        check_count(self.dimension, "dimension")
 
     @property
     def grid(self) -> float:

@@ -13,7 +13,7 @@ _DOUBLINGS = 1100
 _RELATIVE_WIDTH = 1e-10
 
 
-def require_positive(value: float, name: str) -> float:
+def check_positive(value: float, name: str) -> float:
     """``value`` as a float, if it is a finite number > 0."""
     number = _number(value, name)
     if not (math.isfinite(number) and number > 0):
@@ -21,12 +21,12 @@ def require_positive(value: float, name: str) -> float:
     return number
 
 
-def require_epsilon(epsilon: float) -> float:
+def check_epsilon(epsilon: float) -> float:
     """``epsilon`` as a float, if it is finite and > 0."""
-    return require_positive(epsilon, "epsilon")
+    return check_positive(epsilon, "epsilon")
 
 
-def require_delta(delta: float, *, zero_allowed: bool = False) -> float:
+def check_delta(delta: float, *, zero_allowed: bool = False) -> float:
     """``delta`` as a float, if 0 < delta < 1, or delta = 0 where that is allowed (pure privacy)."""
     number = _number(delta, "delta")
     if zero_allowed and number == 0:
@@ -37,7 +37,7 @@ def require_delta(delta: float, *, zero_allowed: bool = False) -> float:
     return number
 
 
-def require_count(value: int, name: str) -> int:
+def check_count(value: int, name: str) -> int:
     """``value`` as an int, if it is a whole number >= 1."""
     number = _number(value, name)
     if not (number >= 1 and math.isfinite(number) and number == math.floor(number)):
