@@ -51,7 +51,7 @@ JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the full 
 
 @app.command()
 def fit(
-    data: Annotated[str, typer.Option(help="adult23 (shipped), or a CSV or Parquet file.")],
+    data: Annotated[str, typer.Option(help="adult23 or adult23:SEED (shipped), or a CSV or Parquet file.")],
     epsilon: EpsilonOption,
     target: Annotated[str | None, typer.Option(help="Label column.")] = None,
     schema: Annotated[Path | None, typer.Option(help="TOML or JSON schema with the public facts.")] = None,
@@ -243,8 +243,9 @@ def _load(
     """The table, its label column, the public facts and the public labels, as declared."""
     facts = None if schema is None else Schema.load(schema)
     labels = None if classes is None else tuple(classes.split(","))
-    if data == "adult23":
-        return adult23_frame(), target or ADULT_TARGET, facts or adult23_schema(), labels or ADULT23_CLASSES
+    if data == "adult23" or data.startswith("adult23:"):
+        table = adult23_frame(_seed(data.partition(":")[2] or "0"))
+        return table, target or ADULT_TARGET, facts or adult23_schema(), labels or ADULT23_CLASSES
     table = read_table(Path(data))
     if target is None:
         raise InvalidInputError("--target is needed: the name of the label column")
@@ -254,6 +255,12 @@ def _load(
         # The command line holds strings: compare labels as they are written in the file.
         table[target] = table[target].astype(str)
     return table, target, facts, labels
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInputError(f"adult23:SEED wants a seed >= 0 of the public subsample, got {text!r}")
+    return int(text)
 
 
 def _delta(text: str) -> float | str:
@@ -315,3 +322,7 @@ def main() -> None:
     except FileNotFoundError as error:
         say.print(f"[red]no such file:[/] {error.filename}")
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
