@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -196,11 +197,12 @@ def test_gibbs_draws_fit_their_law_and_no_neighbouring_one(
     assert fit(counts, gibbs_law(problem, 0.8 * beta), least=150) < 1e-4
 
 
-def test_permute_and_flip_draws_agree_with_the_published_algorithm() -> None:
+@pytest.mark.parametrize("make", SAMPLERS)
+def test_permute_and_flip_draws_agree_with_the_published_algorithm(make: Callable[[], GibbsOracle]) -> None:
     problem = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=0, ball=False)
-    points, beta, draws = all_points(problem.lattice), 0.4, 6000
+    points, beta, draws = all_points(problem.lattice), 0.4, 3000
     losses = problem.losses(points)
-    prepared, source = GibbsEnumeration().prepare(problem, Law.PERMUTE_AND_FLIP), Bits(12)
+    prepared, source = make().prepare(problem, Law.PERMUTE_AND_FLIP), Bits(12)
     ours = [prepared.draw(beta, source).loss for _ in range(draws)]
 
     def published(other_beta: float) -> list[int]:
@@ -211,18 +213,38 @@ def test_permute_and_flip_draws_agree_with_the_published_algorithm() -> None:
     assert same_law(ours, published(1.2 * beta)) < 1e-4
 
 
-def test_the_two_laws_on_two_points() -> None:
+@pytest.mark.parametrize("make", SAMPLERS)
+@pytest.mark.parametrize("law", list(Law))
+def test_the_two_laws_on_two_points(make: Callable[[], GibbsOracle], law: Law) -> None:
     # Losses 0 and 2. Permute-and-flip takes the worse point iff it comes first and its coin agrees.
-    problem = MonotoneConjunction(np.zeros((2, 1), dtype=np.int64), np.ones(2))
+    problem = ZeroOneHalfspace([[1], [1]], [1, 1], IntegerLattice(0, 1, dimension=1))
     beta, draws = 0.35, 4000
     worse = math.exp(-2 * beta)
     expected = {Law.GIBBS: worse / (1 + worse), Law.PERMUTE_AND_FLIP: worse / 2}
-    for law in Law:
-        prepared, source = GibbsEnumeration().prepare(problem, law), Bits(13)
-        hits = sum(prepared.draw(beta, source).loss == 2 for _ in range(draws))
-        for other, probability in expected.items():
-            agreement = stats.binomtest(hits, draws, probability).pvalue
-            assert agreement > 1e-3 if other is law else agreement < 1e-4
+    prepared, source = make().prepare(problem, law), Bits(13)
+    hits = sum(prepared.draw(beta, source).loss == 2 for _ in range(draws))
+    for other, probability in expected.items():
+        agreement = stats.binomtest(hits, draws, probability).pvalue
+        assert agreement > 1e-3 if other is law else agreement < 1e-4
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+def test_permute_and_flip_on_four_points(make: Callable[[], GibbsOracle]) -> None:
+    # w in {0, 1}^2 on two kinds of records: losses 3 (2 w_1 = 0, w_2 = 0), 2, 1, 0; law by all permutations.
+    X = np.array([[1, 0], [1, 0], [0, 1]])
+    problem = ZeroOneHalfspace(X, np.ones(3), IntegerLattice(0, 1, dimension=2))
+    beta, draws = 0.4, 4000
+    law = dict.fromkeys(range(4), 0.0)
+    for order in itertools.permutations(range(4)):
+        reached = 1 / 24
+        for loss in order:
+            law[loss] += reached * math.exp(-beta * loss)
+            reached *= 1 - math.exp(-beta * loss)
+    prepared, source = make().prepare(problem, Law.PERMUTE_AND_FLIP), Bits(19)
+    counts = np.bincount([prepared.draw(beta, source).loss for _ in range(draws)], minlength=4)
+    assert stats.chisquare(counts, draws * np.array([law[k] for k in range(4)])).pvalue > 1e-3
+    gibbs = np.exp(-beta * np.arange(4))
+    assert stats.chisquare(counts, draws * gibbs / gibbs.sum()).pvalue < 1e-4
 
 
 # Edges
@@ -275,8 +297,6 @@ def test_enumeration_draws_for_problems_without_cells() -> None:
 
 def test_refusals_name_their_reasons() -> None:
     problem = scorecard(1)
-    with pytest.raises(UnsupportedProblemError, match="permute-and-flip"):
-        GibbsElimination().prepare(problem, Law.PERMUTE_AND_FLIP)
     with pytest.raises(UnsupportedProblemError, match="table additions"):
         GibbsElimination(max_work=1).prepare(problem)
     with pytest.raises(UnsupportedProblemError, match="candidates"):

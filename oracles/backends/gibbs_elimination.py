@@ -31,6 +31,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.oracles.arrivals import Arrivals, flipped_exactness, permute_and_flip
 from privopt.oracles.backends._sum_product import (
     EMPTY,
     LARGEST_EXPONENT,
@@ -50,6 +51,7 @@ from privopt.oracles.gibbs import (
     Moments,
     Sample,
     Sampler,
+    exponentials,
     lost_to_the_source,
     race,
     race_error,
@@ -71,6 +73,8 @@ _CHUNK_WORK = 2e7
 class GibbsElimination(GibbsOracle):
     """Sums over the whole lattice once per beta; every further draw at that beta recomputes a small part.
 
+    Answers both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.arrivals``).
+
     Args:
         max_work: largest number of table additions for one sum over the lattice (4e8 per second and core).
         threads: cores to use; None for all.
@@ -84,11 +88,6 @@ class GibbsElimination(GibbsOracle):
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         reasons = why_not(problem, self.limits)
-        if law is Law.PERMUTE_AND_FLIP:
-            reasons.append(
-                "summation knows the mass of a region, not the largest of its noises; "
-                "use branch and bound or enumeration for permute-and-flip"
-            )
         if problem.n_records >= EMPTY // 2:
             reasons.append(f"{problem.n_records} records, more than 32-bit tables hold")
         if not reasons and isinstance(problem, ZeroOneHalfspace):
@@ -99,7 +98,8 @@ class GibbsElimination(GibbsOracle):
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, ZeroOneHalfspace)  # by refusals
-        return _EliminationSampler(problem, CellStructure.of(problem), self.threads or os.cpu_count() or 1)
+        threads = self.threads or os.cpu_count() or 1
+        return _EliminationSampler(problem, CellStructure.of(problem), law, threads)
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ class _Chunk:
 class _EliminationSampler(Sampler):
     problem: ZeroOneHalfspace
     cells: CellStructure
+    law: Law
     threads: int
 
     def __post_init__(self) -> None:
@@ -124,31 +125,18 @@ class _EliminationSampler(Sampler):
 
     def draw(self, request: DrawRequest) -> Sample:
         masses = self._masses(request.beta, request.watch)
-        chunk = self._chunks[race(request.random, _log_masses(masses, request.beta))]
-        search = _Descent(self, request, chunk)
-        digits = search.outer_digits()
-        point = search.finish(digits)
-        return Sample(
-            point,
-            self._exactness(request.beta),
-            self._summary(masses, request.beta).log_partition,
-            search.nodes,
-        )
+        whole = _joined(masses, request.beta)
+        rings = _Rings(self, request, masses, whole.total)
+        exactness = self._exactness(request.beta)
+        if self.law is Law.GIBBS:
+            point = rings.draw()
+        else:
+            point = permute_and_flip(rings, request.beta, lambda w: self.problem.loss(w) - whole.smallest)
+            exactness = flipped_exactness(exactness, request.beta, self.problem.n_records)
+        return Sample(point, exactness, _moments(whole, request.beta).log_partition, rings.nodes)
 
     def moments(self, beta: float, watch: Watch) -> Moments:
-        return self._summary(self._masses(beta, watch), beta)
-
-    @staticmethod
-    def _summary(masses: list[Mass], beta: float) -> Moments:
-        base = min(m.smallest for m in masses)
-        scale = [math.exp(-beta * (m.smallest - base)) for m in masses]
-        total = math.fsum(s * m.total for s, m in zip(scale, masses, strict=True))
-        excess = math.fsum(
-            s * (m.excess + m.total * (m.smallest - base))
-            for s, m in zip(scale, masses, strict=True)
-            if s > 0
-        )
-        return Moments(math.log(total) - beta * base, base + excess / total)
+        return _moments(_joined(self._masses(beta, watch), beta), beta)
 
     def _masses(self, beta: float, watch: Watch) -> list[Mass]:
         """The mass of every chunk; kept for further draws at the same beta."""
@@ -187,13 +175,36 @@ class _EliminationSampler(Sampler):
         )
 
 
+class _Rings(Arrivals):
+    """Independent Gibbs draws at the times of a Poisson process; see ``privopt.oracles.arrivals``."""
+
+    def __init__(
+        self, sampler: _EliminationSampler, request: DrawRequest, masses: list[Mass], rate: float
+    ) -> None:
+        self._sampler, self._request = sampler, request
+        self._log_masses, self._rate = _log_masses(masses, request.beta), rate
+        self._time = 0.0
+        self.nodes = len(masses)
+
+    def next(self, horizon: float) -> tuple[float, IntArray] | None:
+        self._time += float(exponentials(self._request.random, 1)[0]) / self._rate
+        return None if self._time > horizon else (self._time, self.draw())
+
+    def draw(self) -> IntArray:
+        chunk = self._sampler._chunks[race(self._request.random, self._log_masses)]
+        search = _Descent(self._sampler, self._request, chunk)
+        point = search.finish(search.outer_digits())
+        self.nodes += search.nodes
+        return point
+
+
 class _Descent:
     """One draw inside a chunk: the weights one after the other, each in proportion to the mass below it."""
 
     def __init__(self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk) -> None:
         self._sampler, self._request, self._chunk = sampler, request, chunk
         self._weights = exponentials_of_losses(request.beta, sampler.problem.n_records)
-        self.nodes = len(sampler._chunks)
+        self.nodes = 0
 
     def outer_digits(self) -> tuple[int, ...]:
         plan, digits = self._sampler._plan, self._chunk.digits
@@ -252,6 +263,22 @@ def _suffix_masses(scores: list[FloatArray], squares: list[IntArray], room: int)
         rest = np.logaddexp.reduce(shifted, axis=0)
         masses.append(rest)
     return masses[::-1]
+
+
+def _joined(masses: list[Mass], beta: float) -> Mass:
+    """The sum of masses."""
+    base = min(m.smallest for m in masses)
+    scales = [math.exp(-beta * (m.smallest - base)) for m in masses]
+    scaled = list(zip(scales, masses, strict=True))
+    return Mass(
+        base,
+        math.fsum(s * m.total for s, m in scaled),
+        math.fsum(s * (m.excess + m.total * (m.smallest - base)) for s, m in scaled if s > 0),
+    )
+
+
+def _moments(mass: Mass, beta: float) -> Moments:
+    return Moments(math.log(mass.total) - beta * mass.smallest, mass.smallest + mass.excess / mass.total)
 
 
 def _log_masses(masses: list[Mass], beta: float) -> FloatArray:
