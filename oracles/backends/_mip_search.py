@@ -37,7 +37,7 @@ class Region:
     """A part of the lattice as columns of a MIP.
 
     Attributes:
-        costs: cost of each column, shape (columns,), units of loss.
+        costs: computes the cost of each column, shape (columns,), units of loss.
         constant: cost of every point, fixed point.
         bound: a lower bound over the region, fixed point, known before the solver is asked.
         decode: from column values to the point they stand for.
@@ -47,7 +47,7 @@ class Region:
         allowed: columns that may be nonzero, or None for all.
     """
 
-    costs: FloatArray
+    costs: Callable[[], FloatArray]
     constant: int
     bound: int
     decode: Callable[[FloatArray], IntArray]
@@ -157,7 +157,7 @@ class Search:
             incumbent = np.array(self.best[1], dtype=np.int64)
             if region.contains(incumbent):
                 forbidden.append(region.encode(incumbent))
-        constant, began = from_fixed(region.constant), self.nodes
+        constant, began, costs = from_fixed(region.constant), self.nodes, region.costs()
 
         def progress(bound: float, nodes: int) -> None:
             # Points below the solver's bound may be among the forbidden ones: the incumbent is.
@@ -167,7 +167,7 @@ class Search:
 
         for _ in range(_MAX_TIES + 1):
             answer = self.session.solve(
-                region.costs,
+                costs,
                 region.allowed,
                 forbidden,
                 self.cutoff - constant,

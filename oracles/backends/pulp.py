@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from privopt.oracles.backends import pulp_rows
+from privopt.oracles.backends import pulp_cells, pulp_rows
 from privopt.oracles.backends._mip import display_name
 from privopt.oracles.interface import DiscreteOracle, Solver, Task
 from privopt.problems.discrete import DiscreteProblem
@@ -21,7 +21,9 @@ class PulpOracle(DiscreteOracle):
         object.__setattr__(self, "name", display_name(self.solver))
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        if self.model=="cells": return pulp_cells.refusals(problem,task)
         return pulp_rows.refusals(problem, task, self.solver)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        if self.model=="cells": return pulp_cells.build(problem,task,self.solver)
         return pulp_rows.build(problem, task, self.solver)

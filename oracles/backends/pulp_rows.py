@@ -138,18 +138,17 @@ def build(problem: DiscreteProblem, task: Task, solver: str) -> Solver:
     else:
         fixed, loss = _feature_set_rows(model, problem, columns, rows)
     session = open_session(model, solver)
+    loss_costs = np.zeros(len(model.columns))
+    loss_costs[list(loss)] = list(loss.values())
 
     def solve(query: Query) -> Proposal:
         search = Search(problem, query, session)
         if (first := _incumbent(problem, query)) is not None:
             search.offer(first)
-        costs, constant = _costs(query.perturbation, columns, len(model.columns))
-        for column, weight in loss.items():
-            costs[column] += weight
         region = Region(
-            costs,
-            constant + fixed * UNIT,
-            trivial_bound(query.perturbation),
+            costs=lambda: loss_costs + _costs(query.perturbation, columns, len(model.columns)),
+            constant=fixed * UNIT,
+            bound=trivial_bound(query.perturbation),
             decode=lambda values: columns.decode(values, lattice.low),
             encode=lambda point: columns.encode(point, lattice.low),
             contains=lambda point: True,
@@ -171,14 +170,14 @@ def _incumbent(problem: ZeroOneHalfspace | MonotoneConjunction, query: Query) ->
     )
 
 
-def _costs(p: Perturbation, columns: Columns, size: int) -> tuple[FloatArray, int]:
+def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
     """The perturbation as column costs in units of loss. Multiples of 2**-20 below 2**32 are exact."""
     costs = np.zeros(size)
     for table, level in zip(p.unary, columns.level, strict=True):
         costs[level] = table / UNIT
     if p.radial is not None:
         costs[columns.norm] = p.radial[: len(columns.norm)] / UNIT
-    return costs, 0
+    return costs
 
 
 def _merged(problem: ZeroOneHalfspace | MonotoneConjunction) -> Iterator[tuple[IntArray, int, int]]:
