@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -40,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals hold records
 )
 say = Console(stderr=True)
-tell = Console()
+tell = Console(soft_wrap=True)
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
 NOT_PRIVATE = ["train_accuracy", "certificate", "seconds"]
@@ -299,25 +300,26 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
 
 
 def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
-    card = Table("feature", "points", title="Scorecard: positive when the points sum to more than 0")
-    for name, points in zip(report["features"], report["weights"], strict=True):
-        card.add_row(str(name), str(points))
+    card = Table(*model.scorecard_.columns, title="Positive when the points sum to more than 0")
+    for row in model.scorecard_.itertuples(index=False):
+        card.add_row(*map(str, row))
     tell.print(card)
     tell.print(f"spend: {model.spend_}")
-    tell.print(
-        f"mechanism: {model.mechanism_} ({model.mechanism_reason_}), noise {dict(model.release_.noise)}"
-    )
+    tell.print(f"mechanism: {model.mechanism_} ({model.mechanism_reason_})")
+    tell.print(f"noise: {dict(model.release_.noise)}")
     tell.print(f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}")
     tell.print(f"training accuracy (not private): {report['train_accuracy']:.4f}")
 
 
 def main() -> None:
     """Entry point: errors that privopt raises on purpose become one line and exit code 2."""
-    warnings.showwarning = lambda message, *_, **__: say.print(f"[yellow]warning:[/] {message}")
+    warnings.showwarning = lambda message, *_, **__: say.print(
+        f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
+    )
     try:
         app()
     except PrivOptError as error:
-        say.print(f"[red]{type(error).__name__}:[/] {error}", highlight=False)
+        say.print(f"[red]{type(error).__name__}:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except FileNotFoundError as error:
         say.print(f"[red]no such file:[/] {error.filename}")

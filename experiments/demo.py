@@ -13,7 +13,7 @@ from rich.table import Table
 from privopt.experiments.figures import accuracy_figure, certificate_figure, save, solver_profile
 from privopt.experiments.report import page
 from privopt.experiments.runs import Results, Row, Setting, accuracy, run_settings
-from privopt.mechanisms.classifier import write_atomically
+from privopt.mechanisms.classifier import scorecard, write_atomically
 from privopt.mechanisms.mechanism import LatticeMechanism
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.certificate import Answer
@@ -22,6 +22,7 @@ from privopt.oracles.select import minimizer
 from privopt.problems.adult import load_adult23, load_adult23_test
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.objective import Perturbation
+from privopt.problems.schema import Schema
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 
@@ -59,7 +60,7 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
     for name, figure in pictures.items():
         save(figure, output / name)
     table.to_csv(output / "summary.csv", index=False)
-    write_atomically(output / "report.html", _report(table, pictures, schema.feature_names, best))
+    write_atomically(output / "report.html", _report(table, pictures, schema, best))
     console.print(f"Table, pictures and report are in {output}/ (open {output}/report.html)")
 
 
@@ -100,8 +101,8 @@ def _print(table: pd.DataFrame, console: Console) -> None:
     console.print(shown)
 
 
-def _report(table: pd.DataFrame, pictures: dict[str, Any], names: list[str], best: Answer) -> str:
-    card = [] if best.point is None else [pd.DataFrame({"feature": names, "points": best.point})]
+def _report(table: pd.DataFrame, pictures: dict[str, Any], schema: Schema, best: Answer) -> str:
+    card = [] if best.point is None else [scorecard(schema, best.point)]
     return page(
         "privopt: private scorecards on Adult",
         [

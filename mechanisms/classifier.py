@@ -174,7 +174,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         self.spend_: PrivacySpend = release.spend
         self.coef_ = np.array(release.point)[None, :]
         self.intercept_ = np.array([release.point[-1] if schema.intercept else 0])
-        self.scorecard_ = pd.DataFrame({"feature": schema.feature_names, "points": release.point})
+        self.scorecard_ = scorecard(schema, release.point)
         return self
 
     @property
@@ -252,6 +252,12 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
+    """Points per feature level; a record is positive exactly when its points sum to more than 0."""
+    features, levels = zip(*schema.levels, strict=True)
+    return pd.DataFrame({"feature": features, "level": levels, "points": points})
 
 
 def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:

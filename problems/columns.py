@@ -42,6 +42,11 @@ class Column(ABC):
         """One name per feature."""
 
     @property
+    @abstractmethod
+    def levels(self) -> tuple[str, ...]:
+        """What earns the points of each feature, in words a scorecard can print."""
+
+    @property
     def denominator(self) -> int:
         """The least common denominator of all values that the features can take."""
         return 1
@@ -130,6 +135,10 @@ class Numeric(Column):
         return (self.name,)
 
     @property
+    def levels(self) -> tuple[str, ...]:
+        return (f"per {_text(self.one - self.zero)} above {_text(self.zero)}",)
+
+    @property
     def denominator(self) -> int:
         return math.lcm(*(q.denominator for q in self._map))
 
@@ -208,6 +217,10 @@ class Categorical(Column):
     def feature_names(self) -> tuple[str, ...]:
         return tuple(f"{self.name}={c}" for c in self.categories)
 
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return tuple(map(str, self.categories))
+
     @cached_property
     def _index(self) -> dict[str | int, int]:
         return {c: i for i, c in enumerate(self.categories)}
@@ -274,10 +287,14 @@ class Binned(Column):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name} in {level}" for level in self.levels)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
         texts = [_text(e) for e in self.edges]
         closing = [")"] * (len(texts) - 2) + ["]"]
         pairs = zip(texts[:-1], texts[1:], closing, strict=True)
-        return tuple(f"{self.name} in [{a}, {b}{end}" for a, b, end in pairs)
+        return tuple(f"[{a}, {b}{end}" for a, b, end in pairs)
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
         x = as_numbers(self.name, values)

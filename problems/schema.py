@@ -130,6 +130,12 @@ class Schema:
         return names + ["intercept"] * self.intercept
 
     @property
+    def levels(self) -> list[tuple[str, str]]:
+        """The column and the level that each feature stands for."""
+        named = [(column.name, level) for column in self.columns for level in column.levels]
+        return named + [("intercept", "always")] * self.intercept
+
+    @property
     def n_features(self) -> int:
         return len(self.feature_names)
 

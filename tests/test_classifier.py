@@ -85,6 +85,7 @@ def test_every_mechanism_learns_a_scorecard_from_a_data_frame(mechanism: str) ->
     assert model.mechanism_ == mechanism
     assert model.scorecard_["points"].tolist() == model.coef_[0].tolist()
     assert model.scorecard_["feature"].tolist()[-1] == "intercept"
+    assert model.scorecard_["level"].tolist()[:2] == ["per 100 above 0", "basic"]
     assert model.intercept_[0] == model.coef_[0, -1]
     scores = model.decision_function(X)
     assert np.array_equal(model.predict(X), np.where(scores > 0, "ill", "well"))

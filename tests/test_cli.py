@@ -85,7 +85,7 @@ def test_fit_report_save_predict(clinic: Path, data: str) -> None:
     assert report["certificate"]["status"] == "OPTIMAL"
     assert report["certificate"]["gap"] == 0
     assert "train_accuracy" in report["not_private"]
-    assert "smoker=yes" in run.stdout
+    assert "smoker" in run.stdout
     predicted = privopt("predict", "model.json", data, cwd=clinic)
     assert predicted.returncode == 0, predicted.stderr
     lines = predicted.stdout.strip().splitlines()
@@ -142,8 +142,8 @@ def test_a_lattice_is_passed_on(clinic: Path) -> None:
         (("--lattice", "1:2:3:4"), "InvalidInputError"),
         (("--target", "mood"), "InvalidInputError"),
         (("--classes", "well,dead"), "InvalidInputError"),
-        (("--schema", "nowhere.toml"), "no such file"),
-        (("--data", "nowhere.csv"), "no such file"),
+        (("--schema", "nowhere.toml"), "SchemaError"),
+        (("--data", "nowhere.csv"), "nowhere.csv"),
     ],
 )
 def test_bad_words_give_one_line_and_leave_nothing(clinic: Path, words: tuple[str, ...], error: str) -> None:
