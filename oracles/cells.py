@@ -98,6 +98,11 @@ class CellStructure:
         """Entries of one table vector."""
         return int(self.table_start[-1])
 
+    @cached_property
+    def records(self) -> IntArray:
+        """Number of records of each cell, shape (cells,)."""
+        return np.bincount(self.group_cell, self.group_positive + self.group_negative).astype(np.int64)
+
     def members(self, cell: int) -> IntArray:
         """Coordinates of w that are active in a cell."""
         return self.cell_members[self.cell_start[cell] : self.cell_start[cell + 1]]

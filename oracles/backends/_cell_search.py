@@ -1,0 +1,461 @@
+"""Depth-first search over the indicator weights, for one numeric weight vector and one set of domains.
+
+The variables of one exclusive block, the *leaves*, are left to the end: a cell has at most one of them
+active, so once all others are fixed the leaves separate and their optimum, norm ball and radial term
+included, is an exact knapsack over the sum of squares. Before that, the same knapsack is a lower bound
+(*star bound*): each leaf collects its cells, each minimised over its own variables that are still free.
+These partial minima are tables over partial sums, filled once per tree, so that a node costs a few additions
+per cell of the variable it fixes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privopt.oracles.backends._cell_bounds import BIG, Dual, Shape
+from privopt.problems.lattice import IntArray
+from privopt.problems.objective import UNIT
+
+DONE, PAUSED, IMPROVED = 0, 1, 2
+
+
+class Tree(NamedTuple):
+    """One search. ``stack[0]`` is the current depth, ``stack[1]`` the number of fixed-order variables p."""
+
+    order: IntArray  # (k,) the p non-leaf variables in the order in which they are fixed
+    place: IntArray  # (k,) their place in it, or -1 - leaf number
+    leaf_var: IntArray  # (L,) variables of the leaves; entry L - 1 is a dummy for cells without any
+    leaf_size: IntArray  # (L,) number of levels left
+    base: IntArray  # (k,) lowest level left
+    cell_leaf: IntArray  # (C,)
+    cell_depth: IntArray  # (C,) how many of the cell's variables are fixed now
+    cell_sum: IntArray  # (C,) their sum of (level - lowest level left)
+    member: IntArray  # (M,) the cells' non-leaf members in search order
+    table_start: IntArray  # (M + C,) where the table of each number of fixed members starts
+    tables: IntArray  # partial minima; a row of ``row`` leaf levels per partial sum
+    leaf_cost: NDArray[np.int64]  # (p + 1, B, L, B) star costs of each child at each depth
+    rest: NDArray[np.int64]  # (p + 1, S) knapsack of the free non-leaf variables, from each depth on
+    child: NDArray[np.int64]  # (p + 1, B) levels of the children, best first
+    child_bound: NDArray[np.int64]  # (p + 1, B)
+    child_count: IntArray  # (p + 1,)
+    child_next: IntArray  # (p + 1,)
+    level: IntArray  # (k,) levels of the fixed variables
+    fixed_cost: IntArray  # (p + 1,) unary cost of the fixed variables
+    fixed_square: IntArray  # (p + 1,)
+    scratch: NDArray[np.int64]  # (L + 2, S)
+    stack: IntArray  # (4,): depth, p, number of leaves, row
+
+
+@njit(cache=True, nogil=True)
+def choose_order(shape: Shape, dual: Dual, weight: IntArray) -> Any:
+    """The leaves are the block with the largest domains; the others go by decreasing weight."""
+    k = len(shape.low)
+    blocks = shape.block[k - 1] + 1
+    volume = np.zeros(blocks)
+    for j in range(k):
+        volume[shape.block[j]] += np.log(dual.dom_size[j])
+    last = np.argmax(volume)
+    leaves = 0
+    for j in range(k):
+        leaves += shape.block[j] == last
+    order = np.empty(k - leaves, dtype=np.int64)
+    at = 0
+    for j in np.argsort(-weight):
+        if shape.block[j] != last:
+            order[at] = j
+            at += 1
+    return order, np.flatnonzero(shape.block == last)
+
+
+@njit(cache=True, nogil=True)
+def plant(shape: Shape, dual: Dual, table: Any, width: int, order: IntArray, leaves: IntArray) -> Tree:
+    """A tree at its root: all tables filled, the first children not yet expanded."""
+    k, most = shape.squares.shape
+    cells = len(shape.member_start) - 1
+    p, n_leaves = len(order), len(leaves) + 1
+    place = np.empty(k, dtype=np.int64)
+    for i in range(p):
+        place[order[i]] = i
+    for m in range(n_leaves - 1):
+        place[leaves[m]] = -1 - m
+    leaf_var = np.zeros(n_leaves, dtype=np.int64)
+    leaf_var[: n_leaves - 1] = leaves
+    leaf_size = np.ones(n_leaves, dtype=np.int64)
+    row = 1
+    for m in range(n_leaves - 1):
+        leaf_size[m] = dual.dom_size[leaves[m]]
+        row = max(row, leaf_size[m])
+    base = np.empty(k, dtype=np.int64)
+    for j in range(k):
+        base[j] = dual.dom[j, 0]
+    cell_leaf, member, table_start, total = _layout(shape, dual, place, row, n_leaves)
+    tables = np.zeros(total, dtype=np.int64)
+    for c in range(cells):
+        _fill(
+            shape, dual, table, c, cell_leaf[c], leaf_var, leaf_size, base, member, table_start, row, tables
+        )
+    rest = np.full((p + 1, width), BIG)
+    rest[p, 0] = 0
+    for i in range(p - 1, -1, -1):
+        j = order[i]
+        for u in range(dual.dom_size[j]):
+            v = dual.dom[j, u]
+            cost, q = dual.theta[j, v] + dual.kappa[j, v], shape.squares[j, v]
+            for s in range(width - q):
+                rest[i, s + q] = min(rest[i, s + q], rest[i + 1, s] + cost)
+    stack = np.array([0, p, n_leaves, row])
+    return Tree(
+        order,
+        place,
+        leaf_var,
+        leaf_size,
+        base,
+        cell_leaf,
+        np.zeros(cells, dtype=np.int64),
+        np.zeros(cells, dtype=np.int64),
+        member,
+        table_start,
+        tables,
+        np.zeros((p + 1, most, n_leaves, row), dtype=np.int64),
+        rest,
+        np.zeros((p + 1, most), dtype=np.int64),
+        np.zeros((p + 1, most), dtype=np.int64),
+        np.zeros(p + 1, dtype=np.int64),
+        np.zeros(p + 1, dtype=np.int64),
+        np.zeros(k, dtype=np.int64),
+        np.zeros(p + 1, dtype=np.int64),
+        np.zeros(p + 1, dtype=np.int64),
+        np.zeros((n_leaves + 2, width), dtype=np.int64),
+        stack,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _layout(shape: Shape, dual: Dual, place: IntArray, row: int, n_leaves: int) -> Any:
+    """Leaf of each cell, its other members in search order, and where its tables start."""
+    cells = len(shape.member_start) - 1
+    cell_leaf = np.full(cells, n_leaves - 1)
+    member = np.full(len(shape.member_var), -1)
+    table_start = np.zeros(len(shape.member_var) + cells, dtype=np.int64)
+    total = 0
+    for c in range(cells):
+        begin, end = shape.member_start[c], shape.member_start[c + 1]
+        count = 0
+        for e in range(begin, end):
+            at = place[shape.member_var[e]]
+            if at < 0:
+                cell_leaf[c] = -1 - at
+                continue
+            i = begin + count
+            while i > begin and place[shape.member_var[member[i - 1]]] > at:
+                member[i] = member[i - 1]
+                i -= 1
+            member[i] = e
+            count += 1
+        size = 1
+        for i in range(count + 1):
+            table_start[begin + c + i] = total
+            total += size * row
+            if i < count:
+                j = shape.member_var[member[begin + i]]
+                size += dual.dom[j, dual.dom_size[j] - 1] - dual.dom[j, 0]
+    return cell_leaf, member, table_start, total
+
+
+@njit(cache=True, nogil=True)
+def _fill(
+    shape: Shape,
+    dual: Dual,
+    table: Any,
+    c: int,
+    leaf: int,
+    leaf_var: IntArray,
+    leaf_size: IntArray,
+    base: IntArray,
+    member: IntArray,
+    table_start: IntArray,
+    row: int,
+    out: IntArray,
+) -> None:
+    """The partial minima of one cell, from all variables fixed back to none."""
+    begin, end = shape.member_start[c], shape.member_start[c + 1]
+    count, lowest, reach = 0, 0, 0
+    for i in range(begin, end):
+        if member[i] >= 0:
+            j = shape.member_var[member[i]]
+            lowest += base[j]
+            reach += dual.dom[j, dual.dom_size[j] - 1] - base[j]
+            count += 1
+    full = table_start[begin + c + count]
+    dummy = leaf == len(leaf_var) - 1
+    for s in range(reach + 1):
+        for u in range(leaf_size[leaf]):
+            v = 0 if dummy else dual.dom[leaf_var[leaf], u]
+            out[full + s * row + u] = table[shape.table_start[c] + lowest + s + v] * UNIT
+    for i in range(count - 1, -1, -1):
+        e = member[begin + i]
+        j = shape.member_var[e]
+        reach -= dual.dom[j, dual.dom_size[j] - 1] - base[j]
+        here = out[table_start[begin + c + i] : table_start[begin + c + i] + (reach + 1) * row]
+        here[:] = BIG
+        for w in range(dual.dom_size[j]):
+            v = dual.dom[j, w]
+            cost = dual.phi[e, v]
+            above = out[table_start[begin + c + i + 1] + (v - base[j]) * row :]
+            for s in range((reach + 1) * row):
+                here[s] = min(here[s], above[s] - cost)
+
+
+@njit(cache=True, nogil=True)
+def sprout(shape: Shape, dual: Dual, tree: Tree, width: int) -> int:
+    """Expand the root: star costs with nothing fixed. Returns the root's star bound."""
+    row = tree.stack[3]
+    root = np.zeros((tree.stack[2], row), dtype=np.int64)
+    for m in range(tree.stack[2] - 1):
+        for u in range(tree.leaf_size[m]):
+            root[m, u] = dual.unary[tree.leaf_var[m], dual.dom[tree.leaf_var[m], u]]
+    for c in range(len(tree.cell_leaf)):
+        m, at = tree.cell_leaf[c], tree.table_start[shape.member_start[c] + c]
+        for u in range(tree.leaf_size[m]):
+            root[m, u] += tree.tables[at + u]
+    tree.stack[0] = 0
+    bound = _knapsack(shape, dual, tree, root, tree.rest[0], 0, width)
+    if tree.stack[1] == 0:  # everything is a leaf: one child stands for the root itself
+        tree.leaf_cost[0, 0] = root
+        tree.child_bound[0, 0] = bound
+        tree.child_count[0] = 1
+        tree.child_next[0] = 0
+    else:
+        _expand(shape, dual, tree, root, width)
+    return bound
+
+
+@njit(cache=True, nogil=True)
+def _knapsack(
+    shape: Shape, dual: Dual, tree: Tree, cost: Any, rest: IntArray, square: int, width: int
+) -> int:
+    """min over leaves and free variables of their costs plus the norm term, |w|^2 counted exactly."""
+    room = width - square
+    n_leaves = tree.stack[2]
+    total = cost[n_leaves - 1, 0]
+    if not shape.coupled:
+        for m in range(n_leaves - 1):
+            least = BIG
+            for u in range(tree.leaf_size[m]):
+                least = min(least, cost[m, u])
+            total += least
+        return int(total + rest[0] + dual.radial[0])
+    current, following = tree.scratch[0], tree.scratch[1]
+    current[:room] = rest[:room]
+    for m in range(n_leaves - 1):
+        j = tree.leaf_var[m]
+        following[:room] = BIG
+        for u in range(tree.leaf_size[m]):
+            q = shape.squares[j, dual.dom[j, u]]
+            if q < room:
+                extra = cost[m, u]
+                source = current[: room - q]
+                target = following[q:room]
+                for s in range(room - q):
+                    target[s] = min(target[s], source[s] + extra)
+        current, following = following, current
+    least = BIG
+    norm = dual.radial[square:]
+    for s in range(room):
+        least = min(least, current[s] + norm[s])
+    return int(total + least)
+
+
+@njit(cache=True, nogil=True)
+def _expand(shape: Shape, dual: Dual, tree: Tree, cost: Any, width: int) -> None:
+    """Bounds of all children at the current depth, sorted best first."""
+    depth, row = tree.stack[0], tree.stack[3]
+    j = tree.order[depth]
+    first, last = shape.var_start[j], shape.var_start[j + 1]
+    stripped = cost.copy()
+    for b in range(first, last):
+        c = shape.member_cell[shape.var_member[b]]
+        m = tree.cell_leaf[c]
+        at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c]] + tree.cell_sum[c] * row
+        old = tree.tables[at : at + row]
+        target = stripped[m]
+        for u in range(row):
+            target[u] -= old[u]
+    for i in range(dual.dom_size[j]):
+        v = dual.dom[j, i]
+        child = tree.leaf_cost[depth, i]
+        child[:] = stripped
+        for b in range(first, last):
+            c = shape.member_cell[shape.var_member[b]]
+            m = tree.cell_leaf[c]
+            partial = tree.cell_sum[c] + v - tree.base[j]
+            at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c] + 1] + partial * row
+            new = tree.tables[at : at + row]
+            target = child[m]
+            for u in range(row):
+                target[u] += new[u]
+        square = tree.fixed_square[depth] + shape.squares[j, v]
+        bound = BIG
+        if square < width:
+            bound = _knapsack(shape, dual, tree, child, tree.rest[depth + 1], square, width)
+            bound += tree.fixed_cost[depth] + dual.unary[j, v]
+        at = i
+        while at > 0 and tree.child_bound[depth, at - 1] > bound:
+            tree.child_bound[depth, at] = tree.child_bound[depth, at - 1]
+            tree.child[depth, at] = tree.child[depth, at - 1]
+            at -= 1
+        tree.child_bound[depth, at] = bound
+        tree.child[depth, at] = i
+    tree.child_count[depth] = dual.dom_size[j]
+    tree.child_next[depth] = 0
+
+
+@njit(cache=True, nogil=True)
+def _fix(shape: Shape, dual: Dual, tree: Tree, depth: int, v: int, sign: int) -> None:
+    """Fix the variable of a depth at a level (sign 1), or free it again (sign -1)."""
+    j = tree.order[depth]
+    tree.level[j] = v
+    for b in range(shape.var_start[j], shape.var_start[j + 1]):
+        c = shape.member_cell[shape.var_member[b]]
+        tree.cell_depth[c] += sign
+        tree.cell_sum[c] += sign * (v - tree.base[j])
+
+
+@njit(cache=True, nogil=True)
+def _first_below(
+    shape: Shape, dual: Dual, tree: Tree, cutoff: int, best: IntArray, trial: IntArray, depth: int
+) -> bool:
+    """Whether a region may hold a point before ``best`` in lexicographic order: its lowest corner is."""
+    for j in range(len(shape.low)):
+        fixed = 0 <= tree.place[j] < depth
+        trial[shape.coordinate[j]] = shape.low[j] + (tree.level[j] if fixed else dual.dom[j, 0])
+    for i in range(len(best)):
+        if trial[i] != best[i]:
+            return bool(trial[i] < best[i])
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _finish(shape: Shape, dual: Dual, tree: Tree, cost: Any, square: int, width: int) -> None:
+    """Levels of the leaves at their optimum; of several optima the lexicographically first."""
+    n = tree.stack[2] - 1
+    room = width - square
+    best = tree.scratch  # best[m, s]: leaves m.. use squares s exactly
+    best[n, :room] = BIG
+    best[n, 0] = 0
+    for m in range(n - 1, -1, -1):
+        j = tree.leaf_var[m]
+        best[m, :room] = BIG
+        for u in range(tree.leaf_size[m]):
+            q = shape.squares[j, dual.dom[j, u]]
+            for s in range(room - q):
+                best[m, s + q] = min(best[m, s + q], best[m + 1, s] + cost[m, u])
+    goal = BIG
+    for s in range(room):
+        goal = min(goal, best[0, s] + dual.radial[square + s])
+    used = 0
+    for m in range(n):
+        j = tree.leaf_var[m]
+        for u in range(tree.leaf_size[m]):
+            q = shape.squares[j, dual.dom[j, u]]
+            reach = BIG
+            for s in range(room - used - q):
+                reach = min(reach, best[m + 1, s] + dual.radial[square + used + q + s])
+            if reach + cost[m, u] == goal:
+                tree.level[j] = dual.dom[j, u]
+                goal -= cost[m, u]
+                used += q
+                break
+
+
+@njit(cache=True, nogil=True)
+def search(
+    shape: Shape,
+    dual: Dual,
+    tree: Tree,
+    width: int,
+    offset: int,
+    cutoff: int,
+    best: IntArray,
+    trial: IntArray,
+    budget: int,
+    tie_budget: int,
+) -> Any:
+    """Run until the tree is empty, a better point is found, or ``budget`` nodes are expanded.
+
+    Args:
+        offset: cost of the numeric weights, added to all bounds.
+        cutoff: value of the point ``best``; regions without a better point are pruned.
+        best: the point to beat, (d,).
+        trial: (d,), holds the numeric weights; the point found is written to it.
+        tie_budget: how many regions with a bound equal to the cutoff may be opened in search of a point
+            that comes earlier in lexicographic order; when it is spent, or if it is 0, they are pruned.
+
+    Returns:
+        what happened, the value of the point found (if IMPROVED), nodes expanded, ties opened.
+    """
+    p = tree.stack[1]
+    nodes, ties = 0, 0
+    while True:
+        depth = tree.stack[0]
+        at = tree.child_next[depth]
+        bound = BIG
+        if at < tree.child_count[depth]:
+            bound = tree.child_bound[depth, at] + offset
+        if bound >= cutoff and (bound > cutoff or ties >= tie_budget):
+            if depth == 0:
+                return DONE, 0, nodes, ties
+            depth -= 1
+            tree.stack[0] = depth
+            _fix(shape, dual, tree, depth, tree.level[tree.order[depth]], -1)
+            continue
+        if nodes >= budget:
+            return PAUSED, 0, nodes, ties
+        tree.child_next[depth] += 1
+        i = tree.child[depth, at]
+        v, square, fixed = 0, 0, 0
+        if p > 0:
+            j = tree.order[depth]
+            v = dual.dom[j, i]
+            tree.level[j] = v
+            square = tree.fixed_square[depth] + shape.squares[j, v]
+            fixed = tree.fixed_cost[depth] + dual.unary[j, v]
+        if bound == cutoff:
+            ties += 1
+            if not _first_below(shape, dual, tree, cutoff, best, trial, depth + 1):
+                continue
+        nodes += 1
+        if depth >= p - 1:
+            _finish(shape, dual, tree, tree.leaf_cost[depth, i], square, width)
+            for j in range(len(shape.low)):
+                trial[shape.coordinate[j]] = shape.low[j] + tree.level[j]
+            if bound == cutoff and not _precedes(trial, best):
+                continue
+            return IMPROVED, bound, nodes, ties
+        _fix(shape, dual, tree, depth, v, 1)
+        tree.stack[0] = depth + 1
+        tree.fixed_square[depth + 1] = square
+        tree.fixed_cost[depth + 1] = fixed
+        _expand(shape, dual, tree, tree.leaf_cost[depth, i], width)
+
+
+@njit(cache=True, nogil=True)
+def _precedes(a: IntArray, b: IntArray) -> bool:
+    for i in range(len(a)):
+        if a[i] != b[i]:
+            return bool(a[i] < b[i])
+    return False
+
+
+@njit(cache=True, nogil=True)
+def open_bound(tree: Tree) -> int:
+    """A lower bound (without ``offset``) on everything that the search has not been through yet."""
+    least = BIG
+    for depth in range(tree.stack[0] + 1):
+        if tree.child_next[depth] < tree.child_count[depth]:
+            least = min(least, tree.child_bound[depth, tree.child_next[depth]])
+    return least
