@@ -119,7 +119,7 @@ class Perturbation:
         noise = _vector(eta, lattice.dimension + 1)
         d2 = lattice.max_squared_norm
         if d2 == 0:
-            return cls(lattice, tuple(np.zeros(1, dtype=np.int64) for _ in range(lattice.dimension)))
+            return cls.zero(lattice)  # a single point, the origin
         flat = cls.linear(lattice, -noise[:-1] / math.sqrt(d2))
         norms = np.arange(d2 + 1)
         return cls(lattice, flat.unary, to_fixed(-noise[-1] * np.sqrt(1.0 - norms / d2)))
