@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from privopt.mechanisms.parameters import (
@@ -79,9 +80,12 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return max(0.0, epsilon + _ULPS * (abs(epsilon) + rho - math.log(delta) + 1))
 
 
-def _zcdp_epsilons(rho: float, delta: float, excess: np.ndarray) -> np.ndarray:
+def _zcdp_epsilons(rho: float, delta: float, excess: NDArray[np.float64]) -> NDArray[np.float64]:
     order = 1 + excess
-    return order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
+    values: NDArray[np.float64] = (
+        order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
+    )
+    return values
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:

@@ -162,10 +162,10 @@ def normalized_dof(lattice: IntegerLattice) -> int:
 def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
     """Upper bound on E[(1 - exp(epsilon - (c sigma chi + c^2/2) / sigma^2))_+], chi ~ chi(dof), c = shift.
 
-    The delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts, with
-    a = c / sigma, it is the integral of P[chi > t] against the increments of 1 - min(1, e^(epsilon - a^2/2 - a t)).
-    P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger: the quadrature
-    errs upward by construction, whatever the grid.
+    The delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts it is
+    the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon - a^2/2 - a t)), where
+    a = c / sigma. P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger:
+    the quadrature errs upward by construction, whatever the grid.
 
     Shapes: all scalars. epsilon >= 0, the others > 0.
     """
@@ -179,6 +179,14 @@ def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
     below_start = -math.expm1(min(0.0, a * threshold))
     inside = float(np.sum(tail[:-1] * kept[:-1] * -np.expm1(-a * np.diff(t))))
     return min(1.0, (below_start + inside + float(tail[-1] * kept[-1])) * (1 + _ROUNDING) + 1e-300)
+
+
+def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:
+    """Nearly the smallest epsilon with ``shift_delta`` <= delta, rounded up; 0 if delta alone suffices."""
+    delta = check_delta(delta)
+    if shift_delta(0.0, sigma, shift, dof) <= delta:
+        return 0.0
+    return smallest(lambda epsilon: shift_delta(epsilon, sigma, shift, dof) <= delta)
 
 
 def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
@@ -221,7 +229,7 @@ def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> fl
     Z is the sum of independent Z_j = a X_j + a^2/2. The law of each X_j is rounded up on a fine grid, then
     spread to a coarse one so that the mean of exp(-a X_j) is kept; (1 - exp(epsilon - Z))_+ is convex in each
     exp(-Z_j), so both steps can only increase the result. The law of the sum comes from a power of a Fourier
-    transform of the exponentially tilted law, so that rounding errors are small against the tail, not against 1.
+    transform of the exponentially tilted law, so that rounding errors are small against the tail.
     """
     a = LOSS_DIFFERENCE / sigma
     parts = [(n, law) for n, law in ((binary, _binary_tail()), (ternary, _ternary_tail(_round_up(a)))) if n]
@@ -306,7 +314,7 @@ def _ternary_tail(a: float) -> Floats:
     # x1 > t + y: x2 needs only to exceed -t. The last term covers what the clipping left out.
     above = special.ndtr(-np.maximum(t + y, -t)) * special.ndtr(t)
     tail = special.ndtr(-t) * (2 - special.ndtr(-t)) + both + above + special.ndtr(-12.0)
-    return np.minimum(1.0, tail * (1 + _ROUNDING))
+    return np.asarray(np.minimum(1.0, tail * (1 + _ROUNDING)))
 
 
 def _coarse_law(tail: Floats, a: float) -> Floats:

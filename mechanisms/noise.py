@@ -213,7 +213,7 @@ class NoiseSource:
         magnitude = low + (high << bits)
         negative = self.integers(2, low.size) == 1
         kept = ~(negative & (magnitude == 0))  # zero has one sign
-        return np.where(negative, -magnitude, magnitude)[kept]
+        return np.asarray(np.where(negative, -magnitude, magnitude)[kept])
 
     def _try_gaussian(self, bits: int, n: int) -> Ints:
         proposal = self._try_laplace(bits, n)
