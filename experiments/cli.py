@@ -144,7 +144,7 @@ def demo(
     output: Annotated[Path, typer.Option(help="Folder for the table, the picture and the report.")] = Path(
         "demo-output"
     ),
-    draws: Annotated[int, typer.Option(min=1, help="Draws per mechanism and epsilon.")] = 3,
+    draws: Annotated[int, typer.Option(min=1, help="Draws per mechanism and epsilon.")] = 10,
 ) -> None:
     """The main job on the real Adult data: a table and a picture of accuracy against epsilon."""
     from privopt.experiments.demo import run_demo  # pictures need matplotlib, which is slow to import
