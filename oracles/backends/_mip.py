@@ -1,8 +1,8 @@
 """Mixed-integer models built once with PuLP and solved for many objectives.
 
-A model is a fixed set of constraints over columns in [0, 1]; what changes from solve to solve is the cost of the
-columns, which of them are allowed, which points are forbidden, and a cutoff. With HiGHS the solver's own
-copy of the model is kept and edited; every other PuLP solver gets the whole model again each time.
+A model is a fixed set of constraints; what changes from solve to solve is the cost of the columns, which of
+them are allowed, which points are forbidden, and a cutoff. With HiGHS the solver's own copy of the model is
+kept and edited; every other PuLP solver gets the whole model again each time.
 
 PuLP imports every solver library that it finds (highspy among them, which does not get along with some
 releases of OR-tools in one process), so it is imported when a model is built, not when this file is.
@@ -175,7 +175,7 @@ def require_solver(solver: str) -> str:
     if wanted.lower() not in names:
         known = ", ".join(sorted(["HiGHS", "CBC", *names.values()]))
         raise UnknownOracleError(f"PuLP knows no solver {solver!r}; it knows {known}")
-    name = names[wanted.lower()]
+    name = str(names[wanted.lower()])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         available = pulp.getSolver(name, msg=False).available()

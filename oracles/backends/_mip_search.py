@@ -1,10 +1,10 @@
 """From what a floating-point MIP solver says to a certificate about integers.
 
-A solver's objective is not the objective: points are decoded to integers and valued in exact arithmetic. What
-remains of the solver's word is its proof that nothing else is better, and that rests on its tolerances:
-``tolerance`` below, in units of loss. Optimality is asked with a cutoff, "is there another point of at most this
-cost", which also settles ties: every point within the tie margin of the optimum is listed, compared exactly, and
-forbidden, until there is none left.
+A solver's objective is not the objective: points are decoded to integers and valued in exact arithmetic.
+What remains of the solver's word is its proof that nothing else is better, and that rests on its tolerances:
+``tolerance`` below, in units of loss. Optimality is asked with a cutoff, "is there another point of at most
+this cost", which also settles ties: every point within the tie margin of the optimum is listed, compared
+exactly, and forbidden, until there is none left.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.interface import Proposal, Query
 from privopt.problems.discrete import DiscreteProblem
-from privopt.problems.lattice import IntArray, IntegerLattice
+from privopt.problems.lattice import IntArray
 from privopt.problems.objective import UNIT, Perturbation, from_fixed
 
-# A solver's bound within this many units of loss of a value is taken for that value. Solvers run with a gap of
-# zero and feasibility tolerances of 1e-9, so errors stay far below it while costs do.
+# A solver's bound within this many units of loss of a value is taken for that value. Solvers run with a gap
+# of zero and feasibility tolerances of 1e-9, so errors stay far below it while costs are moderate.
 _TOLERANCE = 1e-5
 # When ties have to be broken, points up to this many tolerances above the optimum are compared exactly.
 _TIE_MARGIN = 10
@@ -71,6 +71,7 @@ class Search:
     session: Session
     best: tuple[int, tuple[int, ...]] | None = None
     nodes: int = 0
+    solves: int = 0
     unresolved_ties: bool = False
     raw: list[str] = field(default_factory=list)
 
@@ -89,8 +90,8 @@ class Search:
 
     @property
     def cutoff(self) -> float:
-        """In units of loss: only points up to here matter. Fixed-point values lie on a grid, so without ties to
-        break half a grid step below the incumbent loses nothing."""
+        """Only points up to here matter, in units of loss. Values lie on a grid, so without ties to break
+        half a grid step below the incumbent loses nothing."""
         if self.best is None:
             return math.inf
         value = from_fixed(self.best[0])
@@ -105,12 +106,26 @@ class Search:
         tables = [*p.unary, *([] if p.radial is None else [p.radial])]
         return math.gcd(UNIT, *(int(g) for t in tables for g in np.unique(t - t[0])))
 
+    @property
+    def dominated(self) -> int:
+        """Values from here on cannot matter, fixed point; while ties are broken, an equal value can."""
+        return self.upper + (1 if self.query.break_ties else 0)
+
     def can_prune(self, bound: int) -> bool:
         """Whether a region with this exact lower bound (fixed point) cannot matter any more."""
-        if self.best is None:
-            return False
-        # An exact bound needs no margin; one that equals the best value may hide an earlier tie.
-        return bound > self.best[0] if self.query.break_ties else bound >= self.best[0]
+        return bound >= self.dominated
+
+    @property
+    def upper(self) -> int:
+        """The best value, or one that no point exceeds while there is none; fixed point."""
+        if self.best is not None:
+            return self.best[0]
+        return self.problem.n_records * UNIT + self.query.perturbation.magnitude
+
+    def report(self, bound: int, nodes: int = 0) -> None:
+        """Tell the watch about a lower bound over everything that is not settled, fixed point."""
+        value = from_fixed(self.upper)
+        self.query.watch.report(value, min(value, from_fixed(bound)), self.nodes + nodes)
 
     def run(self, regions: Sequence[Region]) -> Proposal:
         """Search regions in the given order (best bounds first). They must cover the lattice."""
@@ -121,33 +136,21 @@ class Search:
             stopped = self._solve(region, others)
             if stopped is not None:
                 reason, bound = stopped
-                return self._cut_short(reason, bound if others is None else min(bound, others))
+                return self._proposal(bound if others is None else min(bound, others), reason)
         if self.best is None:
             raise SolverFailedError("the solver found no point of a lattice that has points")
-        value, point = self.best
-        return Proposal(
-            np.array(point, dtype=np.int64),
-            value,
-            Status.OPTIMAL,
-            lexicographic=self.query.break_ties and not self.unresolved_ties,
-            exact=False,
-            nodes=self.nodes,
-            raw_status="; ".join(self.raw),
-        )
+        return self._proposal(self.best[0], Status.OPTIMAL)
 
-    def _cut_short(self, reason: Status, bound: int) -> Proposal:
-        if self.best is None:
-            return Proposal(
-                None, bound, reason, exact=False, nodes=self.nodes, raw_status="; ".join(self.raw)
-            )
-        value, point = self.best
+    def _proposal(self, bound: int, status: Status) -> Proposal:
+        """Without a solve, everything was settled in integers."""
         return Proposal(
-            np.array(point, dtype=np.int64),
-            min(bound, value),
-            reason,
-            exact=False,
+            None if self.best is None else np.array(self.best[1], dtype=np.int64),
+            min(bound, self.upper),
+            status,
+            lexicographic=status is Status.OPTIMAL and self.query.break_ties and not self.unresolved_ties,
+            exact=self.solves == 0,
             nodes=self.nodes,
-            raw_status="; ".join(self.raw),
+            raw_status="; ".join([f"{self.solves} MIP solves", *self.raw]),
         )
 
     def _solve(self, region: Region, others: int | None) -> tuple[Status, int] | None:
@@ -157,13 +160,11 @@ class Search:
             incumbent = np.array(self.best[1], dtype=np.int64)
             if region.contains(incumbent):
                 forbidden.append(region.encode(incumbent))
-        constant, began, costs = from_fixed(region.constant), self.nodes, region.costs()
+        constant, costs = from_fixed(region.constant), region.costs()
 
         def progress(bound: float, nodes: int) -> None:
-            # Points below the solver's bound may be among the forbidden ones: the incumbent is.
-            proved = min(max(self._floor(bound + constant), region.bound), self._value())
-            proved = proved if others is None else min(proved, others)
-            self.query.watch.report(from_fixed(self._value()), from_fixed(proved), began + nodes)
+            proved = max(self._floor(bound + constant), region.bound)
+            self.report(proved if others is None else min(proved, others), nodes)
 
         for _ in range(_MAX_TIES + 1):
             answer = self.session.solve(
@@ -175,6 +176,7 @@ class Search:
                 progress,
             )
             self.nodes += answer.nodes
+            self.solves += 1
             self._note(answer.raw)
             if answer.outcome is Outcome.NOTHING:
                 return None
@@ -199,92 +201,19 @@ class Search:
         assert self.best is not None
         if abs(from_fixed(value) - bound) > self.tolerance:
             raise SolverFailedError(
-                f"the solver claims an optimum of {bound:.9g}, exact arithmetic says {from_fixed(value):.9g}: "
-                f"its tolerances do not hold for this problem. Use another oracle"
+                f"the solver claims an optimum of {bound:.9g}, exact arithmetic says "
+                f"{from_fixed(value):.9g}: its tolerances do not hold for this problem. Use another oracle"
             )
         # The solver minimised, so what is left costs at least ``value`` up to the tolerance.
         return not self.query.break_ties or from_fixed(value - self.best[0]) > 2 * self.tolerance
-
-    def _value(self) -> int:
-        """The best value, or a value that no point exceeds while there is none."""
-        if self.best is not None:
-            return self.best[0]
-        return self.problem.n_records * UNIT + self.query.perturbation.magnitude
 
     def _floor(self, bound: float) -> int:
         """A solver's bound in fixed point, with its tolerance taken off."""
         lowest = trivial_bound(self.query.perturbation)
         if not math.isfinite(bound):
-            return lowest if bound < 0 else self._value()
+            return lowest if bound < 0 else self.upper
         return max(lowest, math.floor((bound - self.tolerance) * UNIT))
 
     def _note(self, raw: str) -> None:
         if not self.raw or self.raw[-1] != raw:
             self.raw = [*self.raw, raw][-3:]
-
-
-def descend(
-    values: Callable[[IntArray], IntArray],
-    lattice: IntegerLattice,
-    starts: Sequence[IntArray],
-    stop: Callable[[], bool],
-) -> IntArray | None:
-    """Coordinate descent on the exact objective from several points; the best point found.
-
-    Args:
-        values: exact objectives of points of shape (k, dimension).
-        lattice: the domain.
-        starts: points of the lattice.
-        stop: polled between moves.
-    """
-    best: tuple[int, IntArray] | None = None
-    for start in starts:
-        point, value = start, int(values(start[None, :])[0])
-        while not stop():
-            moves = _neighbours(point, lattice)
-            if len(moves) == 0:
-                break
-            found = values(moves)
-            first = int(np.argmin(found))
-            if int(found[first]) >= value:
-                break
-            point, value = moves[first], int(found[first])
-        if best is None or value < best[0]:
-            best = value, point
-        if stop():
-            break
-    return None if best is None else best[1]
-
-
-def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
-    """The lattice point nearest to the origin, the box minimiser of the unary terms if it is feasible, and
-    random walks from the origin (a fixed generator: answers do not depend on the time of day)."""
-    lattice = perturbation.lattice
-    origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)
-    points = [origin]
-    flat = np.array([int(np.argmin(t)) for t in perturbation.unary], dtype=np.int64) + lattice.low
-    points += [flat] if lattice.contains(flat) else []
-    rng = np.random.default_rng(0)
-    while len(points) < count:
-        point = origin.copy()
-        for j in rng.permutation(lattice.dimension):
-            trial = point.copy()
-            trial[j] = rng.integers(lattice.low[j], lattice.high[j] + 1)
-            if lattice.contains(trial):
-                point = trial
-        points.append(point)
-    return points
-
-
-def _neighbours(point: IntArray, lattice: IntegerLattice) -> IntArray:
-    """All lattice points that differ from ``point`` in one coordinate."""
-    moves = []
-    for j in range(lattice.dimension):
-        levels = np.arange(lattice.low[j], lattice.high[j] + 1)
-        block = np.repeat(point[None, :], len(levels), axis=0)
-        block[:, j] = levels
-        moves.append(block[levels != point[j]])
-    block = np.concatenate(moves)
-    if lattice.squared_radius is not None:
-        block = block[np.einsum("ij,ij->i", block, block) <= lattice.squared_radius]
-    return block

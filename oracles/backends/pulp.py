@@ -21,9 +21,11 @@ class PulpOracle(DiscreteOracle):
         object.__setattr__(self, "name", display_name(self.solver))
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        if self.model=="cells": return pulp_cells.refusals(problem,task)
+        if self.model == "cells":
+            return pulp_cells.refusals(problem, task)
         return pulp_rows.refusals(problem, task, self.solver)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        if self.model=="cells": return pulp_cells.build(problem,task,self.solver)
+        if self.model == "cells":
+            return pulp_cells.build(problem, task, self.solver)
         return pulp_rows.build(problem, task, self.solver)

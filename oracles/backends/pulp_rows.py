@@ -1,24 +1,24 @@
 """The row model: one prediction per distinct record. Takes any data; its bounds are weak on many records.
 
-Binaries r[j, v] say that weight j has value v, so any separable term is linear; q[s] say that |w|^2 = s, so any
-function of |w|^2 is. Identical records are merged, and only the direction in which the loss pulls against a
-prediction needs a row:
+Binaries r[j, v] say that weight j has value v, so any separable term is linear; q[s] say that |w|^2 = s, so
+any function of |w|^2 is. Identical records are merged, and only the direction in which the loss pulls against
+a prediction needs a row:
 
-- halfspace: scores are integers, brought down by their common divisor, so "score >= 1" and "score <= 0" are all
-  that can happen; rows switch at 1/2, half a grid step away from both, which tolerances cannot cross;
+- halfspace: scores are integers, brought down by their common divisor, so "score >= 1" and "score <= 0" are
+  all that can happen; rows switch at 1/2, half a grid step away from both, which tolerances cannot cross;
 - conjunction and disjunction: h >= w_j for each violated feature j, h <= the sum of those w_j.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.backends._mip import FloatArray, MipModel, is_highs, open_session
-from privopt.oracles.backends._mip_search import Region, Search, descend, starting_points, trivial_bound
+from privopt.oracles.backends._mip_search import Region, Search, trivial_bound
 from privopt.oracles.interface import Proposal, Query, Solver, Task
 from privopt.problems.conjunction import MonotoneConjunction, MonotoneDisjunction
 from privopt.problems.discrete import DiscreteProblem
@@ -162,10 +162,10 @@ def _incumbent(problem: ZeroOneHalfspace | MonotoneConjunction, query: Query) ->
     lattice = problem.lattice
     move = float(np.sum(lattice.high - lattice.low)) * problem.X.size
     count = int(np.clip(_DESCENT_WORK / (8 * max(1.0, move)), 1, 8))
-    return descend(
+    return _descend(
         lambda points: problem.values(points, query.perturbation),
         lattice,
-        starting_points(query.perturbation, count),
+        _starting_points(query.perturbation, count),
         lambda: query.watch.stop() is not None,
     )
 
@@ -267,3 +267,70 @@ def _feature_set_rows(
         else:
             model.constrain([*chosen, int(h)], [*([1] * len(chosen)), -1], ">=", 0)
     return constant, loss
+
+
+def _descend(
+    values: Callable[[IntArray], IntArray],
+    lattice: IntegerLattice,
+    starts: Sequence[IntArray],
+    stop: Callable[[], bool],
+) -> IntArray | None:
+    """Coordinate descent on the exact objective from several points; the best point found.
+
+    Args:
+        values: exact objectives of points of shape (k, dimension).
+        lattice: the domain.
+        starts: points of the lattice.
+        stop: polled between moves.
+    """
+    best: tuple[int, IntArray] | None = None
+    for start in starts:
+        point, value = start, int(values(start[None, :])[0])
+        while not stop():
+            moves = _neighbours(point, lattice)
+            if len(moves) == 0:
+                break
+            found = values(moves)
+            first = int(np.argmin(found))
+            if int(found[first]) >= value:
+                break
+            point, value = moves[first], int(found[first])
+        if best is None or value < best[0]:
+            best = value, point
+        if stop():
+            break
+    return None if best is None else best[1]
+
+
+def _starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
+    """The lattice point nearest to the origin, the box minimiser of the unary terms if it is feasible, and
+    random walks from the origin (a fixed generator: answers do not depend on the time of day)."""
+    lattice = perturbation.lattice
+    origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)
+    points = [origin]
+    flat = np.array([int(np.argmin(t)) for t in perturbation.unary], dtype=np.int64) + lattice.low
+    points += [flat] if lattice.contains(flat) else []
+    rng = np.random.default_rng(0)
+    while len(points) < count:
+        point = origin.copy()
+        for j in rng.permutation(lattice.dimension):
+            trial = point.copy()
+            trial[j] = rng.integers(lattice.low[j], lattice.high[j] + 1)
+            if lattice.contains(trial):
+                point = trial
+        points.append(point)
+    return points
+
+
+def _neighbours(point: IntArray, lattice: IntegerLattice) -> IntArray:
+    """All lattice points that differ from ``point`` in one coordinate."""
+    moves = []
+    for j in range(lattice.dimension):
+        levels = np.arange(lattice.low[j], lattice.high[j] + 1)
+        block = np.repeat(point[None, :], len(levels), axis=0)
+        block[:, j] = levels
+        moves.append(block[levels != point[j]])
+    block = np.concatenate(moves)
+    if lattice.squared_radius is not None:
+        block = block[np.einsum("ij,ij->i", block, block) <= lattice.squared_radius]
+    return block
