@@ -349,11 +349,17 @@ def sweep(shape: Shape, dual: Dual, width: int, slack: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _deal(shape: Shape, dual: Dual, j: int, shares: IntArray, norm: bool) -> None:
-    """Give each cell (and the norm term) that the sweep meets again its share of theta_j."""
+    """Give each cell (and the norm term) that the sweep meets again its share of theta_j.
+
+    Only what exceeds the minimum is dealt, so that no separate minimum falls: ``sweep`` relies on that.
+    """
     theta = dual.theta[j]
+    least = BIG
+    for i in range(dual.dom_size[j]):
+        least = min(least, theta[dual.dom[j, i]])
     for i in range(dual.dom_size[j]):
         v = dual.dom[j, i]
-        piece = theta[v] // SHARES
+        piece = (theta[v] - least) // SHARES
         for b in range(shape.var_start[j], shape.var_start[j + 1]):
             e = shape.var_member[b]
             dual.phi[e, v] -= piece * shares[e]
@@ -437,17 +443,16 @@ def start(
         the number of values that the sum of squares of the others can take; 0 if the region is empty.
     """
     width = len(radial) - square
-    dual.radial[:width] = radial[square:]
+    for s in range(width):
+        dual.radial[s] = radial[square + s]
     for j in range(len(shape.low)):
         dual.dom_size[j] = last[j] - first[j] + 1
         for i in range(dual.dom_size[j]):
             dual.dom[j, i] = first[j] + i
-        dual.unary[j] = unary[j]
+        for v in range(shape.span[j]):
+            dual.unary[j, v] = unary[j, v]
+            dual.kappa[j, v] = unary[j, v] if shape.coupled else 0
     dual.phi[:] = 0
-    if shape.coupled:
-        dual.kappa[:] = unary
-    else:
-        dual.kappa[:] = 0
     if not restrict_to_ball(shape, dual, width):
         return 0
     load(shape, dual, table, width)

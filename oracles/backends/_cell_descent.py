@@ -24,7 +24,7 @@ def descend(shape: Shape, dual: Dual, table: Any, width: int, x: IntArray) -> in
     for e in range(len(shape.member_var)):
         sums[shape.member_cell[e]] += x[shape.member_var[e]]
     value = _value(shape, dual, table, x, sums)
-    first, unchanged, blocks = 0, 0, 0
+    first, unchanged, blocks = np.int64(0), 0, 0  # typed: numba would compile _improve twice
     if k > 0:
         blocks = shape.block[k - 1] + 1
     while unchanged < blocks:
@@ -35,7 +35,7 @@ def descend(shape: Shape, dual: Dual, table: Any, width: int, x: IntArray) -> in
             unchanged = 1
         else:
             unchanged += 1
-        first = end if end < k else 0
+        first = end if end < k else np.int64(0)
     after = _value(shape, dual, table, x, sums)
     return min(value, after)
 
@@ -53,7 +53,7 @@ def _value(shape: Shape, dual: Dual, table: Any, x: IntArray, sums: IntArray) ->
 
 @njit(cache=True, nogil=True)
 def _improve(
-    shape: Shape, dual: Dual, table: Any, width: int, x: IntArray, sums: IntArray, first: int, end: int
+    shape: Shape, dual: Dual, table: Any, width: int, x: IntArray, sums: IntArray, first: Any, end: Any
 ) -> bool:
     """Optimise variables first..end-1, one block; True if that lowered the value."""
     size = end - first

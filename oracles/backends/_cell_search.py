@@ -50,88 +50,54 @@ class Tree(NamedTuple):
     stack: IntArray  # (4,): depth, p, number of leaves, row
 
 
-@njit(cache=True, nogil=True)
-def choose_order(shape: Shape, dual: Dual, weight: IntArray) -> Any:
-    """The leaves are the block with the largest domains; the others go by decreasing weight."""
-    k = len(shape.low)
-    blocks = shape.block[k - 1] + 1
-    volume = np.zeros(blocks)
-    for j in range(k):
-        volume[shape.block[j]] += np.log(dual.dom_size[j])
-    last = np.argmax(volume)
-    leaves = 0
-    for j in range(k):
-        leaves += shape.block[j] == last
-    order = np.empty(k - leaves, dtype=np.int64)
-    at = 0
-    for j in np.argsort(-weight):
-        if shape.block[j] != last:
-            order[at] = j
-            at += 1
-    return order, np.flatnonzero(shape.block == last)
+def choose_order(shape: Shape, dual: Dual, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The leaves are the block with the largest domains; the others go by decreasing number of rows."""
+    volume = np.bincount(shape.block, np.log(dual.dom_size))
+    leaf = shape.block == np.argmax(volume)
+    order = np.argsort(-rows, kind="stable")
+    return order[~leaf[order]], np.flatnonzero(leaf)
 
 
-@njit(cache=True, nogil=True)
 def plant(shape: Shape, dual: Dual, table: Any, width: int, order: IntArray, leaves: IntArray) -> Tree:
     """A tree at its root: all tables filled, the first children not yet expanded."""
     k, most = shape.squares.shape
-    cells = len(shape.member_start) - 1
     p, n_leaves = len(order), len(leaves) + 1
     place = np.empty(k, dtype=np.int64)
-    for i in range(p):
-        place[order[i]] = i
-    for m in range(n_leaves - 1):
-        place[leaves[m]] = -1 - m
-    leaf_var = np.zeros(n_leaves, dtype=np.int64)
-    leaf_var[: n_leaves - 1] = leaves
-    leaf_size = np.ones(n_leaves, dtype=np.int64)
-    row = 1
-    for m in range(n_leaves - 1):
-        leaf_size[m] = dual.dom_size[leaves[m]]
-        row = max(row, leaf_size[m])
-    base = np.empty(k, dtype=np.int64)
-    for j in range(k):
-        base[j] = dual.dom[j, 0]
+    place[order] = np.arange(p)
+    place[leaves] = -1 - np.arange(n_leaves - 1)
+    leaf_size = np.append(dual.dom_size[leaves], 1)
+    row = int(leaf_size.max())
     cell_leaf, member, table_start, total = _layout(shape, dual, place, row, n_leaves)
-    tables = np.zeros(total, dtype=np.int64)
-    for c in range(cells):
-        _fill(
-            shape, dual, table, c, cell_leaf[c], leaf_var, leaf_size, base, member, table_start, row, tables
-        )
-    rest = np.full((p + 1, width), BIG)
-    rest[p, 0] = 0
-    for i in range(p - 1, -1, -1):
-        j = order[i]
-        for u in range(dual.dom_size[j]):
-            v = dual.dom[j, u]
-            cost, q = dual.theta[j, v] + dual.kappa[j, v], shape.squares[j, v]
-            for s in range(width - q):
-                rest[i, s + q] = min(rest[i, s + q], rest[i + 1, s] + cost)
-    stack = np.array([0, p, n_leaves, row])
-    return Tree(
-        order,
-        place,
-        leaf_var,
-        leaf_size,
-        base,
-        cell_leaf,
-        np.zeros(cells, dtype=np.int64),
-        np.zeros(cells, dtype=np.int64),
-        member,
-        table_start,
-        tables,
-        np.zeros((p + 1, most, n_leaves, row), dtype=np.int64),
-        rest,
-        np.zeros((p + 1, most), dtype=np.int64),
-        np.zeros((p + 1, most), dtype=np.int64),
-        np.zeros(p + 1, dtype=np.int64),
-        np.zeros(p + 1, dtype=np.int64),
-        np.zeros(k, dtype=np.int64),
-        np.zeros(p + 1, dtype=np.int64),
-        np.zeros(p + 1, dtype=np.int64),
-        np.zeros((n_leaves + 2, width), dtype=np.int64),
-        stack,
+
+    def zeros(*size: int) -> NDArray[np.int64]:
+        return np.zeros(size, dtype=np.int64)
+
+    tree = Tree(
+        order=order,
+        place=place,
+        leaf_var=np.append(leaves, 0),
+        leaf_size=leaf_size,
+        base=np.ascontiguousarray(dual.dom[:, 0]),
+        cell_leaf=cell_leaf,
+        cell_depth=zeros(len(cell_leaf)),
+        cell_sum=zeros(len(cell_leaf)),
+        member=member,
+        table_start=table_start,
+        tables=zeros(total),
+        leaf_cost=zeros(p + 1, most, n_leaves, row),
+        rest=zeros(p + 1, width),
+        child=zeros(p + 1, most),
+        child_bound=zeros(p + 1, most),
+        child_count=zeros(p + 1),
+        child_next=zeros(p + 1),
+        level=zeros(k),
+        fixed_cost=zeros(p + 1),
+        fixed_square=zeros(p + 1),
+        scratch=zeros(n_leaves + 2, width),
+        stack=np.array([0, p, n_leaves, row]),
     )
+    _fill(shape, dual, tree, table, width)
+    return tree
 
 
 @njit(cache=True, nogil=True)
@@ -167,22 +133,28 @@ def _layout(shape: Shape, dual: Dual, place: IntArray, row: int, n_leaves: int) 
 
 
 @njit(cache=True, nogil=True)
-def _fill(
-    shape: Shape,
-    dual: Dual,
-    table: Any,
-    c: int,
-    leaf: int,
-    leaf_var: IntArray,
-    leaf_size: IntArray,
-    base: IntArray,
-    member: IntArray,
-    table_start: IntArray,
-    row: int,
-    out: IntArray,
-) -> None:
+def _fill(shape: Shape, dual: Dual, tree: Tree, table: Any, width: int) -> None:
+    """The partial minima of all cells, and the knapsacks of the free variables."""
+    for c in range(len(tree.cell_leaf)):
+        _fill_cell(shape, dual, tree, table, c)
+    p = len(tree.order)
+    tree.rest[:, :] = BIG
+    tree.rest[p, 0] = 0
+    for i in range(p - 1, -1, -1):
+        j = tree.order[i]
+        here, after = tree.rest[i], tree.rest[i + 1]
+        for u in range(dual.dom_size[j]):
+            v = dual.dom[j, u]
+            cost, q = dual.theta[j, v] + dual.kappa[j, v], shape.squares[j, v]
+            for s in range(width - q):
+                here[s + q] = min(here[s + q], after[s] + cost)
+
+
+@njit(cache=True, nogil=True)
+def _fill_cell(shape: Shape, dual: Dual, tree: Tree, table: Any, c: int) -> None:
     """The partial minima of one cell, from all variables fixed back to none."""
     begin, end = shape.member_start[c], shape.member_start[c + 1]
+    member, base, row, out = tree.member, tree.base, tree.stack[3], tree.tables
     count, lowest, reach = 0, 0, 0
     for i in range(begin, end):
         if member[i] >= 0:
@@ -190,23 +162,25 @@ def _fill(
             lowest += base[j]
             reach += dual.dom[j, dual.dom_size[j] - 1] - base[j]
             count += 1
-    full = table_start[begin + c + count]
-    dummy = leaf == len(leaf_var) - 1
+    full, leaf = tree.table_start[begin + c + count], tree.cell_leaf[c]
+    dummy = leaf == len(tree.leaf_var) - 1
     for s in range(reach + 1):
-        for u in range(leaf_size[leaf]):
-            v = 0 if dummy else dual.dom[leaf_var[leaf], u]
+        for u in range(tree.leaf_size[leaf]):
+            v = 0 if dummy else dual.dom[tree.leaf_var[leaf], u]
             out[full + s * row + u] = table[shape.table_start[c] + lowest + s + v] * UNIT
     for i in range(count - 1, -1, -1):
         e = member[begin + i]
         j = shape.member_var[e]
         reach -= dual.dom[j, dual.dom_size[j] - 1] - base[j]
-        here = out[table_start[begin + c + i] : table_start[begin + c + i] + (reach + 1) * row]
-        here[:] = BIG
+        at, size = tree.table_start[begin + c + i], (reach + 1) * row
+        here = out[at : at + size]
+        for s in range(size):
+            here[s] = BIG
         for w in range(dual.dom_size[j]):
             v = dual.dom[j, w]
             cost = dual.phi[e, v]
-            above = out[table_start[begin + c + i + 1] + (v - base[j]) * row :]
-            for s in range((reach + 1) * row):
+            above = out[tree.table_start[begin + c + i + 1] + (v - base[j]) * row :]
+            for s in range(size):
                 here[s] = min(here[s], above[s] - cost)
 
 
@@ -223,9 +197,9 @@ def sprout(shape: Shape, dual: Dual, tree: Tree, width: int) -> int:
         for u in range(tree.leaf_size[m]):
             root[m, u] += tree.tables[at + u]
     tree.stack[0] = 0
-    bound = _knapsack(shape, dual, tree, root, tree.rest[0], 0, width)
+    bound = _knapsack(shape, dual, tree, root, tree.rest[0], np.int64(0), width)
     if tree.stack[1] == 0:  # everything is a leaf: one child stands for the root itself
-        tree.leaf_cost[0, 0] = root
+        _copy(root, tree.leaf_cost[0, 0])
         tree.child_bound[0, 0] = bound
         tree.child_count[0] = 1
         tree.child_next[0] = 0
@@ -236,7 +210,7 @@ def sprout(shape: Shape, dual: Dual, tree: Tree, width: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _knapsack(
-    shape: Shape, dual: Dual, tree: Tree, cost: Any, rest: IntArray, square: int, width: int
+    shape: Shape, dual: Dual, tree: Tree, cost: Any, rest: IntArray, square: Any, width: int
 ) -> int:
     """min over leaves and free variables of their costs plus the norm term, |w|^2 counted exactly."""
     room = width - square
@@ -250,7 +224,8 @@ def _knapsack(
             total += least
         return int(total + rest[0] + dual.radial[0])
     current, following = tree.scratch[0], tree.scratch[1]
-    current[:room] = rest[:room]
+    for s in range(room):
+        current[s] = rest[s]
     for m in range(n_leaves - 1):
         j = tree.leaf_var[m]
         following[:room] = BIG
@@ -271,6 +246,13 @@ def _knapsack(
 
 
 @njit(cache=True, nogil=True)
+def _copy(source: Any, target: Any) -> None:
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = source[i, j]
+
+
+@njit(cache=True, nogil=True)
 def _expand(shape: Shape, dual: Dual, tree: Tree, cost: Any, width: int) -> None:
     """Bounds of all children at the current depth, sorted best first."""
     depth, row = tree.stack[0], tree.stack[3]
@@ -288,7 +270,7 @@ def _expand(shape: Shape, dual: Dual, tree: Tree, cost: Any, width: int) -> None
     for i in range(dual.dom_size[j]):
         v = dual.dom[j, i]
         child = tree.leaf_cost[depth, i]
-        child[:] = stripped
+        _copy(stripped, child)
         for b in range(first, last):
             c = shape.member_cell[shape.var_member[b]]
             m = tree.cell_leaf[c]
@@ -315,7 +297,7 @@ def _expand(shape: Shape, dual: Dual, tree: Tree, cost: Any, width: int) -> None
 
 
 @njit(cache=True, nogil=True)
-def _fix(shape: Shape, dual: Dual, tree: Tree, depth: int, v: int, sign: int) -> None:
+def _fix(shape: Shape, dual: Dual, tree: Tree, depth: int, v: int, sign: Any) -> None:
     """Fix the variable of a depth at a level (sign 1), or free it again (sign -1)."""
     j = tree.order[depth]
     tree.level[j] = v
@@ -411,7 +393,7 @@ def search(
                 return DONE, 0, nodes, ties
             depth -= 1
             tree.stack[0] = depth
-            _fix(shape, dual, tree, depth, tree.level[tree.order[depth]], -1)
+            _fix(shape, dual, tree, depth, tree.level[tree.order[depth]], np.int64(-1))
             continue
         if nodes >= budget:
             return PAUSED, 0, nodes, ties
@@ -436,7 +418,7 @@ def search(
             if bound == cutoff and not _precedes(trial, best):
                 continue
             return IMPROVED, bound, nodes, ties
-        _fix(shape, dual, tree, depth, v, 1)
+        _fix(shape, dual, tree, depth, v, np.int64(1))
         tree.stack[0] = depth + 1
         tree.fixed_square[depth + 1] = square
         tree.fixed_cost[depth + 1] = fixed
