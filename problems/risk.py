@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.losses import Loss, RealArray
+from privopt.problems.sets import ConvexSet, L1Ball, Simplex
 
 Vector = NDArray[np.float64]
 RowNorm = Literal["l2", "linf"]
@@ -18,6 +20,84 @@ RowNorm = Literal["l2", "linf"]
 # Large enough to hide the cost of a Python call, small enough that a block is still in cache when the
 # gradient reads it the second time.
 _BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class RiskFacts:
+    """What is public about an empirical risk: all that a plan may look at.
+
+    Attributes:
+        n_records: n, public under the replace-one relation.
+        dimension: the number of features.
+        loss: the loss.
+        row_norm: the bound that rows are clipped to.
+        norm: the norm that is clipped, "l2" or "linf".
+    """
+
+    n_records: int
+    dimension: int
+    loss: Loss
+    row_norm: float = 1.0
+    norm: RowNorm = "l2"
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.row_norm) and self.row_norm > 0):
+            raise InvalidInputError(f"row_norm must be finite and > 0, got {self.row_norm}")
+        if self.norm not in ("l2", "linf"):
+            raise InvalidInputError(f"norm must be 'l2' or 'linf', got {self.norm!r}")
+        if self.n_records < 1 or self.dimension < 1:
+            raise InvalidInputError(
+                f"expected features of shape (n, d), n >= 1, d >= 1, got {(self.n_records, self.dimension)}"
+            )
+
+    @property
+    def row_norm_l2(self) -> float:
+        """A bound on the l2 norm of every clipped row."""
+        return self.row_norm * (1.0 if self.norm == "l2" else float(np.sqrt(self.dimension)))
+
+    @property
+    def gradient_bound(self) -> float:
+        """G: a bound on the l2 norm of one record's gradient at any w."""
+        return self.loss.lipschitz * self.row_norm_l2
+
+    @property
+    def gradient_bound_linf(self) -> float:
+        """G1: a bound on the l-infinity norm of one record's gradient, i.e. Lipschitz under l1."""
+        return self.loss.lipschitz * self.row_norm  # an l2 bound is an l-infinity bound
+
+    @property
+    def smoothness(self) -> float:
+        """L: the gradient of each record is L-Lipschitz in l2."""
+        return self.loss.smoothness * self.row_norm_l2**2
+
+    def smoothness_in(self, convex_set: ConvexSet) -> float:
+        """Smoothness with respect to the Minkowski norm of a bounded set (|.|_1 / size for a simplex).
+
+        It is at most the largest squared dual norm of a row times the bound on phi''. Wang, Ye and Xu (2017)
+        use L |C|_2^2 with the diameter, which is larger.
+        """
+        if isinstance(convex_set, L1Ball | Simplex):
+            return self.loss.smoothness * (convex_set.size * self.row_norm) ** 2
+        return self.smoothness * convex_set.radius**2
+
+    @property
+    def rounding(self) -> float:
+        """How far a computed gradient sum may be from the exact one, in units of n times the bound.
+
+        Sums are accumulated in float64 over at most n additions, in whatever order, so the error of each
+        coordinate is at most (n + 2) 2^-53 times the sum of its magnitudes; and so for the vector.
+        """
+        return (self.n_records + 3) * 2.0**-53
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 sensitivity of the computed mean gradient under replace-one: 2 G / n, and its rounding."""
+        return 2 * self.gradient_bound * (1 / self.n_records + self.rounding)
+
+    @property
+    def sensitivity_linf(self) -> float:
+        """l-infinity sensitivity of the computed mean gradient: 2 G1 / n, and its rounding."""
+        return 2 * self.gradient_bound_linf * (1 / self.n_records + self.rounding)
 
 
 class EmpiricalRisk:
@@ -28,9 +108,8 @@ class EmpiricalRisk:
     Hessian-vector product) works through blocks of rows that stay in cache, so dense data are read from
     memory once; sparse data are read twice and never densified.
 
-    Neighbours: replace-one, n public. One record's gradient is at most ``gradient_bound``, so the mean
-    gradient moves by at most twice that over n. float32 data halve the memory traffic; the float32
-    rounding of sums is then of relative order 1e-7 and no part of any sensitivity.
+    Neighbours: replace-one, n public; the sensitivities are those of ``facts``. Sums over records are
+    accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions are float32.
 
     Args:
         X: dense (n, d) array or scipy.sparse matrix, n >= 1. float32 and float64 are used as they are
@@ -47,54 +126,20 @@ class EmpiricalRisk:
     def __init__(
         self, X: Any, y: ArrayLike, loss: Loss, *, row_norm: float = 1.0, norm: RowNorm = "l2"
     ) -> None:
-        if not (np.isfinite(row_norm) and row_norm > 0):
-            raise InvalidInputError(f"row_norm must be finite and > 0, got {row_norm}")
-        if norm not in ("l2", "linf"):
-            raise InvalidInputError(f"norm must be 'l2' or 'linf', got {norm!r}")
         self.X = _matrix(X)
-        self.loss = loss
-        self.row_norm = float(row_norm)
-        self.norm: RowNorm = norm
+        rows, columns = self.X.shape
+        self.facts = RiskFacts(int(rows), int(columns), loss, float(row_norm), norm)
         labels = loss.check_labels(y)
-        if labels.shape != (self.n_records,):
-            raise InvalidInputError(f"expected labels of shape ({self.n_records},), got {labels.shape}")
+        if labels.shape != (self.facts.n_records,):
+            raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
         self.y: RealArray = labels.astype(self.X.dtype)
         self._scale = self._row_scales()
-
-    @property
-    def n_records(self) -> int:
-        """n: public under the replace-one relation."""
-        return int(self.X.shape[0])
-
-    @property
-    def dimension(self) -> int:
-        return int(self.X.shape[1])
-
-    @property
-    def row_norm_l2(self) -> float:
-        """A public bound on the l2 norm of every clipped row."""
-        return self.row_norm * (1.0 if self.norm == "l2" else float(np.sqrt(self.dimension)))
-
-    @property
-    def gradient_bound(self) -> float:
-        """G: a bound on the l2 norm of one record's gradient at any w. Public."""
-        return self.loss.lipschitz * self.row_norm_l2
-
-    @property
-    def gradient_bound_linf(self) -> float:
-        """G1: a bound on the l-infinity norm of one record's gradient, i.e. Lipschitz under l1. Public."""
-        return self.loss.lipschitz * self.row_norm  # an l2 bound is an l-infinity bound
-
-    @property
-    def smoothness(self) -> float:
-        """L: the gradient of each record is L-Lipschitz in l2. Public."""
-        return self.loss.smoothness * self.row_norm_l2**2
 
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""
         point = self._point(w)
-        total = sum(float(np.sum(self.loss.value(z, self.y[b]))) for b, z in self._predictions(point))
-        return total / self.n_records
+        total = sum(float(np.sum(self.facts.loss.value(z, self.y[b]))) for b, z in self._predictions(point))
+        return total / self.facts.n_records
 
     def predictions(self, w: ArrayLike) -> RealArray:
         """<a_i, w> for the clipped rows, shape (n,). Not private."""
@@ -103,41 +148,49 @@ class EmpiricalRisk:
     def gradient(self, w: ArrayLike) -> Vector:
         """The gradient of F at w, shape (d,). Not private."""
         point = self._point(w)
-        total = np.zeros(self.dimension)
+        total = np.zeros(self.facts.dimension)
         for b, z in self._predictions(point):
-            self._add_rows(total, b, self.loss.slope(z, self.y[b]))
-        return total / self.n_records
+            self._add_rows(total, b, self.facts.loss.slope(z, self.y[b]))
+        return total / self.facts.n_records
 
     def hessian_vector(self, w: ArrayLike, v: ArrayLike) -> Vector:
         """The Hessian of F at w times v, shape (d,). Not private."""
         point, direction = self._point(w), self._point(v)
-        total = np.zeros(self.dimension)
+        total = np.zeros(self.facts.dimension)
         for b, z in self._predictions(point):
             along = self._predict(b, direction)
-            self._add_rows(total, b, self.loss.curvature(z, self.y[b]) * along)
-        return total / self.n_records
+            self._add_rows(total, b, self.facts.loss.curvature(z, self.y[b]) * along)
+        return total / self.facts.n_records
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
-        X, scale = self.X[records], self._scale[records]
+        X, y, scale = self.X[records], self.y[records], self._scale[records]
         z = scale * (X @ self._point(w).astype(X.dtype))
-        return np.asarray((scale * self.loss.slope(z, self.y[records])) @ X, dtype=np.float64)
+        return _weighted_rows(X, scale * self.facts.loss.slope(z, y))
+
+    def difference_sum(self, w: ArrayLike, anchor: ArrayLike, records: NDArray[np.int64]) -> Vector:
+        """The sum over some records of their gradient at w less that at the anchor. Not private."""
+        X, y, scale = self.X[records], self.y[records], self._scale[records]
+        slope = self.facts.loss.slope
+        z, before = (scale * (X @ self._point(p).astype(X.dtype)) for p in (w, anchor))
+        return _weighted_rows(X, scale * (slope(z, y) - slope(before, y)))
 
     def _row_scales(self) -> RealArray:
-        norms = np.concatenate([_norms(self.X[b], self.norm) for b in self._blocks()])
+        norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
-        # A few units in the last place below the bound, so that rounding never lands above it.
-        bound = self.row_norm * (1 - 8 * float(np.finfo(self.X.dtype).eps))
+        # So far below the bound that no rounding of norms, scales or slopes lands above it.
+        slack = 8 * float(np.finfo(self.X.dtype).eps) + 2.0**-52 * self.facts.dimension
+        bound = self.facts.row_norm * (1 - slack)
         return np.asarray(np.minimum(1, bound / np.maximum(norms, bound)), dtype=self.X.dtype)
 
     def _blocks(self) -> Iterator[slice]:
         if _is_sparse(self.X):  # slicing a sparse matrix copies it
-            yield slice(0, self.n_records)
+            yield slice(0, self.facts.n_records)
             return
-        rows = max(1, _BLOCK_BYTES // max(1, self.dimension * self.X.dtype.itemsize))
-        for start in range(0, self.n_records, rows):
-            yield slice(start, min(start + rows, self.n_records))
+        rows = max(1, _BLOCK_BYTES // (self.facts.dimension * self.X.dtype.itemsize))
+        for start in range(0, self.facts.n_records, rows):
+            yield slice(start, min(start + rows, self.facts.n_records))
 
     def _predictions(self, w: Vector) -> Iterator[tuple[slice, RealArray]]:
         for b in self._blocks():
@@ -149,14 +202,23 @@ class EmpiricalRisk:
 
     def _add_rows(self, total: Vector, b: slice, weights: RealArray) -> None:
         """total += sum over the block of weights_i a_i."""
-        scaled = self._scale[b] * weights
-        total += self.X.T @ scaled if _is_sparse(self.X) else scaled @ self.X[b]
+        total += _weighted_rows(self.X if _is_sparse(self.X) else self.X[b], self._scale[b] * weights)
 
     def _point(self, w: ArrayLike) -> Vector:
         point = np.asarray(w, dtype=np.float64)
-        if point.shape != (self.dimension,):
-            raise InvalidInputError(f"expected a vector of shape ({self.dimension},), got {point.shape}")
+        if point.shape != (self.facts.dimension,):
+            raise InvalidInputError(
+                f"expected a vector of shape ({self.facts.dimension},), got {point.shape}"
+            )
         return point
+
+
+def _weighted_rows(rows: Any, weights: RealArray) -> Vector:
+    """sum_i weights_i rows_i, accumulated in float64."""
+    exact = weights.astype(np.float64, copy=False)
+    if _is_sparse(rows):
+        return np.asarray(rows.T @ exact)
+    return np.asarray(exact @ rows.astype(np.float64, copy=False))
 
 
 def _is_sparse(X: Any) -> bool:

@@ -109,10 +109,12 @@ class ConvexSet(ABC):
         return np.array(self.vertices()[index])
 
 
-def simulated_width(support: Callable[[Vector], float], dimension: int) -> Estimate:
+def simulated_width(
+    support: Callable[[Vector], float], dimension: int, samples: int = _WIDTH_SAMPLES
+) -> Estimate:
     """The mean of a support function over standard normal directions, with its standard error."""
     draws = np.random.Generator(np.random.PCG64(_WIDTH_SEED))
-    samples = max(100, min(_WIDTH_SAMPLES, _VERTEX_ENTRIES // dimension))
+    samples = max(100, min(samples, _VERTEX_ENTRIES // dimension))
     values = np.array([support(draws.standard_normal(dimension)) for _ in range(samples)])
     return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(samples)))
 

@@ -199,9 +199,12 @@ def problem(kind: str, loss: Loss, norm_kind: str = "l2", n: int = 301, d: int =
 def plain_rows(risk: EmpiricalRisk) -> NDArray[np.float64]:
     """The clipped rows, one by one."""
     dense = risk.X.toarray() if sp.issparse(risk.X) else risk.X
-    order = 2 if risk.norm == "l2" else math.inf
+    order = 2 if risk.facts.norm == "l2" else math.inf
     return np.array(
-        [row * min(1.0, risk.row_norm / max(float(np.linalg.norm(row, order)), 1e-300)) for row in dense],
+        [
+            row * min(1.0, risk.facts.row_norm / max(float(np.linalg.norm(row, order)), 1e-300))
+            for row in dense
+        ],
         dtype=np.float64,
     )
 
@@ -225,6 +228,8 @@ def test_risk_gradient_and_hessian_row_by_row(kind: str, norm_kind: str, loss: L
     some = np.array([3, 3, 250, 0])
     expected = sum(loss.slope(z, y)[i] * rows[i] for i in some)
     np.testing.assert_allclose(risk.gradient_sum(w, some), expected, **tolerance)
+    moved = sum((loss.slope(z, y)[i] - loss.slope(rows @ v, y)[i]) * rows[i] for i in some)
+    np.testing.assert_allclose(risk.difference_sum(w, v, some), moved, **tolerance)
     np.testing.assert_allclose(risk.predictions(w), z, **tolerance)
 
 
@@ -249,11 +254,11 @@ def test_public_constants_bound_every_record(norm_kind: str) -> None:
         other = EmpiricalRisk(X, y, loss, row_norm=1.5, norm=norm_kind)
         for _ in range(20):
             w, u = rng.standard_normal((2, 7)) * 5
-            moved = (risk.gradient(w) - other.gradient(w)) * risk.n_records
-            assert np.linalg.norm(moved) <= 2 * risk.gradient_bound
-            assert np.max(np.abs(moved)) <= 2 * risk.gradient_bound_linf
+            moved = (risk.gradient(w) - other.gradient(w)) * risk.facts.n_records
+            assert np.linalg.norm(moved) <= 2 * risk.facts.gradient_bound
+            assert np.max(np.abs(moved)) <= 2 * risk.facts.gradient_bound_linf
             change = np.linalg.norm(risk.gradient(w) - risk.gradient(u))
-            assert change <= risk.smoothness * np.linalg.norm(w - u) * (1 + 1e-9)
+            assert change <= risk.facts.smoothness * np.linalg.norm(w - u) * (1 + 1e-9)
             record = other.gradient_sum(w, np.array([5]))
             assert np.linalg.norm(record, 2 if norm_kind == "l2" else math.inf) <= loss.lipschitz * 1.5
 

@@ -35,5 +35,6 @@ def contains(convex_set: ConvexSet, w: Vector, tolerance: float = 1e-9) -> bool:
 def gaussian_width(convex_set: ConvexSet) -> Estimate:
     """E max over C of <w, b>, b standard normal, and how far the figure may be off."""
     if isinstance(convex_set, Polytope):
-        return simulated_width(lambda g: support(convex_set, g), convex_set.dimension)
+        # A linear program per sample: fewer of them, and the error says so.
+        return simulated_width(lambda g: support(convex_set, g), convex_set.dimension, samples=400)
     return convex_set.gaussian_width()

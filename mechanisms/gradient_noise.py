@@ -1,0 +1,120 @@
+"""Gaussian noise for released real vectors, and selection noise: calibrated before data, exact on a grid.
+
+Every iterate of a gradient method may leave the mechanism, so its noise is a discrete Gaussian on a public
+grid (``DiscreteGaussianRelease``): the low bits of the output say nothing about the data.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privopt.mechanisms.accounting import bounded_range_step_epsilon, gaussian_mu
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
+from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon, check_positive
+from privopt.problems.regularizers import Vector
+from privopt.problems.risk import RiskFacts
+from privopt.problems.sets import ConvexSet
+
+# Covers the rounding of the few operations that turn mu into sigma.
+_INFLATION = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class VectorNoise:
+    """Gaussian noise of standard deviation ``sigma`` per coordinate on a vector of known l2 sensitivity."""
+
+    sensitivity: float
+    sigma: float
+    dimension: int
+
+    def add(self, vector: Vector, source: NoiseSource) -> Vector:
+        """The vector on the grid plus exact discrete Gaussian noise."""
+        plan = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension)
+        return plan.release(vector[None, :], source)
+
+
+def gaussian_steps(
+    epsilon: float, delta: float, *, steps: int, sensitivity: float, dimension: int
+) -> VectorNoise:
+    """Noise for ``steps`` adaptively chosen full-batch releases, together (epsilon, delta)-private.
+
+    They compose to exactly one Gaussian release with mu = sqrt(steps) * (sensitivity on the grid) / sigma
+    (Dong, Roth and Su 2022), up to the total variation distance of discrete from rounded Gaussians, which
+    is paid for out of delta.
+
+    Raises:
+        PrivacyParameterError: a parameter outside its range, or a delta too small for the grid.
+    """
+    check_count(steps, "steps")
+    mu = gaussian_mu(epsilon, continuous_delta(epsilon, delta, coordinates=steps * dimension))
+    # (sensitivity + sqrt(dimension) sigma 2^-30)(1 + 2^-40) sqrt(steps) <= mu sigma, solved for sigma.
+    usable = mu / math.sqrt(steps) / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT
+    if usable <= 0:
+        raise PrivacyParameterError(
+            f"{steps} steps in {dimension} dimensions leave nothing of epsilon = {epsilon:g} on the grid: "
+            "fewer steps, or a larger epsilon"
+        )
+    sigma = check_positive(sensitivity, "sensitivity") / usable * _INFLATION
+    noise = VectorNoise(sensitivity, sigma, dimension)
+    spent = math.sqrt(steps) * DiscreteGaussianRelease(sensitivity, sigma, dimension).grid_sensitivity / sigma
+    if spent > mu:
+        raise PrivacyParameterError("the calibrated noise does not meet its own target: report this")
+    return noise
+
+
+def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
+    """What is left of delta for a proof with continuous Gaussians when ``coordinates`` discrete ones run.
+
+    Raises:
+        PrivacyParameterError: less than half is left.
+    """
+    check_epsilon(epsilon)
+    distance = DiscreteGaussianRelease(1.0, 1.0, 1).distance_to_gaussian * coordinates
+    left = check_delta(delta) - (1 + math.exp(min(epsilon, 700.0))) * distance
+    if left < delta / 2:
+        raise PrivacyParameterError(
+            f"delta = {delta:g} is too small for {coordinates} draws on the grid at epsilon = {epsilon:g}: "
+            "use a larger delta, a smaller epsilon or fewer steps"
+        )
+    return left
+
+
+@dataclass(frozen=True)
+class SelectionNoise:
+    """Gumbel noise for report-noisy-max over the vertices of a set: the exponential mechanism.
+
+    Attributes:
+        sensitivity: the most that one record moves <s, grad F> for a vertex s, either way.
+        step_epsilon: each selection has a privacy loss of range at most this, hence epsilon^2/8-zCDP.
+    """
+
+    sensitivity: float
+    step_epsilon: float
+
+    @property
+    def scale(self) -> float:
+        return 2 * self.sensitivity / self.step_epsilon
+
+    def choose(self, scores: Vector, source: NoiseSource) -> int:
+        """The index of the largest noisy score."""
+        return int(np.argmax(scores + self.scale * source.gumbel(scores.size)))
+
+
+def selection_steps(
+    epsilon: float, delta: float, *, steps: int, facts: RiskFacts, convex_set: ConvexSet
+) -> SelectionNoise:
+    """Noise for ``steps`` adaptively chosen selections of a vertex, together (epsilon, delta)-private.
+
+    One record moves <s, grad F> by at most min(|s|_1 Delta_inf, |s|_2 Delta_2). Bounded range: Durfee and
+    Rogers (2019), Cesar and Rogers (2021).
+    """
+    sensitivity = min(
+        facts.sensitivity_linf * convex_set.l1_radius, facts.sensitivity * convex_set.radius
+    ) * (1 + 1e-9)
+    return SelectionNoise(sensitivity, bounded_range_step_epsilon(epsilon, delta, steps))
