@@ -33,3 +33,7 @@ class BudgetExceededError(LedgerError):
 
 class LedgerCorruptError(LedgerError):
     """The ledger file cannot be trusted, so no further spending is allowed."""
+
+
+class AuditError(PrivOptError, ValueError):
+    """An audit that cannot be made: laws that are none, outcomes of another type, a law that is not known."""
