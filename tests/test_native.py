@@ -194,6 +194,6 @@ def test_refusals() -> None:
     assert NativeOracle().refusals(problem, Task.NORMALIZED) == []
     small = NativeOracle(CellLimits(cells=1), max_squared_norm=4)
     assert len(small.refusals(problem, Task.NORMALIZED)) == 2
-    boundless = Perturbation.linear(problem.lattice, np.full(problem.lattice.dimension, 1e10))
+    boundless = Perturbation.linear(problem.lattice, np.full(problem.lattice.dimension, 2.6e8))
     with pytest.raises(UnsupportedProblemError, match="rescale"):
         NativeOracle().prepare(problem, Task.LINEAR).minimize(boundless)
