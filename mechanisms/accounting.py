@@ -3,16 +3,25 @@
 Notation: a mechanism is mu-GDP if it is at least as private as one Gaussian release with
 sensitivity / sigma = mu (Dong, Roth and Su 2022); rho-zCDP as in Bun and Steinke (2016). All conversions
 keep the neighbouring relation of what they are given.
+
+Sampled and mixed sequences have no closed form and go through the privacy loss distributions of
+dp-accounting. Its accountants are not used: in 0.6.0 "replace one" divides sigma by the sensitivity in one
+of them and by half of it in the other, counts are ignored for randomized response, and its worst pair for
+Poisson sampling under replacement is one-dimensional. What is composed here is a curve proved below.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.parameters import (
     check_count,
     check_delta,
@@ -22,6 +31,11 @@ from privopt.mechanisms.parameters import (
     smallest,
 )
 
+Floats = NDArray[np.float64]
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
 # exp, erfcx and ndtr are good to a few units in the last place; this is a hundred of them.
 _ULPS = 2e-14
 
@@ -29,16 +43,25 @@ _ULPS = 2e-14
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The smallest delta of a mu-GDP mechanism at ``epsilon`` >= 0, rounded up.
 
-    delta = Phi(-e/mu + mu/2) - exp(e) Phi(-e/mu - mu/2): Balle and Wang (2018), theorem 8. With
-    near = e/mu - mu/2 and far = e/mu + mu/2 both terms are exp(-near^2/2) times a scaled tail, so nothing
-    overflows, and the error is a known multiple of their size.
+    delta = Phi(-e/mu + mu/2) - exp(e) Phi(-e/mu - mu/2): Balle and Wang (2018), theorem 8.
+    """
+    value, error = _gaussian_deltas(mu, np.array([epsilon], dtype=np.float64))
+    return min(1.0, float(value[0] + error[0]))
+
+
+def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
+    """``gaussian_delta`` to rounding, and a bound on its error; shapes as ``epsilon``.
+
+    With near = e/mu - mu/2 and far = e/mu + mu/2 both terms are exp(-near^2/2) times a scaled tail, so
+    nothing overflows, and the error is a known multiple of their size.
     """
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    weight = math.exp(-0.5 * near * near) / 2 if abs(near) < 38 else 0.0
-    second = weight * float(special.erfcx(far / math.sqrt(2)))
-    first = weight * float(special.erfcx(near / math.sqrt(2))) if near > 0 else float(special.ndtr(-near))
-    error = _ULPS * (1 + near * near) * (first + second)
-    return min(1.0, max(first - second, 0.0) + error + 1e-300)
+    weight = np.exp(-0.5 * np.minimum(near * near, 1400.0)) / 2
+    tail = weight * special.erfcx(np.maximum(near, 0.0) / math.sqrt(2))
+    first = np.where(near > 0, tail, special.ndtr(-near))
+    second = weight * special.erfcx(far / math.sqrt(2))
+    error = _ULPS * (1 + np.minimum(near * near, 1400.0)) * (first + second) + 1e-300
+    return np.maximum(first - second, 0.0), error
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -80,7 +103,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return max(0.0, epsilon + _ULPS * (abs(epsilon) + rho - math.log(delta) + 1))
 
 
-def _zcdp_epsilons(rho: float, delta: float, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
     order = 1 + excess
     values: NDArray[np.float64] = (
         order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
@@ -111,3 +134,136 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
 def bounded_range_step_epsilon(epsilon: float, delta: float, steps: int) -> float:
     """The epsilon of each of ``steps`` bounded-range releases that together satisfy (epsilon, delta)."""
     return math.sqrt(8 * zcdp_rho(epsilon, delta) / check_count(steps, "steps")) * (1 - 1e-15)
+
+
+# --- sampled and mixed sequences -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GaussianSteps:
+    """``count`` releases of a sum over a Poisson sample, plus Gaussian noise.
+
+    Every record joins each sample independently with probability ``sampling_rate`` and contributes a vector
+    of norm at most C, chosen knowing earlier releases. Neighbours: replace-one.
+
+    Attributes:
+        noise_multiplier: sigma / sensitivity, where the sensitivity is 2 C as under full batches.
+        sampling_rate: in (0, 1]; 1 is the full batch.
+        count: number of releases.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float = 1.0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        check_positive(self.noise_multiplier, "noise_multiplier")
+        if check_positive(self.sampling_rate, "sampling_rate") > 1:
+            raise PrivacyParameterError(f"sampling_rate must be at most 1, got {self.sampling_rate!r}")
+        check_count(self.count, "count")
+
+    def deltas(self, epsilon: Floats) -> Floats:
+        """An upper bound, to rounding, on delta of one release at each epsilon >= 0.
+
+        The sample of the other records is shared by both data sets. Given it, the outputs are mixtures
+        (1-q) N(0) + q N(x) and (1-q) N(0) + q N(x'), |x|, |x'| <= C. By advanced joint convexity (Balle,
+        Barthe and Gaboardi 2018, theorem 2) delta at e is q times that of N(x) against (1-b) N(0) + b N(x')
+        at e', where exp(e') = 1 + (exp(e) - 1)/q and b = exp(e - e'). By convexity that is at most (1-b)
+        times the delta of two normals C apart plus b times that of two normals 2 C apart. Nothing here
+        depends on the dimension.
+        """
+        q, mu = self.sampling_rate, 1 / self.noise_multiplier
+        inner = np.logaddexp(0.0, epsilon - math.log(q) + np.log(-np.expm1(-np.maximum(epsilon, 1e-300))))
+        near, far = _gaussian_deltas(mu / 2, inner)[0], _gaussian_deltas(mu, inner)[0]
+        share = np.exp(epsilon - inner)
+        return np.asarray(q * ((1 - share) * near + share * far))
+
+
+@dataclass(frozen=True)
+class PureSteps:
+    """``count`` releases, each ``epsilon``-differentially private (pure)."""
+
+    epsilon: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_count(self.count, "count")
+
+    def deltas(self, epsilon: Floats) -> Floats:
+        """Delta of randomized response, the worst pure mechanism: Kairouz, Oh and Viswanath (2015)."""
+        gap = np.maximum(0.0, -np.expm1(epsilon - self.epsilon))
+        return np.asarray(gap / (1 + math.exp(-self.epsilon)))
+
+
+Steps = GaussianSteps | PureSteps
+
+
+def composed_epsilon(steps: Sequence[Steps], delta: float) -> float:
+    """An epsilon for an adaptive sequence of releases, rounded up up to floating point; 1e-10 <= delta < 1.
+
+    Each curve of deltas is turned into a discrete privacy loss distribution that dominates it (Doroshenko et
+    al. 2022) and these are convolved.
+    """
+    delta = check_delta(delta)
+    if delta < _SMALLEST_DELTA:
+        raise PrivacyParameterError(
+            f"compositions are computed for delta >= {_SMALLEST_DELTA:g}, got {delta!r}; "
+            f"for full batches use gaussian_epsilon"
+        )
+    if not steps:
+        raise PrivacyParameterError("nothing to compose: give at least one kind of step")
+    total = sum(s.count for s in steps)
+    supports = [_support(s, 1e-3 * delta / total) for s in steps]
+    interval = max(_INTERVAL, max(supports) / _MOST_CELLS)
+    composed: PrivacyLossDistribution | None = None
+    for step, support in zip(steps, supports, strict=True):
+        law = _loss_distribution(step, support, interval).self_compose(step.count)
+        composed = law if composed is None else composed.compose(law)
+    assert composed is not None
+    return float(composed.get_epsilon_for_delta(delta)) * (1 + 1e-9)
+
+
+def sampled_noise_multiplier(epsilon: float, delta: float, *, sampling_rate: float, steps: int) -> float:
+    """sigma / sensitivity for ``steps`` Poisson-sampled Gaussian releases (see ``GaussianSteps``).
+
+    At most 0.1% above what ``composed_epsilon`` allows, never below. The search comes down from the answer
+    without sampling: far below the answer the loss distributions would fill the memory.
+    """
+    start = gaussian_noise_multiplier(epsilon, delta, steps)
+    return smallest(
+        lambda z: composed_epsilon([GaussianSteps(z, sampling_rate, steps)], delta) <= epsilon,
+        start=start,
+        width=1e-3,
+    )
+
+
+# Grid of the loss distributions; a coarser one is still an upper bound.
+_INTERVAL = 1e-4
+_MOST_CELLS = 200_000
+# Below this, the rounding errors of convolutions by Fourier transform are no longer small.
+_SMALLEST_DELTA = 1e-10
+
+
+def _support(step: Steps, delta: float) -> float:
+    """An epsilon beyond which one release loses at most ``delta``."""
+    return smallest(lambda e: bool(step.deltas(np.array([e]))[0] <= delta), width=0.1)
+
+
+def _loss_distribution(step: Steps, support: float, interval: float) -> PrivacyLossDistribution:
+    # Imported here: the package takes a second to load and most users never need it.
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    cells = math.ceil(support / interval)
+    epsilon = np.arange(cells + 1, dtype=np.float64) * np.float64(interval)
+    deltas = step.deltas(epsilon)
+    # The relation is symmetric, so the curve at -e follows from that at e.
+    mirrored = -np.expm1(-epsilon) + np.exp(-epsilon) * deltas
+    curve = np.concatenate([mirrored[:0:-1], deltas])
+    # Negative masses would not be a law. Convexity at e >= 0 and across 0 implies it everywhere.
+    weight = np.exp(np.arange(-1, cells + 1) * interval)
+    slopes = np.diff(curve[cells - 1 :]) / np.diff(weight)
+    if np.any(np.diff(slopes) * weight[1:-1] < -1e-9):
+        raise PrivacyParameterError("the privacy curve is not convex at these parameters; use more noise")
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -cells, cells, curve)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)

@@ -45,11 +45,18 @@ def check_count(value: int, name: str) -> int:
     return int(value)
 
 
-def smallest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float:
+def smallest(
+    satisfied: Callable[[float], bool], *, start: float = 1.0, width: float = _RELATIVE_WIDTH
+) -> float:
     """Nearly the smallest x > 0 with ``satisfied(x)``, for a test that stays true once it is true.
 
     The value returned has itself passed the test, so a caller that tests "epsilon(x) <= target" cannot
     end up on the wrong side of the root.
+
+    Args:
+        satisfied: the test.
+        start: where to begin; the search doubles or halves from here, so a costly test wants it close.
+        width: relative distance to the root at which to stop.
 
     Raises:
         PrivacyParameterError: no representable x passes.
@@ -66,7 +73,7 @@ def smallest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float
         if low == 0 or not satisfied(low):
             break
         low, high = low / 2, low
-    while high - low > _RELATIVE_WIDTH * high:
+    while high - low > width * high:
         middle = 0.5 * (low + high)
         if satisfied(middle):
             high = middle
