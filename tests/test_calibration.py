@@ -310,6 +310,26 @@ def test_counts_of_halfspace_separators() -> None:
     assert counts([0, -1, -1, 1], [1, 1, 0, 1]) == (2, 1)
 
 
+def test_gaussian_rspm_on_ternary_parity_by_simulation() -> None:
+    """All of {-1, 0, 1}^4, loss = parity of the support against its complement, run as argmins."""
+    epsilon, delta, runs = 1.0, 0.01, 100_000
+    points = np.array(list(itertools.product((-1, 0, 1), repeat=4)))
+    phi = np.concatenate([points <= 0, points >= 0], axis=1).astype(np.float64)
+    parity = np.count_nonzero(points, axis=1) % 2
+    sigma = rspm_sigma(epsilon, delta, binary=0, ternary=4)
+
+    def frequencies(loss: np.ndarray, scale: float, seed: int) -> np.ndarray:
+        eta = NoiseSource(insecure_seed=seed).gaussian(scale * sigma, (runs, 8))
+        return np.bincount(np.argmin(loss + eta @ phi.T, axis=1), minlength=len(points)) / runs
+
+    def audited_delta(scale: float) -> float:
+        p, other = frequencies(parity, scale, 1), frequencies(1 - parity, scale, 2)
+        return float(np.maximum(0, p - math.exp(epsilon) * other).sum())
+
+    assert audited_delta(1.0) <= delta
+    assert audited_delta(0.4) > 2 * delta
+
+
 # --- RSPM on one weight, exactly -------------------------------------------------------------------------
 
 
