@@ -1,4 +1,4 @@
-"""The command line: ``privopt fit | calibrate | predict | solvers | demo``."""
+"""The command line: ``privopt fit | calibrate | predict | solvers | audit | demo``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from privopt.experiments.audit_command import audit
 from privopt.mechanisms.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.classifier import PrivateHalfspaceClassifier, write_atomically
 from privopt.mechanisms.errors import UnknownMechanismError
@@ -42,6 +43,8 @@ app = typer.Typer(
 )
 say = Console(stderr=True)
 tell = Console(soft_wrap=True)
+
+app.command()(audit)
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
 NOT_PRIVATE = ["train_accuracy", "certificate", "seconds"]

@@ -166,7 +166,7 @@ def _cell(
     density: Callable[[Floats], Floats],
     below: Callable[[Floats], Floats],
 ) -> float:
-    """The measure of the polygon where w wins: quadrature over x of a difference of distribution functions."""
+    """The measure of the polygon where w wins: quadrature over x, exact in the other coordinate."""
     slope = np.delete(features - features[w], w, axis=0)
     room = np.delete(losses - losses[w], w)
     x, weights = _quadrature(_corners(slope, room))

@@ -132,15 +132,15 @@ class LossTable(DiscreteProblem):
 
     def _codes(self, points: IntArray) -> IntArray:
         spans = tuple((self.lattice.high - self.lattice.low + 1).tolist())
-        return np.ravel_multi_index(tuple((np.asarray(points) - self.lattice.low).T), spans).astype(np.int64)
+        digits = tuple((np.asarray(points) - self.lattice.low).T)
+        return np.asarray(np.ravel_multi_index(digits, spans), dtype=np.int64)
 
     @property
     def n_records(self) -> int:
         return len(self.records)
 
     def losses(self, points: IntArray) -> IntArray:
-        totals: IntArray = self._totals[self._codes(points)]
-        return totals
+        return np.asarray(self._totals[self._codes(points)])
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
