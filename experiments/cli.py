@@ -288,6 +288,7 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     before = signal.signal(signal.SIGINT, on_signal)
+    say.print("solving; Ctrl-C stops the solve and releases nothing")
     try:
         with Bar(*columns, console=say, transient=True) as bar:
             line = bar.add_task("planning")
