@@ -141,6 +141,15 @@ class EmpiricalRisk:
         total = sum(float(np.sum(self.facts.loss.value(z, self.y[b]))) for b, z in self._predictions(point))
         return total / self.facts.n_records
 
+    def value_and_gradient(self, w: ArrayLike) -> tuple[float, Vector]:
+        """F and its gradient at w, in one pass over the data. Not private."""
+        point, loss = self._point(w), self.facts.loss
+        value, total = 0.0, np.zeros(self.facts.dimension)
+        for b, z in self._predictions(point):
+            value += float(np.sum(loss.value(z, self.y[b])))
+            self._add_rows(total, b, loss.slope(z, self.y[b]))
+        return value / self.facts.n_records, total / self.facts.n_records
+
     def predictions(self, w: ArrayLike) -> RealArray:
         """<a_i, w> for the clipped rows, shape (n,). Not private."""
         return np.asarray(np.concatenate([z for _, z in self._predictions(self._point(w))]))

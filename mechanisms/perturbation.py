@@ -1,0 +1,190 @@
+"""Output and objective perturbation of ridge-regularised convex risks, with approximate minima.
+
+Both release a function of a minimum, so both fail closed without a certificate that the minimum is as good as
+the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.accounting import gaussian_mu
+from privopt.mechanisms.calibration import sound_sigma
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.first_order import Output, RiskMechanism, loss_range
+from privopt.mechanisms.gradient_noise import VectorNoise, gaussian_steps
+from privopt.mechanisms.noise import NoiseSource
+from privopt.mechanisms.parameters import check_delta, check_epsilon
+from privopt.mechanisms.spend import PrivacySpend
+from privopt.oracles.closed_form import projector
+from privopt.oracles.smooth import minimize_ridge
+from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.sets import ConvexSet, WholeSpace
+
+# Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
+_OUTPUT_TOLERANCE, _OBJECTIVE_TOLERANCE = 1e-2, 1e-3
+# Shares of epsilon and delta of objective perturbation that hide the distance from the exact minimum, and the
+# share of epsilon that the Hessians may take.
+_HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
+
+
+@dataclass(frozen=True)
+class OutputPerturbation(RiskMechanism):
+    """The minimum of F(w) + (l2/2) |w|^2 plus Gaussian noise, projected onto C.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. Exact minima
+    of neighbours are within 2 G / (n l2) (Chaudhuri, Monteleoni and Sarwate 2011); a minimum with gradient
+    norm at most ``tolerance`` adds tolerance / l2 on either side.
+
+    A penalty l2 = 0 in the plan is replaced by the one that balances its bias against the noise for
+    minimisers of norm about C's radius (or that predict about 1); ``regularizer`` tells which.
+    """
+
+    name: ClassVar[str] = "output-perturbation"
+
+    tolerance: float
+    vector_noise: VectorNoise
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, an l1 penalty, or a loss that is not convex.
+            UnsupportedProblemError: no projection onto the set.
+        """
+        space = _check(cls.name, facts, convex_set, regularizer)
+        l2 = regularizer.l2 or _balanced_l2(facts, space, gaussian_mu(epsilon, delta))
+        tolerance = _tolerance(facts, _OUTPUT_TOLERANCE)
+        sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2 * (1 + 1e-12)
+        noise = gaussian_steps(epsilon, delta, steps=1, sensitivity=sensitivity, dimension=facts.dimension)
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, noise)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
+
+    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+        """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
+        w = minimize_ridge(risk, self.regularizer.l2, self.tolerance).require(self.tolerance)
+        if source is not None:
+            w = self.vector_noise.add(w, source)
+        return projector(self.convex_set)(w)
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation(RiskMechanism):
+    """The minimum of F(w) + (l2/2) |w|^2 + <b, w>, b Gaussian, plus a little noise, projected onto C.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. Let w be the
+    exact minimum under b. On a neighbour it is the minimum under b + v, v the difference of two gradients
+    divided by n, so |v| <= 2 G / n; the Hessians differ in two rank-one terms, so their determinants differ
+    by a factor of at most 1 + L / (n l2). v depends on w and so on b, but stays in the plane of the two
+    rows: <b, v> is bounded by |v| times the norm of b in that plane, sigma times a chi variable with 2
+    degrees of freedom, whose law gives sigma (as for OPDisc, ``shift_delta``). The distance from the exact
+    minimum, at most tolerance / l2, is hidden by Gaussian noise on the output.
+
+    l2 is raised to what the Hessian term needs; ``regularizer`` tells.
+
+    Source: Chaudhuri, Monteleoni and Sarwate (2011), Kifer, Smith and Thakurta (2012), and for approximate
+    minima Iyengar et al. (2019). The calibration is not theirs: it follows from the bound above.
+    """
+
+    name: ClassVar[str] = "objective-perturbation"
+
+    tolerance: float
+    sigma: float
+    vector_noise: VectorNoise
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+    ) -> Self:
+        """Calibrate to public facts. Raises as ``OutputPerturbation.plan``."""
+        space = _check(cls.name, facts, convex_set, regularizer)
+        check_epsilon(epsilon), check_delta(delta)
+        n = facts.n_records
+        l2 = max(regularizer.l2, facts.smoothness / (n * math.expm1(_HESSIAN_EPSILON * epsilon)))
+        hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
+        tolerance = _tolerance(facts, _OBJECTIVE_TOLERANCE)
+        hiding = gaussian_steps(
+            _HIDING_EPSILON * epsilon,
+            _HIDING_DELTA * delta,
+            steps=1,
+            sensitivity=2 * tolerance / l2,
+            dimension=facts.dimension,
+        )
+        sigma = sound_sigma(
+            (1 - _HIDING_EPSILON) * epsilon - hessian,
+            (1 - _HIDING_DELTA) * delta,
+            2 * facts.gradient_bound / n * (1 + 1e-12),
+            min(2, facts.dimension),
+        )
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, sigma, hiding)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"sigma": self.sigma, "output_sigma": self.vector_noise.sigma, "l2": self.regularizer.l2}
+
+    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+        """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
+        l2 = self.regularizer.l2
+        if source is None:
+            return projector(self.convex_set)(
+                minimize_ridge(risk, l2, self.tolerance).require(self.tolerance)
+            )
+        b = source.gaussian(self.sigma, self.facts.dimension)
+        # A double stands for the real number that it was rounded from: that moves the minimum as well.
+        rounding = 2.0**-48 * float(np.linalg.norm(b))
+        answer = minimize_ridge(risk, l2, self.tolerance, linear=b)
+        w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
+        return projector(self.convex_set)(w)
+
+
+def _check(name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet) -> ConvexSet:
+    space = convex_set or WholeSpace(facts.dimension)
+    projector(space)
+    if space.dimension != facts.dimension:
+        raise PrivacyParameterError(
+            f"a set of dimension {space.dimension} for data of dimension {facts.dimension}"
+        )
+    if not facts.loss.convex or regularizer.l1 > 0:
+        raise PrivacyParameterError(
+            f"{name} needs a convex loss and no l1 penalty, got {facts.loss} and {regularizer}: use dp-pgd"
+        )
+    return space
+
+
+def _tolerance(facts: RiskFacts, share: float) -> float:
+    """The gradient norm to be proved: a share of G / n, but not below what float64 sums can show."""
+    return facts.gradient_bound * max(share / facts.n_records, 4 * facts.rounding)
+
+
+def _balanced_l2(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
+    """The l2 at which l2 D^2 / 2 meets G times the length of the noise, sqrt(p) 2 G / (n l2 mu)."""
+    reach = loss_range(facts, convex_set) / facts.gradient_bound
+    noise = 2 * facts.gradient_bound * math.sqrt(facts.dimension) / (facts.n_records * mu)
+    return math.sqrt(2 * facts.gradient_bound * noise) / reach

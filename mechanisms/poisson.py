@@ -1,0 +1,137 @@
+"""Noise for Poisson-sampled batches, from privacy loss distributions with one record replaced.
+
+Every record joins a batch independently with probability q, and noise of standard deviation z * C covers
+contributions of norm at most C. Replacing a record moves the sum by up to 2 C when the record is sampled;
+the dominating pair is (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C). dp-accounting's distributions call
+that REPLACE_ONE with standard deviation z. (Its Renyi accountant means z = sigma / 2C by the same words; it
+is not used, and the version is pinned.)
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution as pld
+from numpy.typing import NDArray
+
+from privopt.mechanisms.accounting import gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.gradient_noise import VectorNoise, continuous_delta
+from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
+
+# Cells of the distributions. Their rounding is pessimistic, so a coarse one is valid and adds noise.
+_INTERVAL = 1e-4
+_TOLERANCE = 1e-3
+
+
+def poisson_epsilon(
+    z: float, *, q: float, steps: int, delta: float, full_z: float = math.inf, full_steps: int = 0
+) -> float:
+    """epsilon of ``steps`` sampled Gaussian releases and ``full_steps`` on all records, rounded up.
+
+    Args:
+        z: noise of the sampled releases, in units of the bound on one contribution.
+        q: sampling probability, 0 < q <= 1.
+        steps: their number.
+        delta: the target.
+        full_z: noise of the releases on all records, in the same units.
+        full_steps: their number.
+    """
+    loss = _sampled(z, q).self_compose(steps)
+    if full_steps:
+        loss = loss.compose(_sampled(full_z / math.sqrt(full_steps), 1.0))
+    return float(loss.get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=256)
+def poisson_multiplier(
+    epsilon: float,
+    delta: float,
+    *,
+    q: float,
+    steps: int,
+    coordinates: int,
+    full_z: float = math.inf,
+    full_steps: int = 0,
+) -> float:
+    """The smallest z (to a part in a thousand, on the safe side) with ``poisson_epsilon`` <= epsilon.
+
+    Searched from above: the distribution of a far too small z would not fit in memory.
+
+    Args:
+        coordinates: how many numbers are noised on the grid in all; their distance from continuous
+            Gaussians is paid out of delta.
+
+    Raises:
+        PrivacyParameterError: a parameter out of range, or no z found.
+    """
+    check_epsilon(epsilon), check_count(steps, "steps")
+    if not 0 < q <= 1:
+        raise PrivacyParameterError(f"the sampling probability must lie in (0, 1], got {q}")
+    left = continuous_delta(epsilon, check_delta(delta), coordinates=coordinates)
+
+    if full_steps and gaussian_epsilon(2 * math.sqrt(full_steps) / full_z, left) >= epsilon:
+        raise PrivacyParameterError(
+            f"the {full_steps} full steps alone spend epsilon = {epsilon:g}: no noise on the others can help"
+        )
+
+    def fits(z: float) -> bool:
+        found = poisson_epsilon(z, q=q, steps=steps, delta=left, full_z=full_z, full_steps=full_steps)
+        return found <= epsilon
+
+    # Central limit: mu = 2 q sqrt(steps) / z once z is not small.
+    high = max(2 * q * math.sqrt(steps) / gaussian_mu(epsilon, left), 0.7)
+    for _ in range(30):
+        if fits(high):
+            break
+        high *= 1.2
+    else:
+        raise PrivacyParameterError(
+            f"no noise brings {steps} sampled and {full_steps} full steps to epsilon = {epsilon:g}"
+        )
+    low = high / 1.2
+    while low > 0.2 and fits(low):
+        high, low = low, low / 1.2
+    while high - low > _TOLERANCE * high:
+        middle = (low + high) / 2
+        high, low = (middle, low) if fits(middle) else (high, middle)
+    return high
+
+
+def sampled_noise(z: float, bound: float, dimension: int) -> VectorNoise:
+    """Grid noise worth z * bound for contributions of norm at most ``bound``.
+
+    With and without a record, rounded sums differ by at most bound + sqrt(dimension) grid steps.
+    """
+    usable = 1 / z / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT
+    return VectorNoise(bound, bound / usable * (1 + 1e-12), dimension)
+
+
+def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
+    """The sorted indices of a Poisson sample of 0..n-1, by geometric gaps: as much work as indices."""
+    if q >= 1:
+        return np.arange(n)
+    rate = -math.log1p(-q)
+    chosen: list[NDArray[np.int64]] = []
+    at = -1
+    while at < n:
+        draws = int((n - at) * q * 1.1) + 16
+        gaps = np.minimum(np.floor(source.exponential(draws) / rate), n).astype(np.int64) + 1
+        chosen.append(at + np.cumsum(gaps))
+        at = int(chosen[-1][-1])
+    found = np.concatenate(chosen)
+    return found[found < n]
+
+
+def _sampled(z: float, q: float) -> Any:
+    return pld.from_gaussian_mechanism(
+        z,
+        sampling_prob=q,
+        value_discretization_interval=_INTERVAL,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )

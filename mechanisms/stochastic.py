@@ -1,0 +1,294 @@
+"""First-order mechanisms on Poisson batches: DP-SGD, DP-SVRG and DP-SVRG++.
+
+Batch sizes, like everything else in a plan, come from public facts; the size of an actual batch is random
+and never released. Step sizes and counts influence accuracy only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.accounting import gaussian_mu
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.first_order import (
+    Method,
+    Output,
+    RiskMechanism,
+    choose_output,
+    euclidean_steps,
+    loss_range,
+    noisy_iteration,
+)
+from privopt.mechanisms.gradient_noise import VectorNoise
+from privopt.mechanisms.noise import NoiseSource
+from privopt.mechanisms.parameters import check_count
+from privopt.mechanisms.poisson import poisson_batch, poisson_multiplier, sampled_noise
+from privopt.mechanisms.spend import PrivacySpend
+from privopt.oracles.closed_form import prox_step
+from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.sets import ConvexSet, WholeSpace
+
+# Membership in a batch moves a row within the matrix product, which may change the last bits of the other
+# rows' predictions; this much more noise covers it for predictions up to 10^3.
+_LAYOUT = 1 + 2.0**-20
+_EPOCHS = 20
+_LEAST_BATCH = 32
+
+
+@dataclass(frozen=True)
+class DPStochasticGradient(RiskMechanism):
+    """DP-SGD: x+ = prox of x - eta (sum over a Poisson batch of gradients + noise) / (q n).
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. One record
+    contributes at most G without any clipping, because the loss is Lipschitz and rows are clipped; privacy
+    amplification by Poisson sampling, composed as privacy loss distributions.
+
+    Source: Abadi et al. (2016); Bassily, Smith and Thakurta (2014) for step size and averaging.
+    """
+
+    name: ClassVar[str] = "dp-sgd"
+
+    sampling: float
+    vector_noise: VectorNoise
+    step_size: float
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        steps: int | None = None,
+        output: Output | None = None,
+        batch: int | None = None,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            batch: the expected batch size q n; 2 sqrt(n), at least 32, by default.
+            steps: T; 20 passes by default. The other arguments are those of ``FullBatchMechanism.plan``.
+        """
+        space = _space(facts, convex_set)
+        q = _sampling(facts, batch or max(_LEAST_BATCH, math.ceil(2 * math.sqrt(facts.n_records))))
+        steps = check_count(steps or math.ceil(_EPOCHS / q), "steps")
+        z = poisson_multiplier(epsilon, delta, q=q, steps=steps, coordinates=steps * facts.dimension)
+        noise = sampled_noise(z, record_bound(facts) * _LAYOUT, facts.dimension)
+        per_step = math.hypot(
+            facts.gradient_bound, math.sqrt(facts.dimension) * noise.sigma / (q * facts.n_records)
+        )
+        reach = loss_range(facts, space) / facts.gradient_bound
+        rate = min(1 / (facts.smoothness + regularizer.l2), reach / (per_step * math.sqrt(steps)))
+        output = output or (Output.AVERAGE if facts.loss.convex else Output.RANDOM)
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        prox_step(space, regularizer)  # an oracle that does not exist is refused now, not on the data
+        return cls(facts, space, regularizer, steps, output, spend, q, noise, rate)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"sigma": self.vector_noise.sigma / (self.sampling * self.facts.n_records), "q": self.sampling}
+
+    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+        n, q, eta = self.facts.n_records, self.sampling, self.step_size
+        step = prox_step(self.convex_set, self.regularizer)
+        draw = source or NoiseSource()  # batches are random with or without noise
+
+        def gradient(x: Vector) -> Vector:
+            return risk.gradient_sum(x, poisson_batch(n, q, draw))
+
+        method = Method(start, lambda _k, _state, x, g: step(x - (eta / (q * n)) * g, eta))
+        perturb = (lambda g: g) if source is None else (lambda g: self.vector_noise.add(g, source))
+        iterates = noisy_iteration(method, gradient, perturb, self._drawn_steps(source))
+        return choose_output(iterates, self.output, start)
+
+
+@dataclass(frozen=True)
+class DPSVRG(RiskMechanism):
+    """DP-SVRG: an anchor's full gradient once per epoch, then Poisson batches of gradient differences.
+
+    Per epoch: v0 = grad F(anchor) + noise; then m times x+ = prox of x - eta (v0 + d), where q n d is the sum
+    over the batch of grad f(x) - grad f(anchor), plus noise; the next anchor is the average of the x.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. x and the
+    anchor are private already, so the bound min(2 G, L |x - anchor|) on one record's difference is public,
+    and the noise follows it down as the iterates converge. The full gradients take half of mu^2; the
+    batches, composed with them as privacy loss distributions, the rest.
+
+    Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
+    theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.
+    Minibatches of at least 32 allow eta = 1/(2 L) and m = 8 L / l2 in the convergence condition.
+    """
+
+    name: ClassVar[str] = "dp-svrg"
+
+    rounds: tuple[int, ...]
+    sampling: float
+    anchor_noise: VectorNoise
+    multiplier: float
+    step_size: float
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        rounds: tuple[int, ...] | None = None,
+        batch: int | None = None,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            rounds: inner steps of each epoch; the theorem's by default.
+            batch: the expected batch size q n; by default such that all inner steps together read the data
+                about as often as the full gradients do, and at least 32.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, a loss that is not convex, or no strong convexity
+                where the method needs it.
+        """
+        space = _space(facts, convex_set)
+        if not facts.loss.convex:
+            raise PrivacyParameterError(f"{cls.name} needs a convex loss: use dp-pgd or dp-sgd")
+        mu = gaussian_mu(epsilon, delta)
+        rounds = rounds or cls._default_rounds(facts, space, regularizer, mu / facts.sensitivity)
+        epochs, inner = len(rounds), sum(check_count(m, "rounds") for m in rounds)
+        p = facts.dimension
+        q = _sampling(facts, batch or max(_LEAST_BATCH, math.ceil(epochs * facts.n_records / inner)))
+        anchors = math.sqrt(2 * epochs) * 2 / mu  # in units of G: sensitivity 2, mu^2 / 2 for all epochs
+        z = poisson_multiplier(
+            epsilon,
+            delta,
+            q=q,
+            steps=inner,
+            coordinates=(inner + epochs) * p,
+            full_z=anchors,
+            full_steps=epochs,
+        )
+        bound = facts.sensitivity / 2
+        anchor_noise = sampled_noise(anchors, bound, p)
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        prox_step(space, regularizer)
+        return cls(
+            *(facts, space, regularizer, epochs + inner, Output.AVERAGE, spend),
+            *(rounds, q, anchor_noise, z, cls._default_step_size(facts)),
+        )
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"anchor_sigma": self.anchor_noise.sigma, "multiplier": self.multiplier, "q": self.sampling}
+
+    @classmethod
+    def _default_rounds(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
+    ) -> tuple[int, ...]:
+        if regularizer.l2 <= 0:
+            raise PrivacyParameterError(
+                "dp-svrg needs strong convexity from a ridge penalty: set l2 > 0, or use dp-svrg++"
+            )
+        inner = math.ceil(8 * facts.smoothness / regularizer.l2)
+        signal = 2 * regularizer.l2 * loss_range(facts, convex_set) * mu**2 / facts.dimension
+        return (max(2, inner),) * max(1, math.ceil(math.log(max(signal, 1.0))))
+
+    @classmethod
+    def _default_step_size(cls, facts: RiskFacts) -> float:
+        return 1 / (2 * facts.smoothness)
+
+    def _next_start(self, _last: Vector, average: Vector) -> Vector:
+        return average
+
+    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+        draw = source or NoiseSource()  # batches are random with or without noise
+        step = prox_step(self.convex_set, self.regularizer)
+        x = anchor = start
+        for m in self.rounds:
+            full = risk.gradient(anchor)
+            if source is not None:
+                full = self.anchor_noise.add(full, source)
+            difference = self._difference(risk, anchor, draw, noisy=source is not None)
+            method = Method(x, _svrg_step(step, self.step_size, full))
+            iterates = list(noisy_iteration(method, difference, lambda g: g, m))
+            anchor = np.mean(iterates, axis=0)
+            x = self._next_start(iterates[-1], anchor)
+        return anchor
+
+    def _difference(
+        self, risk: EmpiricalRisk, anchor: Vector, source: NoiseSource, *, noisy: bool
+    ) -> Callable[[Vector], Vector]:
+        """x -> the sampled, noised estimate of grad F(x) - grad F(anchor)."""
+        facts, q = self.facts, self.sampling
+        # Rounding of two nearly equal slopes does not vanish with their difference.
+        floor = record_bound(facts) * facts.n_records * 2.0**-46
+
+        def estimate(x: Vector) -> Vector:
+            if np.array_equal(x, anchor):
+                return np.zeros_like(x)  # every difference is exactly 0, whoever is sampled
+            total = risk.difference_sum(x, anchor, poisson_batch(facts.n_records, q, source))
+            if noisy:
+                distance = facts.smoothness * float(np.linalg.norm(x - anchor))
+                bound = min(2 * record_bound(facts), distance * _LAYOUT + floor) * _LAYOUT
+                total = sampled_noise(self.multiplier, bound, facts.dimension).add(total, source)
+            return total / (q * facts.n_records)
+
+        return estimate
+
+
+class DPSVRGPlusPlus(DPSVRG):
+    """DP-SVRG++: DP-SVRG with epochs that double, each starting at the last inner iterate; convex losses.
+
+    eta = 1/(13 L), m_s = 2^s m. Source: Wang, Ye and Xu (2017), Algorithm 2 and Theorem 4.4. Privacy: see
+    ``DPSVRG``.
+    """
+
+    name = "dp-svrg++"
+
+    @classmethod
+    def _default_rounds(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
+    ) -> tuple[int, ...]:
+        # As many inner steps in the last epoch as gradient descent would take before noise dominates.
+        steps = euclidean_steps(facts, convex_set, regularizer, mu)
+        epochs = max(1, math.ceil(math.log2(max(2.0, steps / 4))))
+        return tuple(4 * 2**s for s in range(1, epochs + 1))
+
+    @classmethod
+    def _default_step_size(cls, facts: RiskFacts) -> float:
+        return 1 / (13 * facts.smoothness)
+
+    def _next_start(self, last: Vector, _average: Vector) -> Vector:
+        return last
+
+
+def record_bound(facts: RiskFacts) -> float:
+    """G with the rounding of a computed sum: what one record adds to it at most."""
+    return facts.gradient_bound * (1 + 2 * facts.n_records * facts.rounding)
+
+
+def _svrg_step(
+    step: Callable[[Vector, float], Vector], eta: float, full: Vector
+) -> Callable[[int, Vector, Vector, Vector], Vector]:
+    return lambda _k, _state, x, difference: step(x - eta * (full + difference), eta)
+
+
+def _space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
+    space = convex_set or WholeSpace(facts.dimension)
+    if space.dimension != facts.dimension:
+        raise PrivacyParameterError(
+            f"a set of dimension {space.dimension} for data of dimension {facts.dimension}"
+        )
+    return space
+
+
+def _sampling(facts: RiskFacts, batch: int) -> float:
+    return min(1.0, check_count(batch, "batch") / facts.n_records)
