@@ -25,7 +25,7 @@ from privopt.problems.lattice import IntArray
 from privopt.problems.objective import UNIT, Perturbation, from_fixed
 
 # A solver's bound within this many units of loss of a value is taken for that value. Solvers run with a gap
-# of zero and feasibility tolerances of 1e-9, so errors stay far below it while costs are moderate.
+# of zero, and round to integers before they state an objective.
 _TOLERANCE = 1e-5
 # When ties have to be broken, points up to this many tolerances above the optimum are compared exactly.
 _TIE_MARGIN = 10

@@ -23,7 +23,7 @@ class PulpOracle(DiscreteOracle):
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         if self.model == "cells":
             return pulp_cells.refusals(problem, task)
-        return pulp_rows.refusals(problem, task, self.solver)
+        return pulp_rows.refusals(problem, task)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         if self.model == "cells":

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.oracles.backends._mip import FloatArray, MipModel, is_highs, open_session
+from privopt.oracles.backends._mip import FloatArray, MipModel, open_session
 from privopt.oracles.backends._mip_search import Region, Search, trivial_bound
 from privopt.oracles.interface import Proposal, Query, Solver, Task
 from privopt.problems.conjunction import MonotoneConjunction, MonotoneDisjunction
@@ -26,9 +26,8 @@ from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import UNIT, Perturbation, levels
 
-# Tolerance times big-M has to stay below half a grid step: 1e-9 in HiGHS, 1e-6 elsewhere.
-_MAX_SCORE_HIGHS = 10**8
-_MAX_SCORE = 10**5
+# Tolerance (1e-6) times big-M has to stay below half a grid step.
+_MAX_SCORE = 200_000
 _MAX_COLUMNS = 50_000
 _MAX_ENTRIES = 20_000_000
 # Candidate-record-feature triples spent on a first incumbent.
@@ -92,7 +91,7 @@ def add_weights(
     return Columns(level, norm)
 
 
-def refusals(problem: DiscreteProblem, task: Task, solver: str) -> list[str]:
+def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     """Every reason why the row model cannot take a problem."""
     if not isinstance(problem, ZeroOneHalfspace | MonotoneConjunction):
         return [f"no row model of {type(problem).__name__}"]
@@ -105,11 +104,10 @@ def refusals(problem: DiscreteProblem, task: Task, solver: str) -> list[str]:
     if (entries := int(np.count_nonzero(problem.X))) > _MAX_ENTRIES:
         reasons.append(f"{entries} nonzero features, more than {_MAX_ENTRIES}")
     if isinstance(problem, ZeroOneHalfspace):
-        limit = _MAX_SCORE_HIGHS if is_highs(solver) else _MAX_SCORE
         largest = _largest_score(problem)
-        if largest > limit:
+        if largest > _MAX_SCORE:
             reasons.append(
-                f"scores up to {largest}, more than {limit}: floating-point tolerances would blur 0 and 1"
+                f"scores up to {largest}, more than {_MAX_SCORE}: floating-point tolerances would blur 0 and 1"
             )
     return reasons
 
