@@ -132,6 +132,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             X, y = validate_data(self, X, y, dtype=np.float64)
         else:
             validate_data(self, X, skip_check_array=True)
+        if np.any(pd.isna(np.asarray(y, dtype=object))):
+            raise InvalidInputError("y holds missing labels: drop those rows or give them a class")
         check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
         if len(labels) != len(X):

@@ -107,7 +107,8 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
         largest = _largest_score(problem)
         if largest > _MAX_SCORE:
             reasons.append(
-                f"scores up to {largest}, more than {_MAX_SCORE}: floating-point tolerances would blur 0 and 1"
+                # The largest score itself is all but a record: it is not quoted.
+                f"scores above {_MAX_SCORE}: floating-point tolerances would blur 0 and 1"
             )
     return reasons
 
