@@ -10,6 +10,7 @@ is not used, and the version is pinned.)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,13 +25,21 @@ from privopt.mechanisms.gradient_noise import VectorNoise, continuous_delta
 from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
 
-# Cells of the distributions. Their rounding is pessimistic, so a coarse one is valid and adds noise.
-_INTERVAL = 1e-4
-_TOLERANCE = 1e-3
+# Cells of the distributions. Their rounding is pessimistic, so a coarse one is valid, quick and a little too
+# careful: it brings the search within a few parts in a hundred of the answer, and the fine one finishes it.
+_COARSE, _FINE = 1e-3, 1e-4
+_COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
 
 
 def poisson_epsilon(
-    z: float, *, q: float, steps: int, delta: float, full_z: float = math.inf, full_steps: int = 0
+    z: float,
+    *,
+    q: float,
+    steps: int,
+    delta: float,
+    full_z: float = math.inf,
+    full_steps: int = 0,
+    interval: float = _FINE,
 ) -> float:
     """epsilon of ``steps`` sampled Gaussian releases and ``full_steps`` on all records, rounded up.
 
@@ -41,10 +50,11 @@ def poisson_epsilon(
         delta: the target.
         full_z: noise of the releases on all records, in the same units.
         full_steps: their number.
+        interval: cells of the distributions; smaller is tighter and slower.
     """
-    loss = _sampled(z, q).self_compose(steps)
+    loss = _sampled(z, q, interval).self_compose(steps)
     if full_steps:
-        loss = loss.compose(_sampled(full_z / math.sqrt(full_steps), 1.0))
+        loss = loss.compose(_sampled(full_z / math.sqrt(full_steps), 1.0, interval))
     return float(loss.get_epsilon_for_delta(delta))
 
 
@@ -59,7 +69,7 @@ def poisson_multiplier(
     full_z: float = math.inf,
     full_steps: int = 0,
 ) -> float:
-    """The smallest z (to a part in a thousand, on the safe side) with ``poisson_epsilon`` <= epsilon.
+    """The smallest z (to two parts in a thousand, on the safe side) with ``poisson_epsilon`` <= epsilon.
 
     Searched from above: the distribution of a far too small z would not fit in memory.
 
@@ -80,14 +90,16 @@ def poisson_multiplier(
             f"the {full_steps} full steps alone spend epsilon = {epsilon:g}: no noise on the others can help"
         )
 
-    def fits(z: float) -> bool:
-        found = poisson_epsilon(z, q=q, steps=steps, delta=left, full_z=full_z, full_steps=full_steps)
+    def fits(z: float, interval: float) -> bool:
+        found = poisson_epsilon(
+            z, q=q, steps=steps, delta=left, full_z=full_z, full_steps=full_steps, interval=interval
+        )
         return found <= epsilon
 
     # Central limit: mu = 2 q sqrt(steps) / z once z is not small.
     high = max(2 * q * math.sqrt(steps) / gaussian_mu(epsilon, left), 0.7)
     for _ in range(30):
-        if fits(high):
+        if fits(high, _COARSE):
             break
         high *= 1.2
     else:
@@ -95,9 +107,18 @@ def poisson_multiplier(
             f"no noise brings {steps} sampled and {full_steps} full steps to epsilon = {epsilon:g}"
         )
     low = high / 1.2
-    while low > 0.2 and fits(low):
+    while low > 0.2 and fits(low, _COARSE):
         high, low = low, low / 1.2
-    while high - low > _TOLERANCE * high:
+    high = _bisect(lambda z: fits(z, _COARSE), low, high, _COARSE_TOLERANCE)
+    low = high
+    while fits(low, _FINE):
+        high, low = low, low * (1 - 2 * _COARSE_TOLERANCE)
+    return _bisect(lambda z: fits(z, _FINE), low, high, _TOLERANCE)
+
+
+def _bisect(fits: Callable[[float], bool], low: float, high: float, tolerance: float) -> float:
+    """The upper end, which fits, of a bracket narrowed to a relative width."""
+    while high - low > tolerance * high:
         middle = (low + high) / 2
         high, low = (middle, low) if fits(middle) else (high, middle)
     return high
@@ -128,10 +149,11 @@ def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
     return found[found < n]
 
 
-def _sampled(z: float, q: float) -> Any:
+@lru_cache(maxsize=8)
+def _sampled(z: float, q: float, interval: float) -> Any:
     return pld.from_gaussian_mechanism(
         z,
         sampling_prob=q,
-        value_discretization_interval=_INTERVAL,
+        value_discretization_interval=interval,
         neighboring_relation=NeighboringRelation.REPLACE_ONE,
     )
