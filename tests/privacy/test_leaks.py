@@ -254,7 +254,9 @@ def test_a_fit_logs_and_prints_nothing(
 
 def test_an_oracle_that_refuses_does_not_say_how_large_a_record_is() -> None:
     lattice = IntegerLattice(-2, 2, dimension=3)
-    problem = ZeroOneHalfspace(np.full((4, 3), int(SECRET_NUMBER)), [1, -1, 1, -1], lattice)
+    features = np.full((4, 3), int(SECRET_NUMBER))
+    features[0, 0] -= 1  # no common divisor
+    problem = ZeroOneHalfspace(features, [1, -1, 1, -1], lattice)
     refusals = " ".join(PulpOracle("HiGHS", model="rows").refusals(problem, Task.LINEAR))
     assert "scores" in refusals
     # The largest score is 6 times the feature: any number near a multiple of it would tell.
