@@ -433,11 +433,14 @@ def start(
     square: int,
     first: IntArray,
     last: IntArray,
+    tilt: int = 0,
 ) -> int:
     """Set up the region of one numeric weight vector: levels first_j..last_j, all cost in the norm term.
 
     Args:
         square: sum of squares of the numeric weights.
+        tilt: multiplier of the sum of squares that is moved from the norm term to the variables. Without
+            noise all min-marginals are level and sweeps cannot start: a tilt gets them going.
 
     Returns:
         the number of values that the sum of squares of the others can take; 0 if the region is empty.
@@ -451,7 +454,7 @@ def start(
             dual.dom[j, i] = first[j] + i
         for v in range(shape.span[j]):
             dual.unary[j, v] = unary[j, v]
-            dual.kappa[j, v] = unary[j, v] if shape.coupled else 0
+            dual.kappa[j, v] = unary[j, v] - tilt * shape.squares[j, v] if shape.coupled else 0
     dual.phi[:] = 0
     if not restrict_to_ball(shape, dual, width):
         return 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +34,8 @@ from privopt.problems.objective import UNIT, Perturbation, from_fixed
 _LARGEST_COST = 1 << 52  # of a perturbation; leaves room for sums with the stand-in for infinity
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
 _FIRST_SWEEPS, _MORE_SWEEPS = 2, 20
+_PART_SWEEPS = 10
+_TREE_NODES = 1000  # of one tree, before its region is split
 _SLICE = 4000  # nodes between two looks at the clock and at the other threads
 
 
@@ -89,6 +91,7 @@ class _Model:
     tables: NDArray[np.int32]  # (r, table size)
     least_loss: IntArray  # sum of the minima of the cells, (r,)
     rows: IntArray  # number of records of each variable's level, a search order
+    tilts: IntArray  # where the dual starts on the first and second visit of a region, (2, r)
     shape: bounds.Shape
 
     @classmethod
@@ -102,7 +105,43 @@ class _Model:
         rows = np.bincount(
             shape.member_var, cells.records[shape.member_cell], minlength=len(shape.coordinate)
         ).astype(np.int64)
-        return cls(problem, cells, weights, squares, tables, least, rows, shape)
+        tilts = _tilts(shape, squares, tables, least, problem)
+        return cls(problem, cells, weights, squares, tables, least, rows, tilts, shape)
+
+
+def _tilts(
+    shape: bounds.Shape,
+    squares: IntArray,
+    tables: NDArray[np.int32],
+    least: IntArray,
+    problem: ZeroOneHalfspace,
+) -> IntArray:
+    """Good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
+
+    They depend on the room that the numeric weights leave in the norm ball more than on anything else: a
+    representative of each |a|^2, one with a low loss, stands for all.
+    """
+    tilts = np.zeros((2, len(squares)), dtype=np.int64)
+    if not shape.coupled:
+        return tilts
+    radial = np.zeros(problem.lattice.max_squared_norm + 1, dtype=np.int64)
+    dual, unary = bounds.make_dual(shape, len(radial)), np.zeros_like(shape.squares)
+    levels = np.zeros_like(shape.low)
+    grid = [0, *(problem.n_records * UNIT >> k for k in range(13, 4, -1))]
+    for square in np.unique(squares).tolist():
+        same = np.flatnonzero(squares == square)
+        table = tables[same[np.argmin(least[same])]]
+        best = np.full(2, -bounds.BIG)
+        for tilt in grid:
+            width = bounds.start(shape, dual, table, unary, radial, square, levels * 0, shape.span - 1, tilt)
+            for stage, sweeps in enumerate((_FIRST_SWEEPS, _MORE_SWEEPS // 2) if width else ()):
+                for _ in range(sweeps):
+                    bounds.sweep(shape, dual, width, bounds.BIG)
+                bound = bounds.norm_bound(shape, dual, width, levels)
+                if bound > best[stage]:
+                    best[stage] = bound
+                    tilts[stage, same] = tilt
+    return tilts
 
 
 @dataclass
@@ -200,7 +239,7 @@ class _Run:
         self.value = bounds.BIG if any_below is None else any_below
         self.point: IntArray | None = None
         self.nodes = self.searched = 0
-        self._lock = threading.Condition()
+        self.lock = threading.Condition()
         self._stopped: Status | None = None
         self._error: BaseException | None = None
         self._active: dict[int, int] = {}  # bounds of the regions that threads are working on
@@ -245,11 +284,11 @@ class _Run:
 
     def offer(self, value: int, point: IntArray) -> None:
         """Take note of a point if it is better, or as good and lexicographically earlier."""
-        with self._lock:
+        with self.lock:
             earlier = self.point is None or tuple(point.tolist()) < tuple(self.point.tolist())
             if value < self.value or (value == self.value and self.any_below is None and earlier):
                 self.value, self.point = value, np.array(point, dtype=np.int64)
-                self._lock.notify_all()
+                self.lock.notify_all()
 
     def go(self, threads: int) -> Status | None:
         """Search until done (None) or stopped by the watch."""
@@ -266,7 +305,7 @@ class _Run:
         return self._stopped
 
     @property
-    def _over(self) -> bool:
+    def over(self) -> bool:
         found = self.any_below is not None and self.point is not None
         return found or self._stopped is not None or self._error is not None
 
@@ -276,114 +315,213 @@ class _Run:
             worker = _Worker(self, leader)
             while (job := self._next(leader)) is not None:
                 worker.process(*job)
-                with self._lock:
+                with self.lock:
                     del self._active[threading.get_ident()]
-                    self._lock.notify_all()
+                    self.lock.notify_all()
         except BaseException as error:
-            with self._lock:
+            with self.lock:
                 self._error = self._error or error
-                self._lock.notify_all()
+                self.lock.notify_all()
 
     def _next(self, leader: bool) -> tuple[int, int, bool] | None:
         """The open region with the lowest bound; None when there is nothing left to do."""
         while True:
             if leader:
                 self.look_around()
-            with self._lock:
+            with self.lock:
                 if self._queue and self._queue[0][0] >= self.cutoff:
                     self._queue.clear()
-                if self._over or not (self._queue or self._active):
-                    self._lock.notify_all()
+                if self.over or not (self._queue or self._active):
+                    self.lock.notify_all()
                     return None
                 if self._queue:
                     job = heapq.heappop(self._queue)
                     self._active[threading.get_ident()] = job[0]
                     return job
-                self._lock.wait(0.02)
+                self.lock.wait(0.02)
 
     def look_around(self) -> None:
         """Stop if the watch says so; report progress."""
         self.watch.report(from_fixed(self.value), from_fixed(self.bound()), self.nodes)
         if (reason := self.watch.stop()) is not None:
-            with self._lock:
+            with self.lock:
                 self._stopped = reason
-                self._lock.notify_all()
+                self.lock.notify_all()
 
     def postpone(self, bound: int, number: int) -> None:
         """Put a region back, with a better bound."""
-        with self._lock:
+        with self.lock:
             heapq.heappush(self._queue, (bound, number, True))
 
     def count(self, nodes: int, ties: int) -> None:
-        with self._lock:
+        with self.lock:
             self.nodes += nodes
             self.ties = max(0, self.ties - ties)
+
+
+@dataclass
+class _Region:
+    """All points with one numeric weight vector."""
+
+    number: int
+    table: NDArray[np.int32]
+    offset: int  # cost of the numeric weights
+    width: int  # values that the sum of the other squares can take
+
+
+@dataclass
+class _Part:
+    """Part of a region, and its dual, put aside."""
+
+    bound: int
+    dom_size: IntArray
+    dom: IntArray
+    phi: IntArray
+    kappa: IntArray
 
 
 class _Worker:
     """One thread's working memory and what it does with a region."""
 
     def __init__(self, run: _Run, leader: bool) -> None:
-        self.run, self.leader = run, leader
-        self.dual = bounds.make_dual(run.model.shape, len(run.costs.radial))
-        self.levels = np.zeros(len(run.model.shape.low), dtype=np.int64)
+        self.run, self.leader, self.shape = run, leader, run.model.shape
+        self.dual = bounds.make_dual(self.shape, len(run.costs.radial))
+        self.levels = np.zeros(len(self.shape.low), dtype=np.int64)
         self.trial = np.zeros(len(run.low), dtype=np.int64)
 
     def process(self, bound: int, number: int, swept: bool) -> None:
         """Raise the bound of a region; the second time around, search it."""
-        run, dual = self.run, self.dual
-        model, costs = run.model, run.costs
-        shape, table, offset = model.shape, model.tables[number], int(costs.numeric[number])
-        square = int(model.squares[number])
-        width = bounds.start(shape, dual, table, costs.unary, costs.radial, square, run._first, run._last)
+        run, model, costs = self.run, self.run.model, self.run.costs
+        width = bounds.start(
+            self.shape,
+            self.dual,
+            model.tables[number],
+            costs.unary,
+            costs.radial,
+            int(model.squares[number]),
+            run._first,
+            run._last,
+            model.tilts[int(swept), number],
+        )
         run.count(1, 0)
-        if width == 0:
-            return None
         self.trial[model.cells.numeric] = model.weights[number]
-        for s in range(_MORE_SWEEPS if swept else _FIRST_SWEEPS):
-            slack = run.cutoff - offset - bounds.simple_bound(shape, dual, width)
-            if slack <= 0 or not bounds.sweep(shape, dual, width, slack):
-                return None
-            bound = max(bound, offset + bounds.norm_bound(shape, dual, width, self.levels))
-            if bound >= run.cutoff:
-                return None
-            if s % 5 == 1:
-                self._descend(table, width, offset)
-            if self._interrupted():
-                return run.postpone(bound, number)
-        if not swept:
-            return run.postpone(bound, number)
-        return self._search(table, width, offset, bound, number)
+        region = _Region(number, model.tables[number], int(costs.numeric[number]), width)
+        if width > 0:
+            bound = self._tighten(region, bound, _MORE_SWEEPS if swept else _FIRST_SWEEPS)
+            if bound < run.cutoff and swept and not run.over:
+                bound = self._explore(region, bound)
+            if bound < run.cutoff:
+                run.postpone(bound, number)
 
     def _interrupted(self) -> bool:
         if self.leader:
             self.run.look_around()
-        return self.run._over
+        return self.run.over
 
-    def _descend(self, table: NDArray[np.int32], width: int, offset: int) -> None:
-        shape = self.run.model.shape
-        value = offset + descend(shape, self.dual, table, width, self.levels)
+    def _tighten(self, region: _Region, bound: int, sweeps: int) -> int:
+        """A better bound for what the dual holds now; BIG if it is pruned. Looks for points on the way."""
+        for s in range(sweeps):
+            simple = region.offset + bounds.simple_bound(self.shape, self.dual, region.width)
+            slack = self.run.cutoff - simple
+            if slack <= 0 or not bounds.sweep(self.shape, self.dual, region.width, slack):
+                return bounds.BIG
+            joint = bounds.norm_bound(self.shape, self.dual, region.width, self.levels)
+            bound = max(bound, region.offset + joint)
+            if bound >= self.run.cutoff:
+                return bounds.BIG
+            if s % 5 == 1:
+                self._descend(region)
+            if self._interrupted():
+                break
+        return bound
+
+    def _descend(self, region: _Region) -> None:
+        value = region.offset + descend(self.shape, self.dual, region.table, region.width, self.levels)
         if value <= self.run.value:
-            self.trial[shape.coordinate] = shape.low + self.levels
+            self.trial[self.shape.coordinate] = self.shape.low + self.levels
             self.run.offer(value, self.trial)
 
-    def _search(self, table: NDArray[np.int32], width: int, offset: int, bound: int, number: int) -> None:
-        run, dual, shape = self.run, self.dual, self.run.model.shape
-        order, leaves = trees.choose_order(shape, dual, run.model.rows)
-        tree = trees.plant(shape, dual, table, width, order, leaves)
-        trees.sprout(shape, dual, tree, width)
-        run.searched += 1
+    def _explore(self, region: _Region, bound: int) -> int:
+        """Search a region by trees. A part whose tree grows too large is split, and each half gets a dual of
+        its own. Returns a lower bound of what was left undone; BIG if nothing was."""
+        parts: list[_Part] = []
         while True:
-            with run._lock:
+            if bound < self.run.cutoff:
+                bound = self._search(region, bound)
+            if self._interrupted():
+                return min(bound, *(p.bound for p in parts)) if parts else bound
+            if bound < self.run.cutoff:
+                parts += self._split(region, bound)
+            if not parts:
+                return bounds.BIG
+            part = parts.pop()
+            bound = part.bound
+            if bound < self.run.cutoff and self._resume(region, part):
+                bound = self._tighten(region, bound, _PART_SWEEPS)
+
+    def _search(self, region: _Region, bound: int) -> int:
+        """Search what the dual holds now by one tree; the same returns as ``_explore``."""
+        run, shape = self.run, self.shape
+        order, leaves = trees.choose_order(shape, self.dual, run.model.rows)
+        tree = trees.plant(shape, self.dual, region.table, region.width, order, leaves)
+        trees.sprout(shape, self.dual, tree, region.width)
+        run.searched += 1
+        left = _TREE_NODES if np.any(self.dual.dom_size[order] > 1) else bounds.BIG
+        while left > 0:
+            with run.lock:
                 value, ties = run.value, run.ties
                 best = self.trial if run.point is None else run.point
             what, found, nodes, opened = trees.search(
-                shape, dual, tree, width, offset, value, best, self.trial, _SLICE, ties
+                shape,
+                self.dual,
+                tree,
+                region.width,
+                region.offset,
+                value,
+                best,
+                self.trial,
+                min(left, _SLICE),
+                ties,
             )
             run.count(nodes, opened)
+            left -= nodes
             if what == trees.IMPROVED:
                 run.offer(found, self.trial)
             if what == trees.DONE:
-                return None
+                return bounds.BIG
             if self._interrupted():
-                return run.postpone(max(bound, offset + trees.open_bound(tree)), number)
+                break
+        return max(bound, region.offset + trees.open_bound(tree))
+
+    def _split(self, region: _Region, bound: int) -> list[_Part]:
+        """A part for each level of the variable with most rows, the best one last."""
+        dual, shape = self.dual, self.shape
+        order, _ = trees.choose_order(shape, dual, self.run.model.rows)
+        j = int(order[np.argmax(dual.dom_size[order] > 1)])
+        whole, parts = self._put_aside(bound), []
+        for i in range(int(whole.dom_size[j])):
+            part = replace(whole, dom_size=whole.dom_size.copy(), dom=whole.dom.copy())
+            part.dom_size[j], part.dom[j, 0] = 1, whole.dom[j, i]
+            if self._resume(region, part):
+                better = self._tighten(region, bound, _FIRST_SWEEPS)
+                if better < self.run.cutoff:
+                    parts.append(self._put_aside(better))
+        return sorted(parts, key=lambda p: -p.bound)
+
+    def _put_aside(self, bound: int) -> _Part:
+        dual = self.dual
+        return _Part(bound, dual.dom_size.copy(), dual.dom.copy(), dual.phi.copy(), dual.kappa.copy())
+
+    def _resume(self, region: _Region, part: _Part) -> bool:
+        """Take a part up again; False if it is empty."""
+        dual = self.dual
+        dual.dom_size[:], dual.dom[:], dual.phi[:], dual.kappa[:] = (
+            part.dom_size,
+            part.dom,
+            part.phi,
+            part.kappa,
+        )
+        if not bounds.restrict_to_ball(self.shape, dual, region.width):
+            return False
+        bounds.load(self.shape, dual, region.table, region.width)
+        return True
