@@ -41,8 +41,8 @@ REFUTED_OPDISC = (
     "the winner; on {-1, 1}^200 and delta = 1e-6 the true epsilon is at least 1.327 for a claimed 1"
 )
 REFUTED_RSPM = (
-    "claim of Neel, Roth, Vietri and Wu (ICML 2020), refuted: the proof treats the winner as independent of the "
-    "noise; with 1000 separators and delta = 1e-6 the true epsilon can be 1.44 for a claimed 1"
+    "claim of Neel, Roth, Vietri and Wu (ICML 2020), refuted: the proof treats the winner as independent of "
+    "the noise; with 1000 separators and delta = 1e-6 the true epsilon can be 1.44 for a claimed 1"
 )
 
 # Cells of the Riemann sum for OPDisc: more cells tighten the bound, any number is valid.
