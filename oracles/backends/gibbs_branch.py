@@ -1,0 +1,387 @@
+"""Exact draws from 0/1-loss problems over scorecard features, by branch and bound on masses.
+
+For lattices that are too large to sum over. Regions (numeric weights, then the first few indicator weights) carry
+upper bounds on their mass (``_mass_bounds``). Think of Poisson clocks (``privopt.oracles.arrivals``): every point rings at
+rate exp(-beta (L - smallest)). The clock of a region rings at the rate of its bound; each ring is given to a point of the
+region or to nobody, so that exactly the points' own processes remain. A region whose rings keep going to
+nobody is split, and its ring at hand is passed to one of the children, or to nobody, in proportion to
+their bounds. So the first ring that reaches a point is an exact Gibbs draw, whatever the bounds are: bad bounds
+only cost time.
+
+The running time depends on the data, and may be long: this sampler is for when the drawn point is all that is
+released. Regions are kept from one draw to the next at the same beta, so that later draws are faster; they stay
+independent and exact, but a seeded source repeats a draw only with a freshly prepared oracle.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.arrivals import Arrivals, flipped_exactness, permute_and_flip
+from privopt.oracles.backends import _mass_bounds as bounds
+from privopt.oracles.backends.native import NativeOracle
+from privopt.oracles.cells import CellLimits, CellStructure
+from privopt.oracles.certificate import Status
+from privopt.oracles.gibbs import (
+    UNIT_ROUNDOFF,
+    DrawRequest,
+    Exactness,
+    FloatArray,
+    GibbsOracle,
+    Law,
+    Sample,
+    Sampler,
+    exponentials,
+    race,
+    race_error,
+    stop_if_asked,
+)
+from privopt.oracles.interface import Query, Task, Watch
+from privopt.problems.discrete import DiscreteProblem
+from privopt.problems.halfspace import ZeroOneHalfspace
+from privopt.problems.lattice import IntArray
+from privopt.problems.objective import UNIT, Perturbation
+
+# Effort: tuning steps of a region when its clock first rings, and rings to nobody before it is split.
+_TUNING, _TRIES = 40, 400
+# Tuning stops at regions that will hardly ring before the first point does.
+_QUIET = -6.0
+# Clocks start when every rate is within the range of a double.
+_LOUD = 600.0
+_WORDS = 1 << 13
+
+
+@dataclass(frozen=True)
+class GibbsBranch(GibbsOracle):
+    """Branch and bound with Hoelder bounds on masses; both laws.
+
+    Args:
+        limits: sizes of the cell structure beyond which the oracle refuses.
+    """
+
+    name: ClassVar[str] = "gibbs-branch"
+    limits: CellLimits = field(default_factory=CellLimits)
+
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        return NativeOracle(self.limits).refusals(problem, Task.LINEAR)
+
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        assert isinstance(problem, ZeroOneHalfspace)  # by refusals
+        return _BranchSampler(problem, law, self.limits)
+
+
+@dataclass(eq=False)
+class _Node:
+    """A region of the frontier. Its tables are made when its clock first rings."""
+
+    numeric: int
+    levels: tuple[int, ...]  # of the fixed variables, in search order
+    log_bound: float
+    parent: bounds.Region | None
+    region: bounds.Region | None = None
+    tries: int = 0  # rings that went to nobody
+
+
+class _BranchSampler(Sampler):
+    def __init__(self, problem: ZeroOneHalfspace, law: Law, limits: CellLimits) -> None:
+        self.problem, self.law = problem, law
+        self.model = _Model(CellStructure.of(problem))
+        self._minimizer = NativeOracle(limits).build(problem, Task.LINEAR)
+        self._smallest: int | None = None
+        self._known: tuple[float, list[_Node]] | None = None
+
+    def draw(self, request: DrawRequest) -> Sample:
+        smallest = self._smallest_loss(request.watch)
+        beta = request.beta
+        if self._known is None or self._known[0] != beta:
+            self._known = beta, self.model.roots(beta, request.watch)
+        rings = _Rings(self.model, request, self._known[1], -beta * smallest)
+        try:
+            if self.law is Law.GIBBS:
+                point = rings.first()
+            else:
+                point = permute_and_flip(rings, beta, lambda w: self.problem.loss(w) - smallest)
+        finally:
+            self._known = beta, rings.frontier()
+        exactness = self.model.exactness(beta, self.problem.n_records)
+        if self.law is Law.PERMUTE_AND_FLIP:
+            exactness = flipped_exactness(exactness, beta, self.problem.n_records)
+        return Sample(point, exactness, None, rings.nodes)
+
+    def _smallest_loss(self, watch: Watch) -> int:
+        """The exact minimum, which sets the unit of time."""
+        if self._smallest is None:
+            query = Query(Perturbation.zero(self.problem.lattice), watch, break_ties=False)
+            proposal = self._minimizer(query)
+            stop_if_asked(watch, proposal.nodes)
+            assert proposal.status is Status.OPTIMAL
+            self._smallest = proposal.bound // UNIT
+        return self._smallest
+
+
+class _Rings(Arrivals):
+    """The clocks of one draw. Every clock starts at 0; the frontier may come from earlier draws."""
+
+    def __init__(
+        self, model: _Model, request: DrawRequest, frontier: list[_Node], log_unit: float
+    ) -> None:
+        self._model, self._request, self._log_unit = model, request, log_unit
+        self._words = np.empty(0, dtype=np.uint64)
+        self._cursor = 0
+        self._count = itertools.count()
+        self.nodes = 0
+        quiet = self._soften(frontier)
+        waits = exponentials(request.random, len(quiet))
+        self._heap: list[tuple[float, int, _Node]] = [
+            (self._later(0.0, wait, node), next(self._count), node)
+            for wait, node in zip(waits.tolist(), quiet, strict=True)
+        ]
+        heapq.heapify(self._heap)
+
+    def frontier(self) -> list[_Node]:
+        return [node for _, _, node in self._heap]
+
+    def first(self) -> IntArray:
+        arrival = self.next(math.inf)
+        assert arrival is not None
+        return arrival[1]
+
+    def next(self, horizon: float) -> tuple[float, IntArray] | None:
+        while self._heap[0][0] <= horizon:
+            stop_if_asked(self._request.watch, self.nodes)
+            time, _, node = heapq.heappop(self._heap)
+            try:
+                found = self._ring(time, node, horizon)
+            except BaseException:
+                self._push(time, node)  # the frontier stays complete whatever happens
+                raise
+            if found is not None:
+                return found
+        return None
+
+    def _ring(self, time: float, node: _Node, horizon: float) -> tuple[float, IntArray] | None:
+        """The clock of a region rings: bound it better, propose points, or split it."""
+        if node.region is None:
+            gained = self._open(node)
+            if self._wait() <= gained:  # the ring belonged to what the better bound leaves out
+                self._push(self._later(time, self._wait(), node), node)
+                return None
+        if node.tries >= _TRIES:
+            self._split(time, node)
+            return None
+        return self._propose(time, node, horizon)
+
+    def _open(self, node: _Node) -> float:
+        """Make the tables of a region, tune them; by how much the log of the bound fell."""
+        self._model.open(node, self._request.beta, self._log_unit)
+        assert node.region is not None
+        before, node.log_bound = node.log_bound, min(node.log_bound, float(node.region.scalars[2]))
+        self.nodes += 1
+        return before - node.log_bound
+
+    def _split(self, time: float, node: _Node) -> None:
+        """Pass the ring at hand on to a child or to nobody; the clocks of the other children start now."""
+        children = self._model.children(node)
+        gains = np.array([child.log_bound - node.log_bound for child in children])
+        nobody = -math.expm1(math.log(math.fsum(np.exp(gains))))
+        weights = np.append(gains, math.log(nobody) if nobody > 0 else -math.inf)
+        heir = race(self._request.random, weights)
+        for number, child in enumerate(children):
+            self._push(time if number == heir else self._later(time, self._wait(), child), child)
+
+    def _propose(self, time: float, node: _Node, horizon: float) -> tuple[float, IntArray] | None:
+        assert node.region is not None
+        if self._heap:
+            horizon = min(horizon, self._heap[0][0])
+        levels = np.empty(len(self._model.order), dtype=np.int64)
+        levels[: len(node.levels)] = node.levels
+        status = bounds.OUT_OF_BITS
+        while status == bounds.OUT_OF_BITS:
+            status, self._cursor, time, tries = bounds.propose(
+                self._model.shapes[len(node.levels)], node.region, self._words, self._cursor,
+                time, self._rate(node), horizon, _TRIES - node.tries, levels,
+            )  # fmt: skip
+            node.tries += tries
+            self.nodes += tries
+            if status == bounds.OUT_OF_BITS:
+                rest = self._words[self._cursor :]
+                self._words = np.concatenate((rest, self._request.random.bits(_WORDS)))
+                self._cursor = 0
+        if status == bounds.DRAWN:
+            node.tries = 0
+            self._push(self._later(time, self._wait(), node), node)
+            return time, self._model.point(node, levels)
+        self._push(time, node)
+        return None
+
+    def _soften(self, frontier: list[_Node]) -> list[_Node]:
+        """Refine regions until every rate is a double. No clock runs yet, so nothing is passed on."""
+        quiet, loud = [], list(frontier)
+        while loud:
+            stop_if_asked(self._request.watch, self.nodes)
+            node = loud.pop()
+            if node.log_bound - self._log_unit > _LOUD and node.region is None:
+                self._open(node)
+            if node.log_bound - self._log_unit <= _LOUD:
+                quiet.append(node)
+            else:
+                loud.extend(self._model.children(node))
+        return quiet
+
+    def _rate(self, node: _Node) -> float:
+        return math.exp(node.log_bound - self._log_unit)
+
+    def _later(self, time: float, wait: float, node: _Node) -> float:
+        rate = self._rate(node)
+        return time + wait / rate if rate > 0 else math.inf
+
+    def _wait(self) -> float:
+        return float(exponentials(self._request.random, 1)[0])
+
+    def _push(self, time: float, node: _Node) -> None:
+        heapq.heappush(self._heap, (time, next(self._count), node))
+
+
+class _Model:
+    """What depends on the data alone: order of the variables, shapes of the regions."""
+
+    def __init__(self, cells: CellStructure) -> None:
+        self.cells = cells
+        self.numeric = cells.numeric_weights()
+        self.order = _search_order(cells)
+        self._ball = cells.lattice.squared_radius is not None
+        self.shapes = _shapes(cells, self.order)
+        self._tuned: tuple[int, bounds.Region] | None = None
+
+    def roots(self, beta: float, watch: Watch) -> list[_Node]:
+        """One region per numeric weight vector, coarsely bounded."""
+        nodes = []
+        self._tuned = None
+        for a in range(len(self.numeric)):
+            stop_if_asked(watch, a)
+            log_bound = bounds.update_bound(self.shapes[0], self._root(a, beta))
+            if log_bound > -math.inf:
+                nodes.append(_Node(a, (), log_bound, None))
+        return nodes
+
+    def _root(self, numeric: int, beta: float) -> bounds.Region:
+        shape, a = self.shapes[0], self.numeric[numeric]
+        region = bounds.new_region(shape)
+        table = -beta * self.cells.tables(a).astype(np.float64)
+        bounds.share_weights(shape, region)
+        bounds.set_losses(shape, region, table, self.cells.table_start)
+        room = self.cells.lattice.squared_radius
+        region.scalars[1] = 0 if room is None else room - int(a @ a)
+        return region
+
+    def open(self, node: _Node, beta: float, log_unit: float) -> None:
+        """Make the tables of a region and tune them."""
+        shape = self.shapes[len(node.levels)]
+        if node.parent is None:
+            region = self._root(node.numeric, beta)
+        else:
+            region = bounds.child_of(self.shapes[len(node.levels) - 1], shape, node.parent, node.levels[-1])
+        bounds.tune(shape, region, beta, _TUNING, log_unit + _QUIET)
+        node.region, node.parent = region, None
+
+    def children(self, node: _Node) -> list[_Node]:
+        assert node.region is not None
+        log_bounds = bounds.child_bounds(self.shapes[len(node.levels)], node.region)
+        return [
+            _Node(node.numeric, (*node.levels, v), log_bound, node.region)
+            for v, log_bound in enumerate(log_bounds.tolist())
+            if log_bound > -math.inf
+        ]
+
+    def point(self, node: _Node, levels: IntArray) -> IntArray:
+        w = np.empty(self.cells.lattice.dimension, dtype=np.int64)
+        w[self.cells.numeric] = self.numeric[node.numeric]
+        w[self.order] = self.cells.lattice.low[self.order] + levels
+        return w
+
+    def exactness(self, beta: float, n: int) -> Exactness:
+        """Rounding of the gains of every step down, and of the races between them.
+
+        |phi| of a member is at most beta times the records of its cell, so the tables that one step adds up
+        are at most ``size`` in absolute value together.
+        """
+        root = self.shapes[0]
+        k, members = len(self.order), int(np.max(np.diff(root.var_start), initial=0))
+        longest = int(np.max(np.diff(root.member_start), initial=0))
+        size = 4 * (longest + 1) * (beta * n + k * math.log(root.square.shape[1] + 1))
+        step = (3 * members + 8) * UNIT_ROUNDOFF * size + race_error(size)
+        total = (root.table_start.size + 8) * UNIT_ROUNDOFF * size
+        underflow = math.exp(self.cells.lattice.dimension * math.log(2) - _LOUD)
+        return Exactness(2 * (k + 2) * step + 2 * total, underflow)
+
+
+def _search_order(cells: CellStructure) -> IntArray:
+    """Small blocks first: fixing them merges cells. Within a block, levels of many records first."""
+    records = np.zeros(cells.lattice.dimension, dtype=np.int64)
+    np.add.at(records, cells.cell_members, np.repeat(cells.records, np.diff(cells.cell_start)))
+    span = cells.lattice.high - cells.lattice.low + 1
+    blocks = sorted(cells.blocks, key=lambda block: math.prod(span[block].tolist()))
+    ordered = [block[np.argsort(-records[block], kind="stable")] for block in blocks]
+    order = np.concatenate([*ordered, np.empty(0, dtype=np.int64)]).astype(np.int64)
+    return np.concatenate((order[records[order] > 0], order[records[order] == 0]))
+
+
+def _shapes(cells: CellStructure, order: IntArray) -> list[bounds.Shape]:
+    """The shapes of regions with 0, 1, ... variables fixed."""
+    place = {j: p for p, j in enumerate(order.tolist())}
+    keys = [tuple(sorted(place[j] for j in cells.members(c).tolist())) for c in range(cells.n_cells)]
+    records = cells.records.astype(np.float64)
+    shapes = []
+    for fixed in range(len(order) + 1):
+        left = [tuple(j for j in key if j > fixed) for key in keys]
+        below = {key: number for number, key in enumerate(dict.fromkeys(key for key in left if key))}
+        merged_into = np.array([below.get(key, -1) for key in left], dtype=np.int64)
+        shapes.append(_shape(cells, order, fixed, keys, records, merged_into))
+        merged = np.zeros(len(below))
+        np.add.at(merged, merged_into[merged_into >= 0], records[merged_into >= 0])
+        keys, records = list(below), merged
+    return shapes
+
+
+def _shape(
+    cells: CellStructure,
+    order: IntArray,
+    fixed: int,
+    keys: list[tuple[int, ...]],
+    records: FloatArray,
+    merged_into: IntArray,
+) -> bounds.Shape:
+    low, high = cells.lattice.low[order], cells.lattice.high[order]
+    span = high - low + 1
+    radius = cells.lattice.squared_radius
+    weights = low[:, None] + np.arange(int(span.max(initial=1)))
+    sizes, table_sizes = [len(key) for key in keys], []
+    for key in keys:
+        table_sizes.extend(itertools.accumulate((int(span[j]) - 1 for j in key), initial=1))
+    member_var = np.array([j for key in keys for j in key], dtype=np.int64)
+    member_cell = np.repeat(np.arange(len(keys)), sizes).astype(np.int64)
+    per_var = np.bincount(member_var, minlength=len(order))
+    return bounds.Shape(
+        fixed=fixed,
+        span=span,
+        square=weights**2 if radius is not None else np.zeros_like(weights),
+        norms=1 if radius is None else radius + 1,
+        member_start=_starts(sizes),
+        member_var=member_var,
+        member_cell=member_cell,
+        table_start=_starts(table_sizes),
+        var_start=_starts(per_var.tolist()),
+        var_member=np.argsort(member_var, kind="stable").astype(np.int64),
+        merged_into=merged_into,
+        largest_shift=records[member_cell],
+    )
+
+
+def _starts(sizes: list[int]) -> IntArray:
+    return np.concatenate(([0], np.cumsum(np.array(sizes, dtype=np.int64)))).astype(np.int64)
