@@ -116,9 +116,11 @@ class MipModel:
 
 
 def display_name(solver: str) -> str:
-    """ "pulp-highs" for HiGHS, "pulp-cbc" for CBC, and so on."""
-    short = {long.lower(): name for name, long in _PULP_NAMES.items()}
-    return "pulp-" + short.get(solver.lower(), solver.lower())
+    """pulp-highs for HiGHS, pulp-cbc for PULP_CBC_CMD, pulp-scip for SCIP_PY, and so on."""
+    short = solver.lower().removeprefix("pulp_")
+    for interface in ("_cmd", "_py", "_dll"):
+        short = short.removesuffix(interface)
+    return f"pulp-{short}"
 
 
 def is_highs(solver: str) -> bool:
@@ -154,20 +156,19 @@ class Session(ABC):
 
 
 def open_session(model: MipModel, solver: str) -> Session:
-    """Hand a finished model to a solver known to PuLP by that name.
+    """Hand a finished model to a solver that ``require_solver`` accepts."""
+    model.problem.setObjective(_zero())
+    model.problem.addVariables(model.columns)
+    return _HighsSession(model) if is_highs(solver) else _PulpSession(model, solver)
+
+
+def require_solver(solver: str) -> str:
+    """PuLP's own name of an installed solver.
 
     Raises:
         UnknownOracleError: PuLP knows no solver of that name.
         MissingSolverError: it does, but the solver is not installed.
     """
-    model.problem.setObjective(_zero())
-    model.problem.addVariables(model.columns)
-    require_solver(solver)
-    return _HighsSession(model) if is_highs(solver) else _PulpSession(model, solver)
-
-
-def require_solver(solver: str) -> str:
-    """PuLP's own name of an installed solver; raises like ``open_session``."""
     import pulp
 
     names = {name.lower(): name for name in pulp.listSolvers()}

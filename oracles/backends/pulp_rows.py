@@ -203,7 +203,7 @@ def _score_range(rows: IntArray, lattice: IntegerLattice) -> tuple[IntArray, Int
         norms = np.sqrt(np.sum(rows.astype(np.float64) ** 2, axis=1) * lattice.squared_radius)
         ball = np.ceil(norms * (1 + 1e-9) + 1e-6).astype(np.int64)
         high, low = np.minimum(high, ball), np.maximum(low, -ball)
-    return low, high
+    return low.astype(np.int64), high.astype(np.int64)
 
 
 def _halfspace_rows(
