@@ -9,11 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from privopt.experiments.cli import main
 
 SCHEMA = """
 intercept = true
@@ -32,9 +37,39 @@ categories = ["no", "yes"]
 """
 
 
-def privopt(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "privopt.experiments.cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+@dataclass
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Run]
+
+
+@pytest.fixture
+def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The installed command in this process: one import instead of one per test."""
+
+    def run(*words: object, cwd: Path | None = None) -> Run:
+        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
+        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        code = stopped.value.code
+        return Run(int(code or 0), *capsys.readouterr())
+
+    return run
+
+
+def test_the_module_runs_as_a_command() -> None:
+    command = [sys.executable, "-m", "privopt.experiments.cli", "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0
+    for word in ("fit", "calibrate", "predict", "solvers", "demo"):
+        assert word in run.stdout
 
 
 @pytest.fixture
@@ -52,7 +87,7 @@ FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "well
 
 
 @pytest.mark.parametrize("data", ["patients.csv", "patients.parquet"])
-def test_fit_report_save_predict(clinic: Path, data: str) -> None:
+def test_fit_report_save_predict(privopt: Command, clinic: Path, data: str) -> None:
     run = privopt(
         *FIT,
         "--data",
@@ -94,7 +129,7 @@ def test_fit_report_save_predict(clinic: Path, data: str) -> None:
 
 
 @pytest.mark.parametrize("oracle", ["auto", "enumerate", "pulp-highs", "pulp-cbc"])
-def test_every_oracle_gives_the_same_seeded_scorecard(clinic: Path, oracle: str) -> None:
+def test_every_oracle_gives_the_same_seeded_scorecard(privopt: Command, clinic: Path, oracle: str) -> None:
     run = privopt(
         *FIT, "--data", "patients.csv", "--mechanism", "rspm", "--insecure-seed", 3, "--oracle", oracle,
         "--json", "out.json", cwd=clinic,
@@ -111,13 +146,13 @@ def test_every_oracle_gives_the_same_seeded_scorecard(clinic: Path, oracle: str)
 
 
 @pytest.mark.parametrize("mechanism", ["exponential", "permute-and-flip", "rspm-laplace"])
-def test_pure_mechanisms_spend_no_delta(clinic: Path, mechanism: str) -> None:
+def test_pure_mechanisms_spend_no_delta(privopt: Command, clinic: Path, mechanism: str) -> None:
     run = privopt(*FIT, "--data", "patients.csv", "--mechanism", mechanism, "--json", "out.json", cwd=clinic)
     assert run.returncode == 0, run.stderr
     assert json.loads((clinic / "out.json").read_text())["delta"] == 0
 
 
-def test_a_lattice_is_passed_on(clinic: Path) -> None:
+def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
     run = privopt(
         *FIT, "--data", "patients.csv", "--mechanism", "opdisc", "--lattice", "-2:2:3", "--json", "out.json",
         cwd=clinic,
@@ -146,7 +181,9 @@ def test_a_lattice_is_passed_on(clinic: Path) -> None:
         (("--data", "nowhere.csv"), "nowhere.csv"),
     ],
 )
-def test_bad_words_give_one_line_and_leave_nothing(clinic: Path, words: tuple[str, ...], error: str) -> None:
+def test_bad_words_give_one_line_and_leave_nothing(
+    privopt: Command, clinic: Path, words: tuple[str, ...], error: str
+) -> None:
     before = set(clinic.iterdir())
     run = privopt(
         *FIT, "--data", "patients.csv", *words, "--json", "out.json", "--save", "model.json", cwd=clinic
@@ -165,7 +202,7 @@ def test_bad_words_give_one_line_and_leave_nothing(clinic: Path, words: tuple[st
         (("rspm-laplace", "--dimension", "23"), 92.0),
     ],
 )
-def test_calibrate_needs_no_data(words: tuple[str, ...], expected: float) -> None:
+def test_calibrate_needs_no_data(privopt: Command, words: tuple[str, ...], expected: float) -> None:
     run = privopt("calibrate", *words, "--epsilon", "1", "--json")
     assert run.returncode == 0, run.stderr
     report = json.loads(run.stdout)
@@ -174,7 +211,7 @@ def test_calibrate_needs_no_data(words: tuple[str, ...], expected: float) -> Non
     assert report["claim"] == "proved"
 
 
-def test_the_printed_calibration_says_that_it_is_refuted() -> None:
+def test_the_printed_calibration_says_that_it_is_refuted(privopt: Command) -> None:
     run = privopt(
         "calibrate", "opdisc", "--dimension", "23", "--epsilon", "1", "--delta", "4.066e-9",
         "--calibration", "printed", "--json",
@@ -184,7 +221,7 @@ def test_the_printed_calibration_says_that_it_is_refuted() -> None:
     assert "refuted" in report["claim"]
 
 
-def test_solvers_lists_what_is_here() -> None:
+def test_solvers_lists_what_is_here(privopt: Command) -> None:
     run = privopt("solvers")
     assert run.returncode == 0, run.stderr
     for name in ("enumerate", "native", "pulp-highs", "pulp-cbc"):
