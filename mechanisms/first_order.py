@@ -39,6 +39,9 @@ from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import ConvexHull, ConvexSet, Polytope, Simplex, WholeSpace
 
+# Default step counts stop here; ask for more with steps=....
+MOST_STEPS = 2000
+
 State = Vector  # shape (p,), or (2, p) where a method keeps two points
 Perturb = Callable[[Vector], Vector]
 
@@ -206,7 +209,7 @@ class FullBatchMechanism(RiskMechanism):
             convex_set: C; the whole space by default.
             regularizer: r.
             epsilon, delta: the target.
-            steps: T; the theorem's choice by default.
+            steps: T; the theorem's choice by default, up to ``MOST_STEPS``.
             output: which iterate; by default the one that the theory of the loss is about.
 
         Raises:
@@ -588,4 +591,5 @@ def _need_smooth(name: str, regularizer: ElasticNet) -> None:
 
 
 def _whole(steps: float) -> int:
-    return max(1, math.ceil(steps))
+    """A number of steps of at most ``MOST_STEPS``: with more, the theory gains little and the user waits."""
+    return max(1, math.ceil(min(steps, MOST_STEPS)))

@@ -184,7 +184,11 @@ def _tolerance(facts: RiskFacts, share: float) -> float:
 
 
 def _balanced_l2(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
-    """The l2 at which l2 D^2 / 2 meets G times the length of the noise, sqrt(p) 2 G / (n l2 mu)."""
+    """The l2 at which its bias l2 D^2 / 2 meets what noise of length N = sqrt(p) 2 G / (n l2 mu) costs.
+
+    That is at most G N and, near a minimum, L N^2 / 2: the smaller l2 of the two.
+    """
     reach = loss_range(facts, convex_set) / facts.gradient_bound
     noise = 2 * facts.gradient_bound * math.sqrt(facts.dimension) / (facts.n_records * mu)
-    return math.sqrt(2 * facts.gradient_bound * noise) / reach
+    lipschitz = math.sqrt(2 * facts.gradient_bound * noise) / reach
+    return min(lipschitz, math.cbrt(facts.smoothness * (noise / reach) ** 2))

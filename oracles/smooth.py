@@ -14,7 +14,8 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.regularizers import Vector
 from privopt.problems.risk import EmpiricalRisk
 
-_LBFGS_STEPS, _NEWTON_STEPS, _CG_STEPS = 500, 20, 200
+_LBFGS_STEPS, _NEWTON_STEPS, _CG_STEPS, _HALVINGS = 30, 60, 500, 30
+_DENSE_HESSIAN = 512  # up to so many features Newton systems are solved directly
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,8 @@ def minimize_ridge(
 ) -> SmoothAnswer:
     """argmin over R^p of F(w) + (l2/2) |w|^2 + <linear, w>, for a convex loss and l2 > 0.
 
-    L-BFGS until it stalls, then Newton steps by conjugate gradients while they shrink the gradient.
+    A few L-BFGS steps, then Newton steps, halved until they shrink the gradient, as the Newton direction of a
+    strongly convex function does when short enough.
 
     Args:
         risk: F.
@@ -77,11 +79,15 @@ def minimize_ridge(
     for _ in range(_NEWTON_STEPS):
         if np.linalg.norm(gradient) <= tolerance / 4:
             break
-        trial = w + _newton_direction(risk, w, l2, gradient)
-        following = objective(trial)[1]
-        if not np.linalg.norm(following) < np.linalg.norm(gradient):
-            break
-        w, gradient = trial, following
+        direction = _newton_direction(risk, w, l2, gradient)
+        for _ in range(_HALVINGS):
+            following = objective(w + direction)[1]
+            if np.linalg.norm(following) < np.linalg.norm(gradient):
+                break
+            direction = direction / 2
+        else:
+            break  # as small as rounding allows
+        w, gradient = w + direction, following
     scale = risk.facts.gradient_bound * risk.facts.rounding
     sizes = float(np.linalg.norm(gradient)) + 2.0**-50 * (
         l2 * float(np.linalg.norm(w)) + float(np.linalg.norm(tilt))
@@ -91,6 +97,8 @@ def minimize_ridge(
 
 def _newton_direction(risk: EmpiricalRisk, w: Vector, l2: float, gradient: Vector) -> Vector:
     p = len(w)
+    if p <= _DENSE_HESSIAN:
+        return np.asarray(np.linalg.solve(risk.hessian(w) + l2 * np.eye(p), -gradient), dtype=np.float64)
 
     def product(v: Vector) -> Vector:
         return risk.hessian_vector(w, v.ravel()) + l2 * v.ravel()

@@ -17,9 +17,9 @@ from privopt.problems.sets import ConvexSet, L1Ball, Simplex
 Vector = NDArray[np.float64]
 RowNorm = Literal["l2", "linf"]
 
-# Large enough to hide the cost of a Python call, small enough that a block is still in cache when the
-# gradient reads it the second time.
-_BLOCK_BYTES = 1 << 20
+# Large enough to hide the cost of a Python call, small enough that a block, and its float64 copy if it is
+# float32, is still in cache when the gradient reads it the second time.
+_BLOCK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,17 @@ class EmpiricalRisk:
         for b, z in self._predictions(point):
             along = self._predict(b, direction)
             self._add_rows(total, b, self.facts.loss.curvature(z, self.y[b]) * along)
+        return total / self.facts.n_records
+
+    def hessian(self, w: ArrayLike) -> Vector:
+        """The Hessian of F at w, shape (d, d): for few features. Not private."""
+        total = np.zeros((self.facts.dimension, self.facts.dimension))
+        for b, z in self._predictions(self._point(w)):
+            weights = self.facts.loss.curvature(z, self.y[b]) * self._scale[b] ** 2
+            rows = self.X if _is_sparse(self.X) else self.X[b]
+            weighted = sp.diags_array(weights) @ rows if _is_sparse(rows) else rows * weights[:, None]
+            product = rows.T @ weighted
+            total += product.toarray() if _is_sparse(product) else product
         return total / self.facts.n_records
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:

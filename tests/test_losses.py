@@ -225,6 +225,7 @@ def test_risk_gradient_and_hessian_row_by_row(kind: str, norm_kind: str, loss: L
     np.testing.assert_allclose(risk.gradient(w), gradient, **tolerance)
     hessian = (rows.T * loss.curvature(z, y)) @ rows / len(rows)
     np.testing.assert_allclose(risk.hessian_vector(w, v), hessian @ v, **tolerance)
+    np.testing.assert_allclose(risk.hessian(w), hessian, **tolerance)
     some = np.array([3, 3, 250, 0])
     expected = sum(loss.slope(z, y)[i] * rows[i] for i in some)
     np.testing.assert_allclose(risk.gradient_sum(w, some), expected, **tolerance)
