@@ -146,7 +146,8 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all rows here.")] = None,
 ) -> None:
     """Compare the solvers and time the exact draws."""
-    console, rows = Console(soft_wrap=True), []
+    console = Console(soft_wrap=True)
+    rows: list[Solve] = []
     jobs: list[tuple[str, object, tuple[object, ...]]] = []
     for mechanism in ("rspm", "opdisc"):
         jobs.append(("native", minimise, (mechanism, "native", EPSILONS, draws, 600.0)))

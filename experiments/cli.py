@@ -1,4 +1,4 @@
-"""The command line: ``privopt fit | calibrate | predict | solvers | audit | demo``."""
+"""The command line: ``privopt fit | calibrate | predict | solvers | audit | budget | demo``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from privopt.experiments.audit_command import audit
+from privopt.experiments.budget_command import app as budget
 from privopt.mechanisms.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.classifier import PrivateHalfspaceClassifier, write_atomically
 from privopt.mechanisms.errors import UnknownMechanismError
@@ -45,6 +46,7 @@ say = Console(stderr=True)
 tell = Console(soft_wrap=True)
 
 app.command()(audit)
+app.add_typer(budget, name="budget")
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
 NOT_PRIVATE = ["train_accuracy", "certificate", "seconds"]
@@ -68,6 +70,9 @@ def fit(
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the solve.")] = None,
     insecure_seed: Annotated[int | None, typer.Option(help="Reproducible noise. Voids privacy.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the model here, for `privopt predict`.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Book the spend here first; refuse to overdraw.")
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard privately and print it."""
@@ -84,6 +89,7 @@ def fit(
             lattice=parse_lattice(lattice),
             calibration=calibration,
             limits=limits,
+            ledger=ledger,
             insecure_seed=insecure_seed,
         ).fit(table.drop(columns=[target]), table[target])
     report = fit_report(model, table, target, time.monotonic() - began)

@@ -56,7 +56,9 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: list[Mapping[Any, Any]] = [] if not path.exists() else pd.read_csv(path).to_dict("records")
+        self.rows: list[Mapping[Any, Any]] = []
+        if path.exists():
+            self.rows.extend(pd.read_csv(path).to_dict("records"))
         self._done = {(r["mechanism"], r["lattice"], repr(float(r["epsilon"])), r["draw"]) for r in self.rows}
 
     def has(self, setting: Setting, draw: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.mechanism import LatticeMechanism, Release
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.registry import choose_mechanism, prepare_oracle
@@ -51,6 +54,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
         limits: time limit, progress callback and cancellation of the solve.
+        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -81,6 +85,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
         calibration: str = "sound",
         limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -92,6 +97,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         self.lattice = lattice
         self.calibration = calibration
         self.limits = limits
+        self.ledger = ledger
         self.insecure_seed = insecure_seed
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
@@ -104,6 +110,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon or delta out of range.
+            BudgetExceededError: the ledger refused; nothing was run.
             OracleError: no certified answer; nothing was released.
         """
         X, labels = self._validated(X, y)
@@ -115,8 +122,17 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         plan = self._plan(kind, schema, len(signs))
         problem = ZeroOneHalfspace(schema.encode(X).X, signs, plan.lattice)
         oracle = prepare_oracle(self.oracle, plan, problem)
-        release = plan.release(oracle, NoiseSource(self.insecure_seed), self.limits)
+        source = NoiseSource(self.insecure_seed)
+        with self._booked(replace(plan.spend, insecure_seed=source.insecure_seed)):
+            release = plan.release(oracle, source, self.limits)
         return self._set(release, schema, classes, plan.name, reason)
+
+    def _booked(self, spend: PrivacySpend) -> AbstractContextManager[object]:
+        """Reserve the spend for as long as the release runs, if there is a ledger."""
+        if self.ledger is None:
+            return nullcontext()
+        ledger = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
+        return ledger.spending(spend)
 
     def _plan(self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int) -> LatticeMechanism[Any]:
         if isinstance(self.delta, str) and self.delta != "auto":

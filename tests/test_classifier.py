@@ -19,7 +19,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms import MECHANISMS, PrivateHalfspaceClassifier
-from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.ledger import Ledger
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError, UnknownOracleError
 from privopt.oracles.interface import Limits
 from privopt.problems import (
@@ -207,6 +208,25 @@ def test_bad_input_has_one_clear_error_and_releases_nothing(
         model.fit(X, y)
     assert "platinum" not in str(caught.value)  # errors never quote a record
     assert not hasattr(model, "coef_")
+
+
+def test_a_ledger_is_booked_first_and_not_overdrawn(tmp_path: Path) -> None:
+    X, y = patients()
+    ledger = Ledger.create(tmp_path / "ledger.jsonl", 1.0)
+    classifier(epsilon=0.7, insecure_seed=None, ledger=ledger).fit(X, y)
+    assert ledger.total().epsilon == 0.7
+    model = classifier(epsilon=0.7, insecure_seed=None, ledger=tmp_path / "ledger.jsonl")
+    with pytest.raises(BudgetExceededError):
+        model.fit(X, y)
+    assert not hasattr(model, "coef_")
+    assert ledger.total().epsilon == 0.7
+    # A release that was started counts, even if it failed: the failure may depend on the records.
+    stopped = classifier(
+        epsilon=0.2, insecure_seed=None, ledger=ledger, limits=Limits(cancelled=lambda: True)
+    )
+    with pytest.raises(UnfinishedDrawError):
+        stopped.fit(X, y)
+    assert ledger.total().epsilon == pytest.approx(0.9)
 
 
 def test_one_class_alone_is_refused_when_classes_are_not_declared() -> None:

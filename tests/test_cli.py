@@ -221,6 +221,24 @@ def test_the_printed_calibration_says_that_it_is_refuted(privopt: Command) -> No
     assert "refuted" in report["claim"]
 
 
+def test_budgets_are_kept_checked_and_enforced(privopt: Command, clinic: Path) -> None:
+    assert privopt("budget", "create", "ledger", "--epsilon", 1, cwd=clinic).returncode == 0
+    assert privopt("budget", "check", "ledger", "--epsilon", 1).returncode == 0
+    assert privopt("budget", "spend", "ledger", "--epsilon", 0.4, "--mechanism", "survey").returncode == 0
+    assert privopt("budget", "check", "ledger", "--epsilon", 0.7).returncode == 1
+    assert privopt("budget", "spend", "ledger", "--epsilon", 0.7).returncode == 1
+    words = ("--data", "patients.csv", "--ledger", "ledger", "--json", "out.json")
+    refused = privopt(*FIT, *words)  # epsilon 5
+    assert refused.returncode == 2
+    assert "BudgetExceededError" in refused.stderr
+    assert not (clinic / "out.json").exists()
+    assert privopt(*FIT, *words, "--epsilon", 0.5).returncode == 0
+    report = json.loads(privopt("budget", "show", "ledger", "--json").stdout)
+    assert report["spent"]["epsilon"] == pytest.approx(0.9)
+    assert [e["spend"]["mechanism"] for e in report["entries"]] == ["survey", "exponential"]
+    assert "survey" in privopt("budget", "show", "ledger").stdout
+
+
 def test_solvers_lists_what_is_here(privopt: Command) -> None:
     run = privopt("solvers")
     assert run.returncode == 0, run.stderr

@@ -1,0 +1,98 @@
+"""``privopt budget``: a ledger of what has been spent, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.ledger import RULES, Ledger
+from privopt.mechanisms.spend import PrivacySpend
+
+app = typer.Typer(help="Keep a privacy budget in a file.", no_args_is_help=True)
+tell = Console(soft_wrap=True)
+
+FileArgument = Annotated[Path, typer.Argument(help="The ledger.")]
+EpsilonOption = Annotated[float, typer.Option("--epsilon", help="> 0.")]
+DeltaOption = Annotated[float, typer.Option("--delta", help="In [0, 1); 0 is pure privacy.")]
+NameOption = Annotated[str, typer.Option("--mechanism", help="What is run.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def create(
+    file: FileArgument,
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 0.0,
+    rule: Annotated[str, typer.Option(help=", ".join(RULES))] = "basic",
+) -> None:
+    """Start a ledger with a total budget."""
+    Ledger.create(file, epsilon, delta, rule=rule)
+    tell.print(f"{file}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
+
+
+@app.command()
+def show(file: FileArgument, as_json: JsonOption = False) -> None:
+    """What has been spent, by what, and what is left."""
+    ledger = Ledger(file)
+    report = budget_report(ledger)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+        return
+    table = Table("state", "mechanism", "epsilon", "delta")
+    for entry in report["entries"]:
+        spend = entry["spend"]
+        table.add_row(entry["state"], spend["mechanism"], f"{spend['epsilon']:g}", f"{spend['delta']:g}")
+    tell.print(table)
+    spent, budget = report["spent"], report["budget"]
+    tell.print(
+        f"spent epsilon = {spent['epsilon']:.6g} of {budget['epsilon']:g}, delta = {spent['delta']:.3g} "
+        f"of {budget['delta']:g} (replace-one, rule {budget['rule']})"
+    )
+
+
+@app.command()
+def check(
+    file: FileArgument, epsilon: EpsilonOption, delta: DeltaOption = 0.0, mechanism: NameOption = "unnamed"
+) -> None:
+    """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
+    affordable = Ledger(file).affords(_spend(epsilon, delta, mechanism))
+    tell.print("affordable" if affordable else "not affordable")
+    if not affordable:
+        raise typer.Exit(1)
+
+
+@app.command()
+def spend(
+    file: FileArgument, epsilon: EpsilonOption, delta: DeltaOption = 0.0, mechanism: NameOption = "unnamed"
+) -> None:
+    """Book a release that is about to run elsewhere; exit code 1, and nothing booked, if it overdraws."""
+    try:
+        ledger = Ledger(file)
+        ledger.commit(ledger.reserve(_spend(epsilon, delta, mechanism)))
+    except BudgetExceededError as error:
+        tell.print(str(error))
+        raise typer.Exit(1) from error
+    tell.print("booked")
+
+
+def budget_report(ledger: Ledger) -> dict[str, Any]:
+    """The machine-readable state of a ledger."""
+    total, budget = ledger.total(), ledger.budget
+    return {
+        "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "rule": budget.rule},
+        "spent": {"epsilon": total.epsilon, "delta": total.delta},
+        "neighbours": "replace-one",
+        "entries": [{"state": e.state, "spend": e.spend.to_dict()} for e in ledger.entries()],
+    }
+
+
+def _spend(epsilon: float, delta: float, mechanism: str) -> PrivacySpend:
+    if delta == 0:
+        return PrivacySpend.pure(epsilon, mechanism)
+    return PrivacySpend.approximate(epsilon, delta, mechanism)
