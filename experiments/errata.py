@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ def the_winner_depends_on_the_noise() -> Demonstration:
     return Demonstration(1, "the winner depends on the noise", columns, tuple(rows))
 
 
-def _true_epsilon(plan: LatticeMechanism[object]) -> float:
+def _true_epsilon(plan: LatticeMechanism[Any]) -> float:
     return audit_plan(plan, parity_neighbours(plan.lattice)).true_epsilon
 
 
@@ -158,7 +159,7 @@ def a_scale_that_leaks() -> Demonstration:
 
 
 def _printed_scale(x: Floats, m: int, t: float, width: float) -> float:
-    return max((x[-1] - x[0]) / (x.size - 2 * m), math.exp(-m * t) * width)
+    return max(float(x[-1] - x[0]) / (x.size - 2 * m), math.exp(-m * t) * width)
 
 
 def _smooth_sensitivity(x: Floats, m: int, t: float, width: float) -> float:

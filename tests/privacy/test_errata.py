@@ -1,0 +1,77 @@
+"""The errata page shows what its script computes, and its parts agree with independent computations."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privopt.experiments import errata
+
+PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
+
+
+# Table 6 searches over convolutions of loss distributions, which takes a minute.
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8])
+def test_page_shows_the_computed_table(number: int) -> None:
+    shown = errata.DEMONSTRATIONS[number - 1]()
+    assert shown.number == number
+    text = PAGE.read_text()
+    section = text[text.index(f"## {number}. ") : text.index("## References")].split("\n## ")[0]
+    assert shown.title.lower() in section.lower()
+    assert shown.markdown() in section
+
+
+def test_accelerated_recursion_is_that_of_the_listing() -> None:
+    # The listing run on numbers: a constant gradient g, noises b, L' = 1, no constraint.
+    rng = np.random.default_rng(0)
+    steps, g, b = 6, 1.7, rng.standard_normal(6)
+    for noisy_y in (False, True):
+        y = z = 0.0
+        for k in range(steps):
+            r, alpha = 2 / (k + 2), (k + 2) / 4
+            x = r * z + (1 - r) * y
+            y = x - (g + b[k] if noisy_y else g)
+            z = z - alpha * (g + b[k])
+        shift, noise = errata._accelerated(steps, noisy_y)
+        assert y == pytest.approx(shift * g + noise @ b)
+
+
+def brute_trimmed(x: np.ndarray, m: int) -> float:
+    return float(np.mean(np.sort(x)[m : x.size - m]))
+
+
+def test_smooth_sensitivity_bounds_every_change_and_is_smooth() -> None:
+    rng = np.random.default_rng(1)
+    m, t, width = 2, 0.3, 1.0
+    for _ in range(300):
+        x = np.sort(rng.uniform(0, 1, 9) ** 3)
+        y = x.copy()
+        y[rng.integers(9)] = rng.choice([-50.0, 0.0, 0.5, 1.0, 50.0])
+        here = errata._smooth_sensitivity(x, m, t, width)
+        there = errata._smooth_sensitivity(np.sort(y), m, t, width)
+        clamp = [float(np.clip(brute_trimmed(v, m), 0, 1)) for v in (x, y)]
+        assert abs(clamp[0] - clamp[1]) <= min(here, there) + 1e-12
+        assert abs(math.log(here / there)) <= t + 1e-12
+
+
+def test_printed_scale_is_not_smooth() -> None:
+    zeros, outlier = np.zeros(50), np.append(np.zeros(49), 1e6)
+    moved = errata._printed_scale(outlier, 5, 0.1, 1.0) / errata._printed_scale(zeros, 5, 0.1, 1.0)
+    assert math.log(moved) > 100 * 0.1
+
+
+@pytest.mark.parametrize("ratio", [1.5, 8.0])
+def test_scale_epsilon_is_a_bound_from_real_events(ratio: float) -> None:
+    # The best event by brute force over thresholds, through the distribution of sinh(Y) in scipy.
+    delta, best = 1e-3, 0.0
+    for c in np.geomspace(1e-3, 1e4, 4000):
+        narrow = 2 * stats.norm.sf(math.asinh(c))
+        wide = 2 * stats.norm.sf(math.asinh(c / ratio))
+        for p, q in ((wide, narrow), (1 - narrow, 1 - wide)):
+            if p > delta and q > 0:
+                best = max(best, math.log((p - delta) / q))
+    assert errata._scale_epsilon(ratio, delta) == pytest.approx(best, rel=1e-2)
