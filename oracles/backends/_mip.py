@@ -69,6 +69,7 @@ class MipModel:
     """Columns and constraints under construction, over a ``pulp.LpProblem``.
 
     Columns are numbered in the order of ``add``; that number is what constraints, costs and answers use.
+    Every column needs to be in some constraint: those are the columns that PuLP passes on.
     """
 
     name: str
@@ -87,8 +88,9 @@ class MipModel:
 
         start = len(self.columns)
         kind = pulp.LpInteger if integer else pulp.LpContinuous
-        # Names sort in the order of the numbers, because PuLP sorts columns by name.
-        self.columns += [pulp.LpVariable(f"c{start + i:07d}", low, high, kind) for i in range(count)]
+        self.columns += [
+            self.problem.add_variable(f"c{start + i:07d}", low, high, kind) for i in range(count)
+        ]
         return np.arange(start, start + count, dtype=np.int64)
 
     def constrain(
@@ -158,7 +160,6 @@ class Session(ABC):
 def open_session(model: MipModel, solver: str) -> Session:
     """Hand a finished model to a solver that ``require_solver`` accepts."""
     model.problem.setObjective(_zero())
-    model.problem.addVariables(model.columns)
     return _HighsSession(model) if is_highs(solver) else _PulpSession(model, solver)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privopt.oracles.backends._mip import FloatArray, Outcome, Session
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import SolverFailedError
+from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
 from privopt.oracles.interface import Proposal, Query
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.lattice import IntArray
@@ -30,6 +30,7 @@ _TOLERANCE = 1e-5
 # When ties have to be broken, points up to this many tolerances above the optimum are compared exactly.
 _TIE_MARGIN = 10
 _MAX_TIES = 20
+_LARGEST_COST = 1 << 52  # of a perturbation, fixed point: its terms are exact as floats
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,13 @@ class Search:
     solves: int = 0
     unresolved_ties: bool = False
     raw: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.query.perturbation.magnitude > _LARGEST_COST:
+            raise UnsupportedProblemError(
+                f"MIP models take perturbations up to {from_fixed(_LARGEST_COST):.3g} in absolute value; "
+                f"this one may reach {from_fixed(self.query.perturbation.magnitude):.3g}. To do: enumerate"
+            )
 
     @property
     def tolerance(self) -> float:
@@ -201,8 +209,8 @@ class Search:
         assert self.best is not None
         if abs(from_fixed(value) - bound) > self.tolerance:
             raise SolverFailedError(
-                f"the solver claims an optimum of {bound:.9g}, exact arithmetic says "
-                f"{from_fixed(value):.9g}: its tolerances do not hold for this problem. Use another oracle"
+                f"the solver's optimum is {abs(from_fixed(value) - bound):.3g} away from exact arithmetic at "
+                f"its own point: its tolerances do not hold for this problem. Use another oracle"
             )
         # The solver minimised, so what is left costs at least ``value`` up to the tolerance.
         return not self.query.break_ties or from_fixed(value - self.best[0]) > 2 * self.tolerance
