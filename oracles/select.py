@@ -56,6 +56,12 @@ def _gibbs_elimination() -> GibbsOracle:
     return GibbsElimination()
 
 
+def _gibbs_branch() -> GibbsOracle:
+    from privopt.oracles.backends.gibbs_branch import GibbsBranch
+
+    return GibbsBranch()
+
+
 MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {
     "auto": lambda: AutoOracle(),
     "native": _native,
@@ -69,8 +75,10 @@ MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {
 
 GIBBS: Mapping[str, Callable[[], GibbsOracle]] = {
     "auto": lambda: AutoGibbs(),
+    "native": lambda: AutoGibbs((_gibbs_elimination, _gibbs_branch)),
     "enumerate": _gibbs_enumerate,
     "elimination": _gibbs_elimination,
+    "branch": _gibbs_branch,
 }
 
 
@@ -126,9 +134,13 @@ class AutoOracle(DiscreteOracle):
 
 @dataclass(frozen=True)
 class AutoGibbs(GibbsOracle):
-    """The first of enumeration (where it is small) and elimination that takes the problem."""
+    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound.
+
+    "native" leaves enumeration out.
+    """
 
     name: ClassVar[str] = "auto"
+    candidates: tuple[Callable[[], GibbsOracle], ...] = (_gibbs_enumerate, _gibbs_elimination, _gibbs_branch)
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.
@@ -136,8 +148,7 @@ class AutoGibbs(GibbsOracle):
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
         """
-        candidates = (_gibbs_enumerate, _gibbs_elimination)
-        return _first_fit(candidates, lambda oracle: oracle.refusals(problem, law))
+        return _first_fit(self.candidates, lambda oracle: oracle.refusals(problem, law))
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         return _refusals(lambda: self.choose(problem, law))
