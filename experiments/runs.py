@@ -29,10 +29,6 @@ class Setting:
     epsilon: float
     delta: float
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.mechanism.name, str(self.lattice), repr(self.epsilon)
-
 
 @dataclass(frozen=True)
 class Row:
@@ -61,8 +57,8 @@ class Results:
             self.rows.extend(pd.read_csv(path).to_dict("records"))
         self._done = {(r["mechanism"], r["lattice"], repr(float(r["epsilon"])), r["draw"]) for r in self.rows}
 
-    def has(self, setting: Setting, draw: int) -> bool:
-        return (*setting.key, draw) in self._done
+    def holds(self, mechanism: str, lattice: str, epsilon: float, draw: int) -> bool:
+        return (mechanism, lattice, repr(epsilon), draw) in self._done
 
     def add(self, row: Row) -> None:
         new = not self.path.exists()
@@ -97,7 +93,7 @@ def run_settings(
     prepared: dict[tuple[type[LatticeMechanism[Any]], IntegerLattice], Any] = {}
     for setting in settings:
         for draw in range(draws):
-            if results.has(setting, draw):
+            if results.holds(setting.mechanism.name, str(setting.lattice), setting.epsilon, draw):
                 continue
             plan = setting.mechanism.plan(
                 ZeroOneHalfspace, setting.lattice, epsilon=setting.epsilon, delta=setting.delta
