@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 from rich.progress import Progress as Bar
-from rich.table import Table
+from rich.table import Column, Table
 
 from privopt.experiments.figures import accuracy_figure, certificate_figure, save, solver_profile
 from privopt.experiments.report import page
@@ -120,7 +120,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _print(table: pd.DataFrame, console: Console) -> None:
     """Training accuracy, mean and standard deviation: a line per mechanism, a column per epsilon."""
-    shown = Table("mechanism", *(f"eps {e:g}" for e in EPSILONS), title="Training accuracy (not private)")
+    columns = [f"eps {e:g}" for e in EPSILONS]
+    shown = Table(Column("mechanism", no_wrap=True), *columns, title="Training accuracy (not private)")
     for name, group in table.groupby("mechanism", sort=False):
         cells = (f"{row.train_mean:.3f} ±{row.train_sd:.3f}" for row in group.itertuples())
         shown.add_row(str(name), *cells)
