@@ -215,7 +215,7 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
         low,
         high,
         _starts((high - low + 1).tolist()),
-        *_distinct_rows(cell_of_row, X[:, numeric], problem.y),
+        *distinct_rows(cell_of_row, X[:, numeric], problem.y),
     )
 
 
@@ -253,7 +253,7 @@ def _codes(columns: NDArray[Any]) -> IntArray:
     return code.astype(np.int64)
 
 
-def _distinct_rows(cell: IntArray, numeric: IntArray, y: IntArray) -> Iterator[IntArray]:
+def distinct_rows(cell: IntArray, numeric: IntArray, y: IntArray) -> Iterator[IntArray]:
     """Cell, numeric features, positives and negatives of the distinct rows, ordered by cell."""
     code = _codes(np.vstack([cell[None, :], numeric.T]))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
