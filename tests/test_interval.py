@@ -78,9 +78,14 @@ def test_conformance() -> None:
 
 
 def test_a_wrong_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Judged by a norm ball that is too small, rows are decided too early."""
+    """Errors on negative records are counted twice."""
     true_data = interval._Data.of
-    monkeypatch.setattr(interval._Data, "of", lambda *a: true_data(*a)._replace(room=1))
+
+    def wrong_data(problem: ZeroOneHalfspace, coupled: bool) -> interval._Data:
+        data = true_data(problem, coupled)
+        return data._replace(negative=2 * data.negative)
+
+    monkeypatch.setattr(interval._Data, "of", wrong_data)
     wrong = 0
     for seed in range(1, 12, 3):
         problem = dense_problem(seed)
