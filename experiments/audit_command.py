@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from privopt.mechanisms.audited import AUDITS, AuditLine, audit_claim
+from privopt.mechanisms.audit_claims import AuditLine, audit_claim
+from privopt.mechanisms.audited import AUDITS
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.problems.errors import InvalidInputError
@@ -82,12 +84,14 @@ def run_audits(
 def audit_table(lines: Sequence[AuditLine]) -> Table:
     """Claimed against found, the mechanism first and its mutants below it."""
     whole = [Column(name, no_wrap=True) for name in ("mechanism", "claimed", "exact", "found", "verdict")]
-    table = Table(*whole, "subject", "neighbours", caption="found: lower bound from the runs")
+    where = {line.mechanism: line.neighbours for line in lines}
+    notes = "\n".join(f"{name}: {pair}" for name, pair in where.items())
+    table = Table(*whole, "subject", caption=escape(f"found: lower bound from the runs, on\n{notes}"))
     for line in lines:
         found = line.result
         exact = "" if line.exact_epsilon is None else f"{line.exact_epsilon:.3f}"
         claim = f"({found.epsilon:g}, {found.delta:g})"
         verdict = line.verdict if line.passed else f"[red]{line.verdict}[/]"
         row = [line.mechanism, claim, exact, f"{found.lower_bound:.3f}", verdict]
-        table.add_row(*row, line.subject, line.neighbours)
+        table.add_row(*row, line.subject)
     return table
