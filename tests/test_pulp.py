@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pulp
 import pytest
 from numpy.typing import NDArray
 
+from privopt.experiments import benchmark_models
 from privopt.oracles.backends import _mip_search, pulp_rows
 from privopt.oracles.backends._mip import MipAnswer, MipModel, Outcome, Session, display_name, open_session
 from privopt.oracles.backends.enumerate import EnumerationOracle
@@ -493,3 +496,15 @@ def test_full_size_opdisc_equals_the_native_search(adult: tuple[IntArray, IntArr
     ours = PulpOracle().prepare(problem, Task.NORMALIZED).minimize(p, Limits(seconds=240), break_ties=True)
     native = NativeOracle().prepare(problem, Task.NORMALIZED).minimize(p, break_ties=True)
     assert np.array_equal(ours.require(lexicographic=True), native.require(lexicographic=True))
+
+
+def test_the_benchmark_compares_both_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "table.json"
+    benchmark_models.main(["--sizes", "40", "--draws", "1", "--limit", "20", "--json", str(target)])
+    rows = json.loads(target.read_text())
+    assert [(r["task"], r["n"], r["cell_gap"]) for r in rows] == [
+        ("linear", 40, 0.0),
+        ("normalized", 40, 0.0),
+    ]
+    assert all(r["ratio"] == pytest.approx(r["row_seconds"] / r["cell_seconds"]) for r in rows)
+    assert len(capsys.readouterr().out.splitlines()) == 3
