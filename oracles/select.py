@@ -35,6 +35,12 @@ def _native() -> DiscreteOracle:
     return NativeOracle()
 
 
+def _interval() -> DiscreteOracle:
+    from privopt.oracles.backends.interval import IntervalOracle
+
+    return IntervalOracle()
+
+
 def _pulp(solver: str) -> Callable[[], DiscreteOracle]:
     def make() -> DiscreteOracle:
         from privopt.oracles.backends.pulp import PulpOracle
@@ -65,6 +71,7 @@ def _gibbs_branch() -> GibbsOracle:
 MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {
     "auto": lambda: AutoOracle(),
     "native": _native,
+    "interval": _interval,
     "enumerate": _enumerate,
     "pulp-highs": _pulp("HiGHS"),
     "pulp-cbc": _pulp("PULP_CBC_CMD"),
@@ -109,7 +116,7 @@ def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kin
 
 @dataclass(frozen=True)
 class AutoOracle(DiscreteOracle):
-    """The first of enumeration (where it is instant), native and PuLP with HiGHS that takes the problem."""
+    """The first that takes the problem: instant enumeration, native, interval, PuLP with HiGHS."""
 
     name: ClassVar[str] = "auto"
 
@@ -119,7 +126,7 @@ class AutoOracle(DiscreteOracle):
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
         """
-        candidates = (_instant, _native, _pulp("HiGHS"))
+        candidates = (_instant, _native, _interval, _pulp("HiGHS"))
         return _first_fit(candidates, lambda oracle: oracle.refusals(problem, task))
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
