@@ -11,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from privopt.oracles.backends import gibbs_branch
+from privopt.oracles.backends.gibbs_branch import GibbsBranch
 from privopt.oracles.backends.gibbs_elimination import GibbsElimination
 from privopt.oracles.backends.gibbs_enumerate import GibbsEnumeration
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
@@ -179,7 +181,12 @@ def test_moments_against_a_direct_sum(seed: int) -> None:
     assert prepared.expected_loss(0.2) == pytest.approx(float(losses @ weights / weights.sum()), rel=1e-12)
 
 
-SAMPLERS: list[Callable[[], GibbsOracle]] = [GibbsEnumeration, lambda: GibbsElimination(threads=1)]
+def elimination() -> GibbsOracle:
+    return GibbsElimination(threads=1)
+
+
+SAMPLERS: list[Callable[[], GibbsOracle]] = [GibbsEnumeration, elimination, GibbsBranch]
+SUMMERS: list[Callable[[], GibbsOracle]] = [GibbsEnumeration, elimination]
 
 
 @pytest.mark.parametrize("make", SAMPLERS)
@@ -247,6 +254,47 @@ def test_permute_and_flip_on_four_points(make: Callable[[], GibbsOracle]) -> Non
     assert stats.chisquare(counts, draws * gibbs / gibbs.sum()).pvalue < 1e-4
 
 
+@pytest.mark.parametrize("ball", [False, True])
+def test_branch_and_bound_and_elimination_draw_from_one_law_beyond_enumeration(ball: bool) -> None:
+    table = scorecard(21, n=600, numeric=1, blocks=(5, 4, 3), flags=2)
+    d = table.lattice.dimension
+    lattice = IntegerLattice(-1, 1, dimension=d, radius=3.0 if ball else None)
+    problem = ZeroOneHalfspace(table.X, table.y, lattice)
+    assert GibbsEnumeration().refusals(problem)
+    source, beta = Bits(22), 0.15
+    branch, sums = GibbsBranch().prepare(problem), elimination().prepare(problem)
+    mean, draws, h = sums.expected_loss(beta), 1500, 1e-4
+    variance = (sums.expected_loss(beta - h) - sums.expected_loss(beta + h)) / (2 * h)
+    losses = [branch.draw(beta, source).loss for _ in range(draws)]
+    error = math.sqrt(variance / draws)
+    assert abs(np.mean(losses) - mean) < 4 * error
+    assert abs(np.mean(losses) - sums.expected_loss(1.2 * beta)) > 4 * error
+    assert same_law(losses, [sums.draw(beta, source).loss for _ in range(400)]) > 1e-3
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_splitting_at_every_opportunity_does_not_change_the_law(
+    law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=0, ball=True), 0.2, 500
+    monkeypatch.setattr(gibbs_branch, "_TRIES", 1)
+    monkeypatch.setattr(gibbs_branch, "_MOST_STEPS", 10)
+    source = Bits(23)
+    # A new oracle each time: splits happen before the first point is found.
+    ours = [GibbsBranch().prepare(problem, law).draw(beta, source).loss for _ in range(draws)]
+    reference = GibbsEnumeration().prepare(problem, law)
+    assert same_law(ours, [reference.draw(beta, source).loss for _ in range(4 * draws)]) > 1e-3
+
+    def keep_every_ring(rings: gibbs_branch._Rings, time: float, node: gibbs_branch._Node) -> bool:
+        node.tighten()
+        return True
+
+    # What would go wrong: a better bound must leave some rings out.
+    monkeypatch.setattr(gibbs_branch._Rings, "_still_rings", keep_every_ring)
+    wrong = [GibbsBranch().prepare(problem, law).draw(beta, source).loss for _ in range(draws)]
+    assert same_law(wrong, [reference.draw(beta, source).loss for _ in range(4 * draws)]) < 1e-4
+
+
 # Edges
 
 
@@ -262,25 +310,30 @@ def test_equal_losses_give_uniform_draws(law: Law) -> None:
     assert fit(counts, np.full(9, 1 / 9)) > 1e-3
 
 
-def test_elimination_of_equal_losses_is_uniform() -> None:
+@pytest.mark.parametrize("make", [elimination, GibbsBranch])
+def test_equal_losses_over_cells_give_uniform_draws(make: Callable[[], GibbsOracle]) -> None:
     X = np.array([[1, 0, 1], [0, 1, 1]])
     problem = ZeroOneHalfspace(
         np.vstack([X, X]), np.array([1, 1, -1, -1]), IntegerLattice(-1, 1, dimension=3)
     )  # every row occurs with both labels: exactly two errors everywhere
-    prepared, source = GibbsElimination(threads=1).prepare(problem), Bits(15)
-    assert prepared.log_partition(4.0) == pytest.approx(math.log(27) - 8, rel=1e-14)
-    assert prepared.expected_loss(4.0) == 2.0
+    prepared, source = make().prepare(problem), Bits(15)
     counts = counted(all_points(problem.lattice), [prepared.draw(4.0, source).point for _ in range(1500)])
     assert fit(counts, np.full(27, 1 / 27)) > 1e-3
 
 
+ONE_RECORD = ZeroOneHalfspace([[1, 0]], [1], IntegerLattice(-1, 1, dimension=2))  # an error unless w_1 = 1
+
+
+@pytest.mark.parametrize("make", SUMMERS)
+def test_moments_of_one_record(make: Callable[[], GibbsOracle]) -> None:
+    prepared = make().prepare(ONE_RECORD)
+    assert prepared.log_partition(1.0) == pytest.approx(math.log(3 + 6 * math.exp(-1)), rel=1e-14)
+    assert prepared.expected_loss(1.0) == pytest.approx(6 / (3 * math.e + 6), rel=1e-14)
+
+
 @pytest.mark.parametrize("make", SAMPLERS)
 def test_one_record(make: Callable[[], GibbsOracle]) -> None:
-    # One record with one active indicator of two, label +1: an error unless the first weight is 1.
-    problem = ZeroOneHalfspace(np.array([[1, 0]]), np.array([1]), IntegerLattice(-1, 1, dimension=2))
-    prepared = make().prepare(problem)
-    assert prepared.log_partition(1.0) == pytest.approx(math.log(3 + 6 * math.exp(-1)), rel=1e-14)
-    draw = prepared.draw(2000.0, Bits(16))
+    draw = make().prepare(ONE_RECORD).draw(2000.0, Bits(16))
     assert draw.loss == 0
     assert draw.point[0] == 1
 
@@ -312,9 +365,18 @@ def test_limits_fail_closed(make: Callable[[], GibbsOracle]) -> None:
         prepared.draw(1.0, Bits(), Limits(cancelled=lambda: True))
     with pytest.raises(UnfinishedDrawError, match="TIME_LIMIT"):
         prepared.draw(1.0, Bits(), Limits(seconds=1e-9))
-    with pytest.raises(UnfinishedDrawError):
-        prepared.log_partition(1.0, Limits(cancelled=lambda: True))
     assert prepared.draw(1.0, Bits()).loss >= 0  # an interrupted draw leaves nothing broken behind
+
+
+@pytest.mark.parametrize("make", SUMMERS)
+def test_sums_fail_closed(make: Callable[[], GibbsOracle]) -> None:
+    with pytest.raises(UnfinishedDrawError):
+        make().prepare(scorecard(2)).log_partition(1.0, Limits(cancelled=lambda: True))
+
+
+def test_branch_and_bound_knows_no_partition_function() -> None:
+    with pytest.raises(UnsupportedProblemError, match="enumeration or elimination"):
+        GibbsBranch().prepare(scorecard(2)).log_partition(1.0)
 
 
 @pytest.mark.parametrize("make", SAMPLERS)
@@ -337,7 +399,7 @@ def test_exactness_depends_on_public_facts_alone(make: Callable[[], GibbsOracle]
     stated = [make().prepare(p).draw(0.5, Bits()).exactness for p in (problem, flipped)]
     assert stated[0] == stated[1]
     assert stated[0].log_error < 1e-10
-    assert stated[0].lost_mass < 1e-70
+    assert stated[0].lost_mass < 2.0**-128
 
 
 def test_draws_repeat_with_the_source_and_differ_otherwise() -> None:

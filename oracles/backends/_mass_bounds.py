@@ -9,10 +9,10 @@ changing any total:
 
 Where the minimiser takes separate minima, a sum of exponentials is bounded by Hoelder's inequality (weighted
 mini-buckets, Liu and Ihler 2011): with nonnegative weights that add up to 1 over the factors F of one
-variable, sum_x prod F(x) <= prod (sum_x F(x)^(1/w))^w. Applied from the last variable to the first, every cell
-becomes a chain of power sums over its own members; since a cell depends on a partial sum of its members only,
-each link is a small table G_c[t]. The theta_j and the norm ball are one more factor, with a table R_j over
-what is left of the squared radius. Both phi and the weights are free; tuning makes the bound tighter.
+variable, sum_x prod F(x) <= prod (sum_x F(x)^(1/w))^w. Applied from the last variable to the first, every
+cell becomes a chain of power sums over its own members; since a cell depends on a partial sum of its members
+only, each link is a small table G_c[t]. The theta_j and the norm ball are one more factor, with a table R_j
+over what is left of the squared radius. Both phi and the weights are free; tuning makes the bound tighter.
 
 The same tables bound what is left when the first variables are fixed, and the bounds of the children of a
 node never add up to more than the bound of the node. So a point is proposed by going down variable by
@@ -42,7 +42,7 @@ _TINY = 1e-30
 
 
 class Shape(NamedTuple):
-    """What regions with the same number of fixed variables share. Cells with the same free members are merged.
+    """What regions with the same number of fixed variables share; cells of the same free members are merged.
 
     Member e of cell c has number e - member_start[c] in it; members come in increasing order of variable.
     The table of a cell before its member e is fixed starts at table_start[e + c], the last one (all members
@@ -98,13 +98,13 @@ def set_losses(shape: Shape, region: Region, table: FloatArray, start: IntArray)
 
 
 @njit(cache=True, nogil=True)
-def share_weights(shape: Shape, region: Region) -> None:
-    """Equal weights for all factors of a variable."""
+def share_weights(shape: Shape, region: Region, base: float) -> None:
+    """The factor of theta and the norm ball gets a share ``base``, the cells equal shares of the rest."""
     for j in range(shape.fixed, len(shape.span)):
-        share = 1.0 / (1.0 + shape.var_start[j + 1] - shape.var_start[j])
-        region.base_weight[j] = share
+        cells = shape.var_start[j + 1] - shape.var_start[j]
+        region.base_weight[j] = base if cells > 0 else 1.0
         for b in range(shape.var_start[j], shape.var_start[j + 1]):
-            region.weight[shape.var_member[b]] = share
+            region.weight[shape.var_member[b]] = (1.0 - base) / cells
 
 
 @njit(cache=True, nogil=True)
@@ -136,23 +136,53 @@ def child_of(shape: Shape, below: Shape, region: Region, level: int) -> Region:
     return child
 
 
+class _Odds(NamedTuple):
+    """The conditional distributions behind the power sums; scratch for the tuning."""
+
+    member: FloatArray  # (size of tables, B), by partial sum
+    member_entropy: FloatArray  # (size of tables,)
+    base: FloatArray  # (k, norms, B), by room
+    base_entropy: FloatArray  # (k, norms)
+
+
 @njit(cache=True, nogil=True)
-def _power_sum(values: FloatArray, n: int, weight: float) -> float:
-    """weight * log sum exp(value / weight)."""
+def _make_odds(shape: Shape) -> _Odds:
+    size, (k, most) = shape.table_start[-1], shape.square.shape
+    return _Odds(
+        np.empty((size, most)), np.empty(size), np.empty((k, shape.norms, most)), np.empty((k, shape.norms))
+    )
+
+
+@njit(cache=True, nogil=True)
+def _power_sum(values: FloatArray, n: int, weight: float, odds: FloatArray) -> tuple[float, float]:
+    """weight * log sum exp(value / weight); the terms' shares go to ``odds``; second, their entropy."""
     top = -np.inf
     for i in range(n):
         top = max(top, values[i])
     if top == -np.inf:
-        return top
-    total = 0.0
+        odds[:n] = 0.0
+        return top, 0.0
+    inverse, total, mean = 1.0 / weight, 0.0, 0.0
     for i in range(n):
-        total += np.exp((values[i] - top) / weight)
-    return top + weight * np.log(total)
+        exponent = (values[i] - top) * inverse
+        odds[i] = math.exp(exponent)
+        total += odds[i]
+        if odds[i] > 0.0:
+            mean += odds[i] * exponent
+    for i in range(n):
+        odds[i] /= total
+    log_total = math.log(total)
+    return top + weight * log_total, log_total - mean / total
 
 
 @njit(cache=True, nogil=True)
-def update_bound(shape: Shape, region: Region) -> float:
-    """Recompute all tables from phi and the weights; returns the log of the bound."""
+def bound(shape: Shape, region: Region) -> float:
+    """Recompute all tables; returns the log of the bound."""
+    return _update_bound(shape, region, _make_odds(shape))
+
+
+@njit(cache=True, nogil=True)
+def _update_bound(shape: Shape, region: Region, odds: _Odds) -> float:
     k, most = shape.square.shape
     values = np.empty(most)
     for j in range(shape.fixed, k):
@@ -165,20 +195,22 @@ def update_bound(shape: Shape, region: Region) -> float:
         for e in range(shape.member_start[c + 1] - 1, shape.member_start[c] - 1, -1):
             here, next_ = shape.table_start[e + c], shape.table_start[e + c + 1]
             span = shape.span[shape.member_var[e]]
-            for t in range(next_ - here):
+            for t in range(here, next_):
                 for v in range(span):
-                    values[v] = tables[next_ + t + v] - region.phi[e, v]
-                tables[here + t] = _power_sum(values, span, region.weight[e])
+                    values[v] = tables[next_ - here + t + v] - region.phi[e, v]
+                tables[t], odds.member_entropy[t] = _power_sum(values, span, region.weight[e], odds.member[t])
         total += tables[shape.table_start[shape.member_start[c] + c]]
     for j in range(k - 1, shape.fixed - 1, -1):
         for room in range(shape.norms):
             for v in range(shape.span[j]):
                 left = room - shape.square[j, v]
                 values[v] = -np.inf if left < 0 else region.theta[j, v] + region.norm_tables[j + 1, left]
-            region.norm_tables[j, room] = _power_sum(values, shape.span[j], region.base_weight[j])
+            region.norm_tables[j, room], odds.base_entropy[j, room] = _power_sum(
+                values, shape.span[j], region.base_weight[j], odds.base[j, room]
+            )
     room = int(region.scalars[1])
     region.scalars[2] = -np.inf if room < 0 else total + region.norm_tables[shape.fixed, room]
-    return region.scalars[2]
+    return float(region.scalars[2])
 
 
 @njit(cache=True, nogil=True)
@@ -188,7 +220,8 @@ def child_bounds(shape: Shape, region: Region) -> FloatArray:
     sums = np.zeros(len(shape.member_start) - 1, dtype=np.int64)
     gains = np.empty(shape.span[j])
     _gains(shape, region, j, room, sums, gains)
-    return region.scalars[2] + gains
+    gains += region.scalars[2]
+    return gains
 
 
 @njit(cache=True, nogil=True)
@@ -222,79 +255,48 @@ class _Beliefs(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _update_beliefs(shape: Shape, region: Region, beliefs: _Beliefs) -> None:
-    k = len(shape.span)
+def _update_beliefs(shape: Shape, region: Region, odds: _Odds, beliefs: _Beliefs) -> None:
     beliefs.flow[:] = 0.0
     for c in range(len(shape.member_start) - 1):
         beliefs.flow[shape.table_start[shape.member_start[c] + c]] = 1.0
         for e in range(shape.member_start[c], shape.member_start[c + 1]):
             here, next_ = shape.table_start[e + c], shape.table_start[e + c + 1]
-            _push(
-                region.tables[here:next_],
-                region.tables[next_ : shape.table_start[e + c + 2]],
-                beliefs.flow[here:next_],
-                beliefs.flow[next_ : shape.table_start[e + c + 2]],
-                -region.phi[e],
-                shape.span[shape.member_var[e]],
-                region.weight[e],
-                beliefs.member[e],
-                beliefs.member_entropy[e : e + 1],
-            )
+            span = shape.span[shape.member_var[e]]
+            belief, entropy = beliefs.member[e], 0.0
+            belief[:span] = _TINY
+            for t in range(here, next_):
+                flow = beliefs.flow[t]
+                if flow > 0.0:
+                    entropy += flow * odds.member_entropy[t]
+                    for v in range(span):
+                        mass = flow * odds.member[t, v]
+                        belief[v] += mass
+                        beliefs.flow[next_ - here + t + v] += mass
+            beliefs.member_entropy[e] = entropy
+            for v in range(span):
+                belief[v] = math.log(belief[v])
     beliefs.norm_flow[:] = 0.0
     beliefs.norm_flow[shape.fixed, int(region.scalars[1])] = 1.0
-    for j in range(shape.fixed, k):
-        _push_norm(shape, region, beliefs, j)
+    for j in range(shape.fixed, len(shape.span)):
+        _push_norms(shape, odds, beliefs, j)
 
 
 @njit(cache=True, nogil=True)
-def _push(
-    here: FloatArray,
-    next_: FloatArray,
-    flow: FloatArray,
-    flow_next: FloatArray,
-    cost: FloatArray,
-    span: int,
-    weight: float,
-    belief: FloatArray,
-    entropy: FloatArray,
-) -> None:
-    belief[:span] = _TINY
-    entropy[0] = 0.0
-    for t in range(len(here)):
-        if flow[t] == 0.0:
-            continue
-        for v in range(span):
-            log_q = (next_[t + v] + cost[v] - here[t]) / weight
-            mass = flow[t] * np.exp(log_q)
-            belief[v] += mass
-            flow_next[t + v] += mass
-            entropy[0] -= mass * log_q
-    for v in range(span):
-        belief[v] = np.log(belief[v])
-
-
-@njit(cache=True, nogil=True)
-def _push_norm(shape: Shape, region: Region, beliefs: _Beliefs, j: int) -> None:
-    belief, weight = beliefs.base[j], region.base_weight[j]
+def _push_norms(shape: Shape, odds: _Odds, beliefs: _Beliefs, j: int) -> None:
+    belief, entropy = beliefs.base[j], 0.0
     belief[: shape.span[j]] = _TINY
-    beliefs.base_entropy[j] = 0.0
     for room in range(shape.norms):
         flow = beliefs.norm_flow[j, room]
-        if flow == 0.0:
-            continue
-        for v in range(shape.span[j]):
-            left = room - shape.square[j, v]
-            if left < 0:
-                continue
-            log_q = region.theta[j, v] + region.norm_tables[j + 1, left] - region.norm_tables[j, room]
-            log_q /= weight
-            mass = flow * np.exp(log_q)
-            belief[v] += mass
-            beliefs.norm_flow[j + 1, left] += mass
-            if mass > 0.0:
-                beliefs.base_entropy[j] -= mass * log_q
+        if flow > 0.0:
+            entropy += flow * odds.base_entropy[j, room]
+            for v in range(shape.span[j]):
+                mass = flow * odds.base[j, room, v]
+                if mass > 0.0:
+                    belief[v] += mass
+                    beliefs.norm_flow[j + 1, room - shape.square[j, v]] += mass
+    beliefs.base_entropy[j] = entropy
     for v in range(shape.span[j]):
-        belief[v] = np.log(belief[v])
+        belief[v] = math.log(belief[v])
 
 
 @njit(cache=True, nogil=True)
@@ -314,8 +316,9 @@ def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -
         region.norm_tables.copy(),
         region.scalars.copy(),
     )
-    update_bound(shape, best)
-    _copy(best, region)
+    odds = _make_odds(shape)
+    _update_bound(shape, region, odds)
+    _copy(region, best)
     beliefs = _Beliefs(
         np.empty(region.phi.shape),
         np.empty(region.theta.shape),
@@ -327,17 +330,18 @@ def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -
     plain = region.phi.copy()
     pace, streak, taken = _STEP, 0, 0
     while taken < steps and best.scalars[2] > enough and pace > 0.01:
-        _update_beliefs(shape, region, beliefs)
+        _update_beliefs(shape, region, odds, beliefs)
         streak += 1
         taken += 1
         _move(shape, region, beliefs, plain, pace, (streak - 1.0) / (streak + 2.0), beta)
         _reweigh(shape, region, beliefs)
-        if update_bound(shape, region) < best.scalars[2]:
+        if _update_bound(shape, region, odds) < best.scalars[2]:
             _copy(region, best)
         else:  # too far: back to the best setting, without momentum
             if streak == 1:
                 pace *= 0.7
             _copy(best, region)
+            _update_bound(shape, region, odds)
             plain[:] = region.phi
             streak = 0
     _copy(best, region)

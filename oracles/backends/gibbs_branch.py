@@ -1,16 +1,16 @@
 """Exact draws from 0/1-loss problems over scorecard features, by branch and bound on masses.
 
-For lattices that are too large to sum over. Regions (numeric weights, then the first few indicator weights) carry
-upper bounds on their mass (``_mass_bounds``). Think of Poisson clocks (``privopt.oracles.arrivals``): every point rings at
-rate exp(-beta (L - smallest)). The clock of a region rings at the rate of its bound; each ring is given to a point of the
-region or to nobody, so that exactly the points' own processes remain. A region whose rings keep going to
-nobody is split, and its ring at hand is passed to one of the children, or to nobody, in proportion to
-their bounds. So the first ring that reaches a point is an exact Gibbs draw, whatever the bounds are: bad bounds
-only cost time.
+For lattices that are too large to sum over. Regions (numeric weights and the first few indicator weights)
+carry upper bounds on their mass (``_mass_bounds``). Think of Poisson clocks (``privopt.oracles.arrivals``):
+every point rings at rate exp(-beta (L - smallest)). The clock of a region rings at the rate of its bound, and
+each ring is given to a point of the region or to nobody, so that exactly the points' own processes remain. A
+region whose rings keep going to nobody is bounded better, or split: the ring at hand is passed to one of
+the children, or to nobody, in proportion to their bounds. So the first ring that reaches a point is an exact
+Gibbs draw, whatever the bounds are: bad bounds only cost time.
 
-The running time depends on the data, and may be long: this sampler is for when the drawn point is all that is
-released. Regions are kept from one draw to the next at the same beta, so that later draws are faster; they stay
-independent and exact, but a seeded source repeats a draw only with a freshly prepared oracle.
+The running time depends on the data and is not private. Regions are kept from one draw to the next at the
+same beta, which makes later draws fast; they stay independent and exact, but a seeded source repeats a draw
+only with a freshly prepared oracle.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntArray
 from privopt.problems.objective import UNIT, Perturbation
 
-# Effort: tuning steps of a region when its clock first rings, and rings to nobody before it is split.
-_TUNING, _TRIES = 40, 400
+# Effort on one region: rings to nobody before it is tuned or split; tuning steps at a time; what these must
+# gain, in nats, to be continued; the most of them.
+_TRIES, _STEPS, _WORTHWHILE, _MOST_STEPS = 100, 10, 2.0, 80
 # Tuning stops at regions that will hardly ring before the first point does.
 _QUIET = -6.0
 # Clocks start when every rate is within the range of a double.
@@ -85,7 +86,15 @@ class _Node:
     log_bound: float
     parent: bounds.Region | None
     region: bounds.Region | None = None
-    tries: int = 0  # rings that went to nobody
+    tries: int = 0  # rings that went to nobody since the last tuning
+    steps: int = 0  # of tuning so far
+    tuned: bool = False  # tuning has stopped being worthwhile
+
+    def tighten(self) -> float:
+        """Take over the bound of the region's tables; by how much its log fell."""
+        assert self.region is not None
+        before, self.log_bound = self.log_bound, min(self.log_bound, float(self.region.scalars[2]))
+        return before - self.log_bound
 
 
 class _BranchSampler(Sampler):
@@ -101,14 +110,13 @@ class _BranchSampler(Sampler):
         beta = request.beta
         if self._known is None or self._known[0] != beta:
             self._known = beta, self.model.roots(beta, request.watch)
-        rings = _Rings(self.model, request, self._known[1], -beta * smallest)
-        try:
-            if self.law is Law.GIBBS:
-                point = rings.first()
-            else:
-                point = permute_and_flip(rings, beta, lambda w: self.problem.loss(w) - smallest)
-        finally:
-            self._known = beta, rings.frontier()
+        frontier, self._known = self._known[1], None  # kept only if the draw is not interrupted
+        rings = _Rings(self.model, request, frontier, -beta * smallest)
+        if self.law is Law.GIBBS:
+            point = rings.first()
+        else:
+            point = permute_and_flip(rings, beta, lambda w: self.problem.loss(w) - smallest)
+        self._known = beta, rings.frontier()
         exactness = self.model.exactness(beta, self.problem.n_records)
         if self.law is Law.PERMUTE_AND_FLIP:
             exactness = flipped_exactness(exactness, beta, self.problem.n_records)
@@ -128,9 +136,7 @@ class _BranchSampler(Sampler):
 class _Rings(Arrivals):
     """The clocks of one draw. Every clock starts at 0; the frontier may come from earlier draws."""
 
-    def __init__(
-        self, model: _Model, request: DrawRequest, frontier: list[_Node], log_unit: float
-    ) -> None:
+    def __init__(self, model: _Model, request: DrawRequest, frontier: list[_Node], log_unit: float) -> None:
         self._model, self._request, self._log_unit = model, request, log_unit
         self._words = np.empty(0, dtype=np.uint64)
         self._cursor = 0
@@ -156,11 +162,7 @@ class _Rings(Arrivals):
         while self._heap[0][0] <= horizon:
             stop_if_asked(self._request.watch, self.nodes)
             time, _, node = heapq.heappop(self._heap)
-            try:
-                found = self._ring(time, node, horizon)
-            except BaseException:
-                self._push(time, node)  # the frontier stays complete whatever happens
-                raise
+            found = self._ring(time, node, horizon)
             if found is not None:
                 return found
         return None
@@ -168,28 +170,32 @@ class _Rings(Arrivals):
     def _ring(self, time: float, node: _Node, horizon: float) -> tuple[float, IntArray] | None:
         """The clock of a region rings: bound it better, propose points, or split it."""
         if node.region is None:
-            gained = self._open(node)
-            if self._wait() <= gained:  # the ring belonged to what the better bound leaves out
-                self._push(self._later(time, self._wait(), node), node)
+            self._model.open(node, self._request.beta)
+            if not self._still_rings(time, node):
                 return None
         if node.tries >= _TRIES:
-            self._split(time, node)
-            return None
+            if node.tuned:
+                self._split(time, node)
+                return None
+            self._model.tune(node, self._request.beta, self._log_unit + _QUIET)
+            if not self._still_rings(time, node):
+                return None
         return self._propose(time, node, horizon)
 
-    def _open(self, node: _Node) -> float:
-        """Make the tables of a region, tune them; by how much the log of the bound fell."""
-        self._model.open(node, self._request.beta, self._log_unit)
-        assert node.region is not None
-        before, node.log_bound = node.log_bound, min(node.log_bound, float(node.region.scalars[2]))
+    def _still_rings(self, time: float, node: _Node) -> bool:
+        """A better bound was found: the ring at hand remains with probability new bound / old bound."""
         self.nodes += 1
-        return before - node.log_bound
+        gained = node.tighten()
+        if self._wait() > gained:
+            return True
+        self._push(self._later(time, self._wait(), node), node)
+        return False
 
     def _split(self, time: float, node: _Node) -> None:
         """Pass the ring at hand on to a child or to nobody; the clocks of the other children start now."""
         children = self._model.children(node)
         gains = np.array([child.log_bound - node.log_bound for child in children])
-        nobody = -math.expm1(math.log(math.fsum(np.exp(gains))))
+        nobody = 1.0 - math.fsum(np.exp(gains))
         weights = np.append(gains, math.log(nobody) if nobody > 0 else -math.inf)
         heir = race(self._request.random, weights)
         for number, child in enumerate(children):
@@ -227,7 +233,9 @@ class _Rings(Arrivals):
             stop_if_asked(self._request.watch, self.nodes)
             node = loud.pop()
             if node.log_bound - self._log_unit > _LOUD and node.region is None:
-                self._open(node)
+                self._model.open(node, self._request.beta)
+                self._model.tune(node, self._request.beta, self._log_unit + _QUIET)
+                node.tighten()
             if node.log_bound - self._log_unit <= _LOUD:
                 quiet.append(node)
             else:
@@ -257,38 +265,50 @@ class _Model:
         self.order = _search_order(cells)
         self._ball = cells.lattice.squared_radius is not None
         self.shapes = _shapes(cells, self.order)
-        self._tuned: tuple[int, bounds.Region] | None = None
 
     def roots(self, beta: float, watch: Watch) -> list[_Node]:
         """One region per numeric weight vector, coarsely bounded."""
         nodes = []
-        self._tuned = None
         for a in range(len(self.numeric)):
             stop_if_asked(watch, a)
-            log_bound = bounds.update_bound(self.shapes[0], self._root(a, beta))
+            log_bound = float(self._root(a, beta).scalars[2])
             if log_bound > -math.inf:
                 nodes.append(_Node(a, (), log_bound, None))
         return nodes
 
     def _root(self, numeric: int, beta: float) -> bounds.Region:
+        """Nothing is fixed but the numeric weights. The best of a few ways to deal weights out."""
         shape, a = self.shapes[0], self.numeric[numeric]
-        region = bounds.new_region(shape)
-        table = -beta * self.cells.tables(a).astype(np.float64)
-        bounds.share_weights(shape, region)
-        bounds.set_losses(shape, region, table, self.cells.table_start)
         room = self.cells.lattice.squared_radius
-        region.scalars[1] = 0 if room is None else room - int(a @ a)
-        return region
+        table = -beta * self.cells.tables(a).astype(np.float64)
+        regions = []
+        for base in (0.05, 0.3, 0.8):
+            region = bounds.new_region(shape)
+            region.scalars[1] = 0 if room is None else room - int(a @ a)
+            bounds.set_losses(shape, region, table, self.cells.table_start)
+            bounds.share_weights(shape, region, base)
+            bounds.bound(shape, region)
+            regions.append(region)
+        return min(regions, key=lambda region: float(region.scalars[2]))
 
-    def open(self, node: _Node, beta: float, log_unit: float) -> None:
-        """Make the tables of a region and tune them."""
+    def open(self, node: _Node, beta: float) -> None:
+        """Make the tables of a region."""
         shape = self.shapes[len(node.levels)]
         if node.parent is None:
-            region = self._root(node.numeric, beta)
+            node.region = self._root(node.numeric, beta)
         else:
-            region = bounds.child_of(self.shapes[len(node.levels) - 1], shape, node.parent, node.levels[-1])
-        bounds.tune(shape, region, beta, _TUNING, log_unit + _QUIET)
-        node.region, node.parent = region, None
+            above = self.shapes[len(node.levels) - 1]
+            node.region, node.parent = bounds.child_of(above, shape, node.parent, node.levels[-1]), None
+            bounds.bound(shape, node.region)
+
+    def tune(self, node: _Node, beta: float, enough: float) -> None:
+        assert node.region is not None
+        before = float(node.region.scalars[2])
+        bounds.tune(self.shapes[len(node.levels)], node.region, beta, _STEPS, enough)
+        node.steps += _STEPS
+        node.tries = 0
+        gained = before - float(node.region.scalars[2])
+        node.tuned = gained < _WORTHWHILE or node.steps >= _MOST_STEPS
 
     def children(self, node: _Node) -> list[_Node]:
         assert node.region is not None
@@ -306,19 +326,26 @@ class _Model:
         return w
 
     def exactness(self, beta: float, n: int) -> Exactness:
-        """Rounding of the gains of every step down, and of the races between them.
+        """Rounding of the gains of every step down, of the races between them, and of the clocks.
 
-        |phi| of a member is at most beta times the records of its cell, so the tables that one step adds up
-        are at most ``size`` in absolute value together.
+        |phi| of a member is at most beta times the records of its cell, so the tables of one cell are at most
+        longest + 1 times that (and logs of numbers of levels). A step down adds up the cells of one variable;
+        all steps together meet every record once per block.
         """
         root = self.shapes[0]
-        k, members = len(self.order), int(np.max(np.diff(root.var_start), initial=0))
-        longest = int(np.max(np.diff(root.member_start), initial=0))
-        size = 4 * (longest + 1) * (beta * n + k * math.log(root.square.shape[1] + 1))
-        step = (3 * members + 8) * UNIT_ROUNDOFF * size + race_error(size)
-        total = (root.table_start.size + 8) * UNIT_ROUNDOFF * size
-        underflow = math.exp(self.cells.lattice.dimension * math.log(2) - _LOUD)
-        return Exactness(2 * (k + 2) * step + 2 * total, underflow)
+        k, longest = len(self.order), int(np.max(np.diff(root.member_start), initial=0))
+        cells_of_variable = int(np.max(np.diff(root.var_start), initial=0))
+        size = (2 * longest + 3) * (
+            len(self.cells.blocks) * beta * n + k * math.log(root.square.shape[1] + 1)
+        )
+        gains = (3 * cells_of_variable + 8) * UNIT_ROUNDOFF * size
+        bound = (self.cells.n_cells + 8) * UNIT_ROUNDOFF * size
+        clocks = 4 * (k + 1) * (_MOST_STEPS / _STEPS + 2) * (_TRIES + 1) * UNIT_ROUNDOFF
+        races = k * race_error(0.0) + race_error(size)
+        # Regions of rate below exp(-745) never ring; the longest run of zero bits that is told apart is 203,
+        # and no draw uses 2^50 exponential variables.
+        lost = math.exp(math.log(self.cells.lattice.box_size) - _LOUD) + 2.0 ** (50 - 203)
+        return Exactness(2 * (gains + bound + clocks) + races, lost)
 
 
 def _search_order(cells: CellStructure) -> IntArray:
@@ -361,7 +388,8 @@ def _shape(
     span = high - low + 1
     radius = cells.lattice.squared_radius
     weights = low[:, None] + np.arange(int(span.max(initial=1)))
-    sizes, table_sizes = [len(key) for key in keys], []
+    sizes = [len(key) for key in keys]
+    table_sizes: list[int] = []
     for key in keys:
         table_sizes.extend(itertools.accumulate((int(span[j]) - 1 for j in key), initial=1))
     member_var = np.array([j for key in keys for j in key], dtype=np.int64)
