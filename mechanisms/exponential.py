@@ -17,7 +17,7 @@ from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.lattice import IntegerLattice
 
 # The share of epsilon that is set aside for what floating point does to the law of a draw.
-_ARITHMETIC_SHARE = 1e-6
+_ARITHMETIC_SHARE = 1e-4
 # An event of this probability does not happen: the bits of the key of the random source repeat sooner.
 _NEVER = 2.0**-128
 
@@ -30,7 +30,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     public. Replacing a record moves L at a fixed w by at most Delta, hence the numerator and the partition
     function by a factor of at most exp(epsilon / 2) each. No normalisation, separators or delta.
 
-    Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-6; a draw whose law
+    Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-4; a draw whose law
     is off by more than that share covers, uniformly over all points, is not released.
 
     Source: McSherry and Talwar (FOCS 2007), Theorem 6, with the sensitivity of a sum of [0, 1] losses.
