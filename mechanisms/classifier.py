@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +13,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from privopt.mechanisms._estimator import booked, checked_labels, public_classes, public_delta, signs
+from privopt.mechanisms._estimator import write_atomically as write_atomically
 from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.mechanism import LatticeMechanism, Release
 from privopt.mechanisms.noise import NoiseSource
@@ -25,7 +24,7 @@ from privopt.mechanisms.registry import choose_mechanism, prepare_oracle
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.interface import Limits
-from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntegerLattice
 from privopt.problems.schema import Schema
@@ -115,29 +114,20 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         """
         X, labels = self._validated(X, y)
         classes = self._public_classes(labels)
-        signs = _signs(labels, classes)
+        targets = signs(labels, classes)
         schema = self._public_schema(X)
         kind, reason = choose_mechanism(self.mechanism)
         # The plan is complete before a single feature is looked at.
-        plan = self._plan(kind, schema, len(signs))
-        problem = ZeroOneHalfspace(schema.encode(X).X, signs, plan.lattice)
+        plan = self._plan(kind, schema, len(targets))
+        problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
         oracle = prepare_oracle(self.oracle, plan, problem)
         source = NoiseSource(self.insecure_seed)
-        with self._booked(replace(plan.spend, insecure_seed=source.insecure_seed)):
+        with booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)):
             release = plan.release(oracle, source, self.limits)
         return self._set(release, schema, classes, plan.name, reason)
 
-    def _booked(self, spend: PrivacySpend) -> AbstractContextManager[object]:
-        """Reserve the spend for as long as the release runs, if there is a ledger."""
-        if self.ledger is None:
-            return nullcontext()
-        ledger = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
-        return ledger.spending(spend)
-
     def _plan(self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int) -> LatticeMechanism[Any]:
-        if isinstance(self.delta, str) and self.delta != "auto":
-            raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {self.delta!r}')
-        delta = 1.0 / n**2 if isinstance(self.delta, str) else self.delta
+        delta = public_delta(self.delta, n)
         lattice = _as_lattice(self.lattice, kind, schema.n_features)
         return kind.plan(
             ZeroOneHalfspace, lattice, epsilon=self.epsilon, delta=delta, calibration=self.calibration
@@ -148,24 +138,10 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             X, y = validate_data(self, X, y, dtype=np.float64)
         else:
             validate_data(self, X, skip_check_array=True)
-        if np.any(pd.isna(np.asarray(y, dtype=object))):
-            raise InvalidInputError("y holds missing labels: drop those rows or give them a class")
-        check_classification_targets(y)
-        labels = column_or_1d(y, warn=True)
-        if len(labels) != len(X):
-            raise InvalidInputError(f"X has {len(X)} rows and y has {len(labels)}")
-        if len(labels) == 0:
-            raise InvalidInputError("no records: at least one row is needed")
-        return X, labels
+        return X, checked_labels(y, len(X))
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
-        if self.classes is None:
-            warnings.warn(
-                "classes were read off the labels, which is not private; pass classes=(negative, positive)",
-                PrivacyLeakWarning,
-                stacklevel=3,
-            )
-        classes = np.unique(labels) if self.classes is None else np.asarray(self.classes)
+        classes = public_classes(self.classes, labels)
         if classes.shape != (2,) or classes[0] == classes[1]:
             raise InvalidInputError(
                 f"exactly 2 different classes are needed, got {classes.size} class(es). "
@@ -278,15 +254,6 @@ def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
     return pd.DataFrame({"feature": features, "level": levels, "points": points})
 
 
-def _signs(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    known = np.isin(labels, classes)
-    if not np.all(known):
-        raise InvalidInputError(
-            "y holds labels outside the declared classes; declare them or drop those rows"
-        )
-    return np.where(labels == classes[1], 1, -1).astype(np.int64)
-
-
 def _as_lattice(
     given: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None,
     kind: type[LatticeMechanism[Any]],
@@ -302,13 +269,3 @@ def _as_lattice(
         return given
     low, high, *radius = given
     return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a whole file or nothing: an interrupted run leaves no half-written file behind."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(text)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,0 +1,91 @@
+"""What the estimators share: public facts and where they come from, booking, files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from privopt.mechanisms.ledger import Ledger
+from privopt.mechanisms.spend import PrivacySpend
+from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+
+
+def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
+    """Class labels, shape (n_rows,), n_rows >= 1, none missing.
+
+    Raises:
+        InvalidInputError, ValueError: labels that are not; no value is quoted.
+    """
+    if np.any(pd.isna(np.asarray(y, dtype=object))):
+        raise InvalidInputError("y holds missing labels: drop those rows or give them a class")
+    check_classification_targets(y)
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != n_rows:
+        raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+    if len(labels) == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    return np.asarray(labels)
+
+
+def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """The declared classes; or those in the labels, with a PrivacyLeakWarning."""
+    if declared is None:
+        leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
+        return np.unique(labels)
+    return np.asarray(declared)
+
+
+def signs(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """-1 and +1 for two classes, shape (n,).
+
+    Raises:
+        InvalidInputError: a label that is neither.
+    """
+    check_known(labels, classes)
+    return np.where(labels == classes[1], 1, -1).astype(np.int64)
+
+
+def check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Raise InvalidInputError for a label outside the classes."""
+    if not np.all(np.isin(labels, classes)):
+        raise InvalidInputError(
+            "y holds labels outside the declared classes; declare them or drop those rows"
+        )
+
+
+def public_delta(delta: float | str, n: int) -> float:
+    """delta, or 1/n^2 for "auto"."""
+    if isinstance(delta, str) and delta != "auto":
+        raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
+    return 1.0 / n**2 if isinstance(delta, str) else delta
+
+
+def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> AbstractContextManager[object]:
+    """Reserve the spend for as long as the release runs, if there is a ledger."""
+    if ledger is None:
+        return nullcontext()
+    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).spending(spend)
+
+
+def leak(message: str) -> None:
+    """Warn that a fact was read off private data."""
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=4)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a whole file or nothing: an interrupted run leaves no half-written file behind."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
