@@ -208,12 +208,8 @@ class _HighsSession(Session):
     def __init__(self, model: MipModel) -> None:
         import pulp
 
-        solver = pulp.HiGHS(
-            msg=False,
-            gapRel=0.0,
-            gapAbs=0.0,
-            threads=1,
-        )
+        # No number of threads: HiGHS has one scheduler per process and fails if two callers disagree.
+        solver = pulp.HiGHS(msg=False, gapRel=0.0, gapAbs=0.0)
         solver.createAndConfigureSolver(model.problem)
         solver.buildSolverModel(model.problem)
         self._highs = model.problem.solverModel
@@ -262,7 +258,7 @@ class _HighsSession(Session):
         seconds: float | None,
     ) -> None:
         highs = self._highs
-        highs.clearSolver()  # no trace of the previous solve
+        highs.clearSolver()  # no trace of the previous solve, nor of its status should the next one fail
         if (surplus := highs.getNumRow() - self._rows) > 0:
             highs.deleteRows(surplus, np.arange(self._rows, self._rows + surplus, dtype=np.int32))
         for columns in forbidden:

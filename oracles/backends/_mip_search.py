@@ -136,7 +136,8 @@ class Search:
         self.query.watch.report(value, min(value, from_fixed(bound)), self.nodes + nodes)
 
     def run(self, regions: Sequence[Region]) -> Proposal:
-        """Search regions in the given order (best bounds first). They must cover the lattice."""
+        """Search regions in the given order (best bounds first). They must cover the lattice, except for what
+        ``can_prune`` has ruled out."""
         for number, region in enumerate(regions):
             if self.can_prune(region.bound):
                 continue

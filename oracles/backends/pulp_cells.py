@@ -134,7 +134,8 @@ def _solve(model: _CellModel, query: Query) -> Proposal:
     draw = _Draw(model, query, search)
     draw.sweep_all(_FEW_SWEEPS)
     draw.sweep_all(_MANY_SWEEPS)
-    return search.run([draw.region(int(k)) for k in np.argsort(draw.bound, kind="stable")])
+    order = np.argsort(draw.bound, kind="stable")
+    return search.run([draw.region(int(k)) for k in order if not search.can_prune(int(draw.bound[k]))])
 
 
 class _Draw:
