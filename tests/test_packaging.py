@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -91,21 +92,21 @@ def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
     assert not any(name.startswith("tests/") for name in names)
 
 
-def test_wheel_works_where_the_source_tree_is_not(wheel: Path, tmp_path: Path) -> None:
-    # Unpacked in front of the dependencies that are here already: what a user's environment would hold.
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = (
-        "import privopt.oracles, privopt.mechanisms, sys\n"
-        "from privopt.problems.adult import load_adult23\n"
-        "assert load_adult23(seed=0)[0].shape == (15682, 23)\n"
-        "assert 'site' in privopt.oracles.__file__, privopt.oracles.__file__\n"
+def test_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+    def run(*words: object) -> str:
+        done = subprocess.run(
+            [str(w) for w in words], cwd=tmp_path, env=clean, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(sys.executable, "-m", "venv", "fresh")
+    run("fresh/bin/python", "-m", "pip", "install", "--quiet", wheel)
+    code = "from privopt.problems.adult import load_adult23; print(load_adult23(seed=0)[0].shape)"
+    assert run("fresh/bin/python", "-c", code).strip() == "(15682, 23)"
+    noise = run(
+        "fresh/bin/privopt", "calibrate", "rspm-laplace", "--separators", 46, "--epsilon", 1, "--json"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, 'site')\n{code}"],
-        cwd=tmp_path,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    assert json.loads(noise)["scale"] == pytest.approx(92.0)
