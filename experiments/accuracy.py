@@ -121,7 +121,8 @@ def _markdown(train: pd.DataFrame, test: pd.DataFrame, draws: int) -> str:
         f"Made by `python -m privopt.experiments.accuracy`: {draws} draws each, mean ± standard deviation; "
         "n = 15,682, d = 23, replace-one neighbours, delta = 1/n^2 for OPDisc, Gaussian RSPM and DP-GD, "
         "0 for the others. DP-GD's hyper-parameters were chosen on the data, not privately.\n\n"
-        f"## Training accuracy (balanced classes)\n\n{_lines(train)}\n\n![training accuracy](accuracy.png)\n\n"
+        f"## Training accuracy (balanced classes)\n\n{_lines(train)}\n\n"
+        "![training accuracy](accuracy.png)\n\n"
         f"## Held-out accuracy (UCI test file, 24% positive)\n\n{_lines(test)}\n\n"
         "![held-out accuracy](test-accuracy.png)\n"
     )

@@ -79,8 +79,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
             UnfinishedDrawError: a limit was reached; nothing is released.
             InexactDrawError: the oracle's arithmetic is too coarse for the claim; nothing is released.
         """
-        self.check_problem(oracle.problem)
-        self.check_question(oracle.law)
+        self.check_oracle(oracle.problem, oracle.law)
         source = noise or NoiseSource()
         draw = oracle.draw(self.beta, source, limits)
         error, lost = draw.exactness.log_error, draw.exactness.lost_mass

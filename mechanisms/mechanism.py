@@ -15,9 +15,10 @@ from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.gibbs import Law
-from privopt.oracles.interface import Limits, Task
+from privopt.oracles.interface import Limits, PreparedOracle, Task
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.lattice import IntArray, IntegerLattice
+from privopt.problems.objective import Perturbation
 
 Prepared = TypeVar("Prepared", contravariant=True)
 
@@ -104,16 +105,29 @@ class LatticeMechanism(ABC, Generic[Prepared]):
                 f"To do: plan again for that problem"
             )
 
-    def check_question(self, prepared: Task | Law) -> None:
-        """Refuse an oracle prepared for another question.
+    def check_oracle(self, problem: DiscreteProblem, question: Task | Law) -> None:
+        """Refuse an oracle that was prepared for another problem or another question.
 
         Raises:
             PlanMismatchError: naming both.
         """
-        if prepared is not self.question:
+        self.check_problem(problem)
+        if question is not self.question:
             raise PlanMismatchError(
-                f"{self.name} needs an oracle prepared for {self.question}, got one for {prepared}"
+                f"{self.name} needs an oracle prepared for {self.question}, got one for {question}"
             )
+
+    def certified_argmin(
+        self, oracle: PreparedOracle, noise: Perturbation, source: NoiseSource, limits: Limits | None
+    ) -> Release:
+        """The one exact minimiser of loss + noise, with ties broken by the rule that the proofs rely on.
+
+        Raises:
+            CertificateError: less than that was proved; nothing is released.
+        """
+        answer = oracle.minimize(noise, limits, break_ties=True)
+        point = answer.require(gap=0.0, lexicographic=True)
+        return self.released(point, source, oracle.name, answer.certificate)
 
     def released(
         self, point: IntArray, source: NoiseSource, oracle: str, proof: Certificate | None

@@ -82,10 +82,7 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
             PlanMismatchError: the oracle was prepared for another problem or task.
             CertificateError: no certified argmin; nothing is released.
         """
-        self.check_problem(oracle.problem)
-        self.check_question(oracle.task)
+        self.check_oracle(oracle.problem, oracle.task)
         source = noise or NoiseSource()
         eta = source.gaussian(self.sigma, self.lattice.dimension + 1)
-        answer = oracle.minimize(Perturbation.normalized(self.lattice, eta), limits, break_ties=True)
-        point = answer.require(gap=0.0, lexicographic=True)
-        return self.released(point, source, oracle.name, answer.certificate)
+        return self.certified_argmin(oracle, Perturbation.normalized(self.lattice, eta), source, limits)

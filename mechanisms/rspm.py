@@ -81,14 +81,11 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
             PlanMismatchError: the oracle was prepared for another problem or task.
             CertificateError: no certified argmin; nothing is released.
         """
-        self.check_problem(oracle.problem)
-        self.check_question(oracle.task)
+        self.check_oracle(oracle.problem, oracle.task)
         source = noise or NoiseSource()
         separators = self.problem_type.separators(self.lattice)
         eta = self._draw(source, separators.size)
-        answer = oracle.minimize(separators.weighted(eta), limits, break_ties=True)
-        point = answer.require(gap=0.0, lexicographic=True)
-        return self.released(point, source, oracle.name, answer.certificate)
+        return self.certified_argmin(oracle, separators.weighted(eta), source, limits)
 
     def _draw(self, source: NoiseSource, size: int) -> NDArray[np.float64]:
         return source.gaussian(self.scale, size)

@@ -58,10 +58,12 @@ def test_auto_draws_likewise(problem: DiscreteProblem, expected: str) -> None:
 
 def test_names_make_oracles_or_say_what_is_missing() -> None:
     for name in MINIMIZERS:
-        try:
+        missing = not next(e.installed for e in inventory() if e.name == name)
+        if missing:
+            with pytest.raises(MissingSolverError, match="install"):
+                minimizer(name)
+        else:
             assert isinstance(minimizer(name), DiscreteOracle)
-        except MissingSolverError as error:
-            assert "install" in str(error)
     for name in GIBBS:
         assert isinstance(gibbs_oracle(name), GibbsOracle)
     with pytest.raises(UnknownOracleError, match="pulp-highs"):
