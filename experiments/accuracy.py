@@ -76,12 +76,13 @@ def run(output: Path, draws: int, console: Console) -> pd.DataFrame:
 
 def _baseline(results: Results, draws: int, train: Any, test: Any, on_row: Any) -> None:
     """DP-GD logistic regression, a row per draw."""
-    delta = 1.0 / len(train[1]) ** 2
+    (X, y), (test_X, test_y) = train, test
+    delta = 1.0 / len(y) ** 2
     for epsilon in EPSILONS:
         if results.holds("dp-gd logistic", "weights in R^24", epsilon, draws - 1):
             continue
         for number, (on_train, on_test, seconds) in enumerate(
-            dpgd_accuracies(*train, *test, epsilon, delta, draws, seed=0)
+            dpgd_accuracies(X, y, test_X, test_y, epsilon, delta, draws, seed=0)
         ):
             row = Row(
                 "dp-gd logistic", "weights in R^24", epsilon, delta, number, "gradient", on_train, on_test,
