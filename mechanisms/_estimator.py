@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
@@ -25,8 +26,11 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     Raises:
         InvalidInputError, ValueError: labels that are not; no value is quoted.
     """
+    check_given(y)
     if np.any(pd.isna(np.asarray(y, dtype=object))):
         raise InvalidInputError("y holds missing labels: drop those rows or give them a class")
+    if np.asarray(y).dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     labels = column_or_1d(y, warn=True)
     if len(labels) != n_rows:
@@ -34,6 +38,12 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     if len(labels) == 0:
         raise InvalidInputError("no records: at least one row is needed")
     return np.asarray(labels)
+
+
+def check_given(y: ArrayLike | None) -> None:
+    """Raise InvalidInputError without labels, in scikit-learn's words."""
+    if y is None:
+        raise InvalidInputError("this estimator requires y to be passed, but the target y is None")
 
 
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:

@@ -126,7 +126,8 @@ class ObjectivePerturbation(RiskMechanism):
         space = _check(cls.name, facts, convex_set, regularizer)
         check_epsilon(epsilon), check_delta(delta)
         n = facts.n_records
-        l2 = max(regularizer.l2, facts.smoothness / (n * math.expm1(_HESSIAN_EPSILON * epsilon)))
+        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # as large as doubles hold
+        l2 = max(regularizer.l2, facts.smoothness / (n * factor))
         hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
         tolerance = _tolerance(facts, _OBJECTIVE_TOLERANCE)
         hiding = gaussian_steps(

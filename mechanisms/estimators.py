@@ -1,0 +1,426 @@
+"""Private linear models in scikit-learn's conventions: logistic, sigmoid, linear (ridge, lasso) regression.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import norm as sparse_norm
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags, check_array
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from privopt.mechanisms._estimator import (
+    booked,
+    check_given,
+    check_known,
+    checked_labels,
+    leak,
+    public_classes,
+    public_delta,
+    write_atomically,
+)
+from privopt.mechanisms.accounting import zcdp_epsilon, zcdp_rho
+from privopt.mechanisms.first_order import DPFrankWolfeL1, RiskMechanism
+from privopt.mechanisms.ledger import Ledger
+from privopt.mechanisms.noise import NoiseSource
+from privopt.mechanisms.parameters import check_delta, check_epsilon, check_positive
+from privopt.mechanisms.risk_registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
+from privopt.mechanisms.spend import PrivacySpend
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
+from privopt.problems.regularizers import ElasticNet
+from privopt.problems.risk import EmpiricalRisk, RiskFacts, RowNorm
+from privopt.problems.sets import ConvexSet
+
+_MODEL_FORMAT = "privopt-linear/1"
+
+Floats = NDArray[np.float64]
+
+
+class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+    """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
+
+    epsilon: float
+    delta: float | str
+    mechanism: str
+    data_norm: float | None
+    norm: RowNorm
+    convex_set: ConvexSet | str | None
+    regularizer: ElasticNet | str
+    fit_intercept: bool
+    steps: int | None
+    ledger: Ledger | str | Path | None
+    insecure_seed: int | None
+    coef_: Any
+    intercept_: Any
+
+    @abstractmethod
+    def _facts_of(self, y: ArrayLike, n_rows: int) -> tuple[list[Floats], Loss, NDArray[Any] | None]:
+        """The label vectors, one per release; the loss; the public classes if there are any."""
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Choose the weights.
+
+        Args:
+            X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
+                never densified.
+            y: labels, shape (n,).
+
+        Raises:
+            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
+            PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
+            BudgetExceededError: the ledger refused; nothing was run.
+            OracleError: no certified minimum, for the perturbation mechanisms; nothing was released.
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        n, d = X.shape
+        if n < 2:
+            raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
+        targets, loss, classes = self._facts_of(y, n)
+        bound = self._public_norm(X)
+        facts = _risk_facts(n, d, loss, bound, self.norm, self.fit_intercept)
+        choice = self._choice(facts)
+        # The plan is complete before a private number has entered it.
+        plan, spend = _split(
+            choice, facts, check_epsilon(self.epsilon), public_delta(self.delta, n), len(targets), self.steps
+        )
+        source = NoiseSource(self.insecure_seed)
+        rows = _with_constant(X, bound) if self.fit_intercept else X
+        risks = (
+            EmpiricalRisk(rows, labels, loss, row_norm=facts.row_norm, norm=facts.norm) for labels in targets
+        )
+        spend = replace(spend, insecure_seed=source.insecure_seed)
+        with booked(self.ledger, spend):
+            releases = [plan.release(risk, source) for risk in risks]
+        self.releases_ = releases
+        self.noise_ = plan.noise
+        self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
+        if classes is not None:
+            self.classes_ = classes
+        points = np.stack([release.point for release in releases])
+        intercept = points[:, d] * bound if self.fit_intercept else np.zeros(len(points))
+        return self._set(points[:, :d], intercept, spend)
+
+    def _public_norm(self, X: Any) -> float:
+        if self.data_norm is not None:
+            return check_positive(self.data_norm, "data_norm")
+        leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
+        norms = sparse_norm if sp.issparse(X) else np.linalg.norm
+        largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
+        return largest or 1.0
+
+    def _choice(self, facts: RiskFacts) -> Choice:
+        space, penalty = self.convex_set, self.regularizer
+        if isinstance(space, str):
+            space = parse_set(space, facts.dimension)
+        if isinstance(penalty, str):
+            penalty = parse_regularizer(penalty)
+        return choose_risk_mechanism(self.mechanism, facts, space, penalty)
+
+    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
+        self.coef_, self.intercept_, self.spend_ = coef, intercept, spend
+        return self
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return np.asarray(X @ self.coef_.reshape(-1, X.shape[1]).T + self.intercept_, dtype=np.float64)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON: weights, classes and spend. Nothing that is not private."""
+        write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``save`` writes."""
+        check_is_fitted(self)
+        return {
+            "format": _MODEL_FORMAT,
+            "estimator": type(self).__name__,
+            "mechanism": self.mechanism_,
+            "noise": dict(self.noise_),
+            "spend": self.spend_.to_dict(),
+            "classes": self.classes_.tolist() if hasattr(self, "classes_") else None,
+            "weights": np.atleast_2d(self.coef_).tolist(),
+            "intercept": np.atleast_1d(self.intercept_).tolist(),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model written by ``save``; it predicts, and knows its spend.
+
+        Raises:
+            InvalidInputError: not such a file, or another estimator's.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text()))
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise InvalidInputError(f"{path} is not a saved {cls.__name__}: {error}") from error
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any]) -> Self:
+        """Read ``to_dict`` back. Raises ValueError, TypeError or KeyError for anything else."""
+        if model["format"] != _MODEL_FORMAT or model["estimator"] != cls.__name__:
+            raise InvalidInputError(f"it holds {model['format']!r} of a {model.get('estimator')!r}")
+        spend = PrivacySpend.from_dict(model["spend"])
+        coef, intercept = np.array(model["weights"], dtype=float), np.array(model["intercept"], dtype=float)
+        if coef.ndim != 2 or intercept.shape != coef.shape[:1] or not np.all(np.isfinite(coef)):
+            raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
+        fitted = cls(spend.epsilon, mechanism=model["mechanism"])
+        if model["classes"] is not None:
+            fitted.classes_ = np.array(model["classes"])
+        fitted.n_features_in_ = coef.shape[1]
+        fitted.noise_ = dict(model["noise"])
+        fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
+        return fitted._set(coef, intercept, spend)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True  # noise from the operating system: two fits differ
+        return tags
+
+
+class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: ignore[misc]
+    """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        mechanism: str = "auto",
+        data_norm: float | None = None,
+        norm: RowNorm = "l2",
+        classes: Sequence[Any] | None = None,
+        convex_set: ConvexSet | str | None = None,
+        regularizer: ElasticNet | str = "none",
+        fit_intercept: bool = True,
+        steps: int | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.data_norm = data_norm
+        self.norm = norm
+        self.classes = classes
+        self.convex_set = convex_set
+        self.regularizer = regularizer
+        self.fit_intercept = fit_intercept
+        self.steps = steps
+        self.ledger = ledger
+        self.insecure_seed = insecure_seed
+
+    @abstractmethod
+    def _loss(self) -> Loss:
+        """The loss, for labels -1 and +1."""
+
+    def _facts_of(self, y: ArrayLike, n_rows: int) -> tuple[list[Floats], Loss, NDArray[Any] | None]:
+        labels = checked_labels(y, n_rows)
+        classes = public_classes(self.classes, labels)
+        if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
+            raise InvalidInputError(f"at least 2 different classes are needed, got {classes.size} class(es)")
+        check_known(labels, classes)
+        positive = classes[1:] if len(classes) == 2 else classes
+        return [np.where(labels == c, 1.0, -1.0) for c in positive], self._loss(), classes
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores, shape (n,) for two classes, otherwise (n, classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(self.classes_[index])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+class PrivateLogisticRegression(_PrivateLinearClassifier):
+    """Logistic regression under differential privacy, by one of eleven mechanisms.
+
+    Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
+    *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
+    running time, and for the perturbation mechanisms whether fitting failed. With more than two classes
+    there is one release per class, and the budget is split evenly between them (basic composition; for
+    "dp-fw-l1" in zCDP): ``spend_`` states the whole.
+
+    Args:
+        epsilon: privacy budget of the whole fit, > 0 and finite.
+        delta: in (0, 1), or "auto" for 1/n^2.
+        mechanism: "auto" or a name of ``privopt.mechanisms.risk_registry.RISK_MECHANISMS``;
+            ``mechanism_reason_`` tells why, and what it was given where it needed a set or a penalty.
+        data_norm: bound R on the norm of rows; longer ones are shortened to it. None reads it off the data,
+            which is *not* private: a ``PrivacyLeakWarning`` says so.
+        norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
+        classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
+            the same warning.
+        convex_set: a ``ConvexSet``, or "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex": where the weights,
+            the intercept's included, lie.
+        regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; covers the intercept too.
+        fit_intercept: whether a constant feature of size R joins each row, inside the clipped norm.
+        steps: number of noisy steps of mechanisms that have one; by default the theory's.
+        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Attributes:
+        classes_: the labels.
+        coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
+        spend_: what the fit cost.
+        noise_: the public parameters of the noise.
+        releases_: the ``RealRelease`` of each row, with its share of the spend; not in loaded models.
+        mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
+
+    References:
+        Wang, Ye and Xu (2017); Wang and Xu (2019); Chaudhuri, Monteleoni and Sarwate (2011).
+    """
+
+    def _loss(self) -> Loss:
+        return LogisticLoss()
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
+        p = expit(self._scores(X))
+        if len(self.classes_) == 2:
+            return np.column_stack([1 - p, p])
+        total = np.sum(p, axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
+
+
+class PrivateSigmoidClassifier(_PrivateLinearClassifier):
+    """A linear classifier by the sigmoid loss, a smooth count of errors, which outliers sway less.
+
+    The loss is not convex: gradients are small at what is found, it need not be a minimum. Privacy,
+    arguments and attributes: as ``PrivateLogisticRegression``; mechanisms for convex losses are refused.
+
+    References:
+        Wang and Xu (2019).
+    """
+
+    def _loss(self) -> Loss:
+        return SigmoidLoss()
+
+
+class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ignore[misc]
+    """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
+
+    Labels are clipped to [-B, B]. The squared loss continues linearly for residuals beyond 2 B, which no
+    prediction within [-B, B] meets. Privacy: as ``PrivateLogisticRegression``; B is public.
+
+    Args:
+        label_bound: B. None reads it off the labels, which is *not* private: a ``PrivacyLeakWarning`` says
+            so.
+        loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
+            one.
+
+    The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
+    ``intercept_`` is a float.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        mechanism: str = "auto",
+        data_norm: float | None = None,
+        norm: RowNorm = "l2",
+        label_bound: float | None = None,
+        loss: Loss | None = None,
+        convex_set: ConvexSet | str | None = None,
+        regularizer: ElasticNet | str = "none",
+        fit_intercept: bool = True,
+        steps: int | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.data_norm = data_norm
+        self.norm = norm
+        self.label_bound = label_bound
+        self.loss = loss
+        self.convex_set = convex_set
+        self.regularizer = regularizer
+        self.fit_intercept = fit_intercept
+        self.steps = steps
+        self.ledger = ledger
+        self.insecure_seed = insecure_seed
+
+    def _facts_of(self, y: ArrayLike, n_rows: int) -> tuple[list[Floats], Loss, NDArray[Any] | None]:
+        check_given(y)
+        labels = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+        if len(labels) != n_rows:
+            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+        if self.label_bound is None:
+            leak("label_bound was read off the labels, which is not private; declare it")
+            bound = float(np.max(np.abs(labels))) or 1.0
+        else:
+            bound = check_positive(self.label_bound, "label_bound")
+        loss = SquaredLoss(2 * bound) if self.loss is None else self.loss
+        if loss.labels is not Labels.REAL:
+            raise InvalidInputError(f"{type(loss).__name__} is not a loss for real labels")
+        return [np.clip(labels, -bound, bound)], loss, None
+
+    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
+        super()._set(coef, intercept, spend)
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Predictions, shape (n,)."""
+        return self._scores(X)[:, 0]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:
+    """Public facts of the rows, with the constant feature if there is one: it is as large as their bound."""
+    extended = bound * math.sqrt(2) if intercept and norm == "l2" else bound
+    return RiskFacts(n, d + intercept, loss, extended, norm)
+
+
+def _with_constant(X: Any, constant: float) -> Any:
+    column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
+    stack: Any = sp.hstack if sp.issparse(X) else np.hstack
+    return stack([X, column])
+
+
+def _split(
+    choice: Choice, facts: RiskFacts, epsilon: float, delta: float, parts: int, steps: int | None
+) -> tuple[RiskMechanism, PrivacySpend]:
+    """A plan for each of ``parts`` releases, and the spend of all together."""
+    if parts == 1:
+        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=steps)
+        return plan, plan.spend
+    note = f"one-vs-rest: {parts} releases share the budget evenly"
+    if issubclass(choice.kind, DPFrankWolfeL1):
+        rho = zcdp_rho(epsilon, delta) / parts * (1 - 1e-9)
+        plan = choice.plan(facts, epsilon=zcdp_epsilon(rho, delta), delta=delta, steps=steps)
+        return plan, PrivacySpend.zcdp(parts * (plan.spend.level or rho), delta, plan.name, note=note)
+    share = (1 - 1e-12) / parts
+    plan = choice.plan(facts, epsilon=epsilon * share, delta=check_delta(delta) * share, steps=steps)
+    return plan, PrivacySpend.approximate(epsilon, delta, plan.name, note=note)
