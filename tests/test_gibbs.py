@@ -18,6 +18,7 @@ from privopt.oracles.backends.gibbs_enumerate import GibbsEnumeration
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.gibbs import GibbsOracle, Law, exponentials, race, uniform_below
 from privopt.oracles.interface import Limits, Progress
+from privopt.problems.adult import load_adult23
 from privopt.problems.conjunction import MonotoneConjunction
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.halfspace import ZeroOneHalfspace
@@ -256,43 +257,40 @@ def test_permute_and_flip_on_four_points(make: Callable[[], GibbsOracle]) -> Non
 
 @pytest.mark.parametrize("ball", [False, True])
 def test_branch_and_bound_and_elimination_draw_from_one_law_beyond_enumeration(ball: bool) -> None:
-    table = scorecard(21, n=600, numeric=1, blocks=(5, 4, 3), flags=2)
+    table = scorecard(21, n=600, numeric=1, blocks=(4, 4, 3), flags=2)
     d = table.lattice.dimension
     lattice = IntegerLattice(-1, 1, dimension=d, radius=3.0 if ball else None)
     problem = ZeroOneHalfspace(table.X, table.y, lattice)
     assert GibbsEnumeration().refusals(problem)
     source, beta = Bits(22), 0.15
     branch, sums = GibbsBranch().prepare(problem), elimination().prepare(problem)
-    mean, draws, h = sums.expected_loss(beta), 1500, 1e-4
-    variance = (sums.expected_loss(beta - h) - sums.expected_loss(beta + h)) / (2 * h)
+    mean, draws = sums.expected_loss(beta), 1000
     losses = [branch.draw(beta, source).loss for _ in range(draws)]
-    error = math.sqrt(variance / draws)
+    error = np.std(losses) / math.sqrt(draws)
     assert abs(np.mean(losses) - mean) < 4 * error
     assert abs(np.mean(losses) - sums.expected_loss(1.2 * beta)) > 4 * error
-    assert same_law(losses, [sums.draw(beta, source).loss for _ in range(400)]) > 1e-3
+    assert same_law(losses, [sums.draw(beta, source).loss for _ in range(200)]) > 1e-3
 
 
 @pytest.mark.parametrize("law", list(Law))
 def test_splitting_at_every_opportunity_does_not_change_the_law(
     law: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=0, ball=True), 0.2, 500
-    monkeypatch.setattr(gibbs_branch, "_TRIES", 1)
+    problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=0, ball=True), 0.2, 1000
+    monkeypatch.setattr(gibbs_branch, "_TRIES", 0)
     monkeypatch.setattr(gibbs_branch, "_MOST_STEPS", 10)
-    source = Bits(23)
-    # A new oracle each time: splits happen before the first point is found.
-    ours = [GibbsBranch().prepare(problem, law).draw(beta, source).loss for _ in range(draws)]
+    prepared, source = GibbsBranch().prepare(problem, law), Bits(23)
+    assert isinstance(prepared.sampler, gibbs_branch._BranchSampler)
+    ours, depths = [], []
+    for _ in range(draws):
+        prepared.sampler._known = None  # so that splits happen before the first point is found
+        ours.append(prepared.draw(beta, source).loss)
+        assert prepared.sampler._known is not None
+        depths.append(max(len(node.levels) for node in prepared.sampler._known[1]))
+    assert np.mean(depths) > 0.3
     reference = GibbsEnumeration().prepare(problem, law)
     assert same_law(ours, [reference.draw(beta, source).loss for _ in range(4 * draws)]) > 1e-3
-
-    def keep_every_ring(rings: gibbs_branch._Rings, time: float, node: gibbs_branch._Node) -> bool:
-        node.tighten()
-        return True
-
-    # What would go wrong: a better bound must leave some rings out.
-    monkeypatch.setattr(gibbs_branch._Rings, "_still_rings", keep_every_ring)
-    wrong = [GibbsBranch().prepare(problem, law).draw(beta, source).loss for _ in range(draws)]
-    assert same_law(wrong, [reference.draw(beta, source).loss for _ in range(4 * draws)]) < 1e-4
+    assert same_law(ours, [reference.draw(1.2 * beta, source).loss for _ in range(4 * draws)]) < 1e-4
 
 
 # Edges
@@ -407,3 +405,49 @@ def test_draws_repeat_with_the_source_and_differ_otherwise() -> None:
     first = [prepared.draw(0.05, Bits(seed)).point.tolist() for seed in range(10)]
     assert first == [prepared.draw(0.05, Bits(seed)).point.tolist() for seed in range(10)]
     assert len({tuple(w) for w in first}) > 1
+
+
+# The Adult task at full size
+
+
+@pytest.fixture(scope="module")
+def adult() -> ZeroOneHalfspace:
+    X, y, _ = load_adult23(0)
+    return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=23))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "accuracy"), [(0.01, 0.739), (0.1, 0.773), (1.0, 0.775)])
+def test_expected_accuracy_on_adult(adult: ZeroOneHalfspace, epsilon: float, accuracy: float) -> None:
+    # Expected by an independent implementation on another balanced subsample of the same table.
+    expected = GibbsElimination().prepare(adult).expected_loss(epsilon / 2)
+    assert 1 - expected / adult.n_records == pytest.approx(accuracy, abs=0.003)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 5.0])
+def test_branch_and_bound_and_elimination_agree_on_adult(adult: ZeroOneHalfspace, epsilon: float) -> None:
+    beta, source, draws = epsilon / 2, Bits(31), 1000
+    mean = GibbsElimination().prepare(adult).expected_loss(beta)
+    branch = GibbsBranch().prepare(adult)
+    losses = [branch.draw(beta, source).loss for _ in range(draws)]
+    assert abs(np.mean(losses) - mean) < 4 * np.std(losses) / math.sqrt(draws)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize(
+    "lattice",
+    [
+        IntegerLattice(-2, 2, dimension=23),
+        IntegerLattice(-4, 4, dimension=23, radius=math.sqrt(23)),
+        IntegerLattice(-4, 4, dimension=23),
+    ],
+    ids=str,
+)
+def test_draws_from_large_lattices(adult: ZeroOneHalfspace, lattice: IntegerLattice, law: Law) -> None:
+    problem = ZeroOneHalfspace(adult.X, adult.y, lattice)
+    prepared = GibbsBranch().prepare(problem, law)
+    draw = prepared.draw(0.5, Bits(32), Limits(seconds=300))
+    # 3499 errors are optimal over {-1, 0, 1}^23; all three lattices have better points, and enough of them.
+    assert draw.loss < 3400

@@ -405,6 +405,12 @@ def _reweigh(shape: Shape, region: Region, beliefs: _Beliefs) -> None:
 
 
 @njit(cache=True, nogil=True)
+def words_per_try(shape: Shape) -> int:
+    """An upper bound on the random words of one ring and the way down from it."""
+    return 4 * (1 + (len(shape.span) - shape.fixed) * (len(shape.square[0]) + 1))
+
+
+@njit(cache=True, nogil=True)
 def propose(
     shape: Shape,
     region: Region,
@@ -424,7 +430,7 @@ def propose(
     """
     sums = np.empty(len(shape.member_start) - 1, dtype=np.int64)
     gains = np.empty(shape.square.shape[1])
-    needed = 4 * (1 + (len(shape.span) - shape.fixed) * (shape.square.shape[1] + 1))
+    needed = words_per_try(shape)
     for made in range(tries):
         if time > horizon:
             return FAILED, cursor, time, made

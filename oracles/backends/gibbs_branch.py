@@ -55,7 +55,6 @@ _TRIES, _STEPS, _WORTHWHILE, _MOST_STEPS = 100, 10, 2.0, 80
 _QUIET = -6.0
 # Clocks start when every rate is within the range of a double.
 _LOUD = 600.0
-_WORDS = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ class _Rings(Arrivals):
             self._model.open(node, self._request.beta)
             if not self._still_rings(time, node):
                 return None
-        if node.tries >= _TRIES:
+        if node.tries >= _TRIES and len(node.levels) < len(self._model.order):
             if node.tuned:
                 self._split(time, node)
                 return None
@@ -211,13 +210,13 @@ class _Rings(Arrivals):
         while status == bounds.OUT_OF_BITS:
             status, self._cursor, time, tries = bounds.propose(
                 self._model.shapes[len(node.levels)], node.region, self._words, self._cursor,
-                time, self._rate(node), horizon, _TRIES - node.tries, levels,
+                time, self._rate(node), horizon, max(1, _TRIES - node.tries), levels,
             )  # fmt: skip
             node.tries += tries
             self.nodes += tries
             if status == bounds.OUT_OF_BITS:
                 rest = self._words[self._cursor :]
-                self._words = np.concatenate((rest, self._request.random.bits(_WORDS)))
+                self._words = np.concatenate((rest, self._request.random.bits(self._model.words)))
                 self._cursor = 0
         if status == bounds.DRAWN:
             node.tries = 0
@@ -265,6 +264,8 @@ class _Model:
         self.order = _search_order(cells)
         self._ball = cells.lattice.squared_radius is not None
         self.shapes = _shapes(cells, self.order)
+        # Random words per request: many tries of a small problem, two of a large one.
+        self.words = max(1 << 13, 2 * bounds.words_per_try(self.shapes[0]))
 
     def roots(self, beta: float, watch: Watch) -> list[_Node]:
         """One region per numeric weight vector, coarsely bounded."""

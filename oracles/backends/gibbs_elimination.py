@@ -82,7 +82,7 @@ class GibbsElimination(GibbsOracle):
     """
 
     name: ClassVar[str] = "gibbs-elimination"
-    max_work: float = 2e11
+    max_work: float = 2e10
     threads: int | None = None
     limits: CellLimits = field(default_factory=CellLimits)
 
