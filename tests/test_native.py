@@ -106,6 +106,20 @@ def test_ties_are_broken_however_few_are_opened(ties: int, monkeypatch: pytest.M
         np.testing.assert_array_equal(first.require(lexicographic=True), expected.point)
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_trees_that_are_split_lose_nothing(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_TREE_NODES", nodes)
+    monkeypatch.setattr(native, "_MORE_SWEEPS", 1)
+    for shape in ("three blocks in a ball", "wide weights", "two numbers", "lopsided"):
+        problem = make_problem(shape, nodes)
+        oracle = NativeOracle(threads=1).prepare(problem, Task.NORMALIZED)
+        for noise in noises(problem, Task.NORMALIZED, nodes):
+            expected = EnumerationOracle().prepare(problem, Task.NORMALIZED).minimize(noise)
+            first = oracle.minimize(noise, break_ties=True)
+            assert agree(first, expected)
+            np.testing.assert_array_equal(first.require(lexicographic=True), expected.point)
+
+
 def test_conformance() -> None:
     assert check_oracle(NativeOracle()).passed
 

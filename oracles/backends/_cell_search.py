@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privopt.oracles.backends._cell_bounds import BIG, Dual, Shape
+from privopt.oracles.backends._cell_bounds import BIG, INFEASIBLE, Dual, Shape
 from privopt.problems.lattice import IntArray
 from privopt.problems.objective import UNIT
 
@@ -37,8 +37,17 @@ class Tree(NamedTuple):
     member: IntArray  # (M,) the cells' non-leaf members in search order
     table_start: IntArray  # (M + C,) where the table of each number of fixed members starts
     tables: IntArray  # partial minima; a row of ``row`` leaf levels per partial sum
-    leaf_cost: NDArray[np.int64]  # (p + 1, B, L, B) star costs of each child at each depth
+    leaf_cost: NDArray[
+        np.int64
+    ]  # (p + 1, L, B, row) star costs of each child, by level - base, at each depth
+    leaf_square: IntArray  # (L, row)
+    leaf_class: IntArray  # (L, row) levels with equal squares are one class
+    class_square: IntArray  # (L, row) squares of the classes, increasing
+    class_count: IntArray  # (L,)
     rest: NDArray[np.int64]  # (p + 1, S) knapsack of the free non-leaf variables, from each depth on
+    tilt: IntArray  # (1,) multiplier of |w|^2 in quick bounds
+    rest_tilted: IntArray  # (p + 1,) min over s of rest + tilt * s
+    norm_tilted: IntArray  # (S,) by the squares of the fixed variables: min of norm term - tilt * the others'
     child: NDArray[np.int64]  # (p + 1, B) levels of the children, best first
     child_bound: NDArray[np.int64]  # (p + 1, B)
     child_count: IntArray  # (p + 1,)
@@ -84,8 +93,15 @@ def plant(shape: Shape, dual: Dual, table: Any, width: int, order: IntArray, lea
         member=member,
         table_start=table_start,
         tables=zeros(total),
-        leaf_cost=zeros(p + 1, most, n_leaves, row),
+        leaf_cost=zeros(p + 1, n_leaves, most, row),
+        leaf_square=zeros(n_leaves, row),
+        leaf_class=zeros(n_leaves, row),
+        class_square=zeros(n_leaves, row),
+        class_count=zeros(n_leaves),
         rest=zeros(p + 1, width),
+        tilt=zeros(1),
+        rest_tilted=zeros(p + 1),
+        norm_tilted=zeros(width),
         child=zeros(p + 1, most),
         child_bound=zeros(p + 1, most),
         child_count=zeros(p + 1),
@@ -96,6 +112,11 @@ def plant(shape: Shape, dual: Dual, table: Any, width: int, order: IntArray, lea
         scratch=zeros(n_leaves + 2, width),
         stack=np.array([0, p, n_leaves, row]),
     )
+    for m, j in enumerate(leaves.tolist()):
+        squares = shape.squares[j, dual.dom[j, : leaf_size[m]]]
+        tree.leaf_square[m, : leaf_size[m]] = squares
+        values, tree.leaf_class[m, : leaf_size[m]] = np.unique(squares, return_inverse=True)
+        tree.class_square[m, : len(values)], tree.class_count[m] = values, len(values)
     _fill(shape, dual, tree, table, width)
     return tree
 
@@ -188,55 +209,111 @@ def _fill_cell(shape: Shape, dual: Dual, tree: Tree, table: Any, c: int) -> None
 def sprout(shape: Shape, dual: Dual, tree: Tree, width: int) -> int:
     """Expand the root: star costs with nothing fixed. Returns the root's star bound."""
     row = tree.stack[3]
-    root = np.zeros((tree.stack[2], row), dtype=np.int64)
+    root = np.zeros((tree.stack[2], 1, row), dtype=np.int64)
     for m in range(tree.stack[2] - 1):
         for u in range(tree.leaf_size[m]):
-            root[m, u] = dual.unary[tree.leaf_var[m], dual.dom[tree.leaf_var[m], u]]
+            root[m, 0, u] = dual.unary[tree.leaf_var[m], dual.dom[tree.leaf_var[m], u]]
     for c in range(len(tree.cell_leaf)):
         m, at = tree.cell_leaf[c], tree.table_start[shape.member_start[c] + c]
         for u in range(tree.leaf_size[m]):
-            root[m, u] += tree.tables[at + u]
+            root[m, 0, u] += tree.tables[at + u]
     tree.stack[0] = 0
-    bound = _knapsack(shape, dual, tree, root, tree.rest[0], np.int64(0), width)
+    _choose_tilt(dual, tree, root, width)
+    bound = _knapsack(shape, dual, tree, root, np.int64(0), tree.rest[0], np.int64(0), width)
     if tree.stack[1] == 0:  # everything is a leaf: one child stands for the root itself
-        _copy(root, tree.leaf_cost[0, 0])
+        for m in range(tree.stack[2]):
+            for u in range(row):
+                tree.leaf_cost[0, m, 0, u] = root[m, 0, u]
         tree.child_bound[0, 0] = bound
         tree.child_count[0] = 1
         tree.child_next[0] = 0
     else:
-        _expand(shape, dual, tree, root, width)
+        _expand(shape, dual, tree, root, np.int64(0), width, np.int64(BIG))
     return bound
 
 
 @njit(cache=True, nogil=True)
+def _choose_tilt(dual: Dual, tree: Tree, root: Any, width: int) -> None:
+    """Take the multiplier, among powers of two of either sign, that bounds the root best."""
+    best, chosen = -4 * BIG, 0
+    for power in range(-40, 41):
+        if 0 < abs(power) < 10:
+            continue  # too little to matter
+        tilt = 0
+        if power > 0:
+            tilt = 1 << power
+        elif power < 0:
+            tilt = -(1 << -power)
+        _set_tilt(dual, tree, tilt, width)
+        bound = _quick_bound(tree, root, np.int64(0), 0, 0)
+        if bound > best:
+            best, chosen = bound, tilt
+    _set_tilt(dual, tree, chosen, width)
+
+
+@njit(cache=True, nogil=True)
+def _set_tilt(dual: Dual, tree: Tree, tilt: int, width: int) -> None:
+    tree.tilt[0] = tilt
+    for i in range(len(tree.rest_tilted)):
+        tree.rest_tilted[i] = BIG
+        for s in range(width):
+            if tree.rest[i, s] < INFEASIBLE:
+                tree.rest_tilted[i] = min(tree.rest_tilted[i], tree.rest[i, s] + tilt * s)
+    tree.norm_tilted[width - 1] = dual.radial[width - 1]
+    for fixed in range(width - 2, -1, -1):
+        tree.norm_tilted[fixed] = min(dual.radial[fixed], tree.norm_tilted[fixed + 1] - tilt)
+
+
+@njit(cache=True, nogil=True)
+def _quick_bound(tree: Tree, cost: Any, i: Any, depth: int, square: int) -> int:
+    """At most ``_knapsack``, and quicker: |w|^2 is counted by the tilt."""
+    tilt = tree.tilt[0]
+    total = tree.rest_tilted[depth] + tree.norm_tilted[square]
+    for m in range(tree.stack[2]):
+        least = BIG
+        for u in range(tree.leaf_size[m]):
+            least = min(least, cost[m, i, u] + tilt * tree.leaf_square[m, u])
+        total += least
+    return int(total)
+
+
+@njit(cache=True, nogil=True)
 def _knapsack(
-    shape: Shape, dual: Dual, tree: Tree, cost: Any, rest: IntArray, square: Any, width: int
+    shape: Shape, dual: Dual, tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any, width: int
 ) -> int:
     """min over leaves and free variables of their costs plus the norm term, |w|^2 counted exactly."""
     room = width - square
     n_leaves = tree.stack[2]
-    total = cost[n_leaves - 1, 0]
+    total = cost[n_leaves - 1, i, 0]
     if not shape.coupled:
         for m in range(n_leaves - 1):
             least = BIG
             for u in range(tree.leaf_size[m]):
-                least = min(least, cost[m, u])
+                least = min(least, cost[m, i, u])
             total += least
         return int(total + rest[0] + dual.radial[0])
     current, following = tree.scratch[0], tree.scratch[1]
+    by_class = tree.scratch[2]
     for s in range(room):
         current[s] = rest[s]
     for m in range(n_leaves - 1):
-        j = tree.leaf_var[m]
-        following[:room] = BIG
+        classes = tree.class_count[m]
+        for u in range(classes):
+            by_class[u] = BIG
         for u in range(tree.leaf_size[m]):
-            q = shape.squares[j, dual.dom[j, u]]
-            if q < room:
-                extra = cost[m, u]
-                source = current[: room - q]
-                target = following[q:room]
-                for s in range(room - q):
-                    target[s] = min(target[s], source[s] + extra)
+            by_class[tree.leaf_class[m, u]] = min(by_class[tree.leaf_class[m, u]], cost[m, i, u])
+        first = min(tree.class_square[m, 0], room)
+        extra = by_class[0]
+        for s in range(first):
+            following[s] = BIG
+        for s in range(room - first):
+            following[first + s] = current[s] + extra
+        for u in range(1, classes):
+            q = tree.class_square[m, u]
+            extra = by_class[u]
+            target = following[q:]
+            for s in range(room - q):
+                target[s] = min(target[s], current[s] + extra)
         current, following = following, current
     least = BIG
     norm = dual.radial[square:]
@@ -246,54 +323,67 @@ def _knapsack(
 
 
 @njit(cache=True, nogil=True)
-def _copy(source: Any, target: Any) -> None:
-    for i in range(source.shape[0]):
-        for j in range(source.shape[1]):
-            target[i, j] = source[i, j]
+def _expand(shape: Shape, dual: Dual, tree: Tree, cost: Any, parent: Any, width: int, limit: Any) -> None:
+    """Bounds of all children at the current depth, sorted best first; quick ones where those pass ``limit``.
 
-
-@njit(cache=True, nogil=True)
-def _expand(shape: Shape, dual: Dual, tree: Tree, cost: Any, width: int) -> None:
-    """Bounds of all children at the current depth, sorted best first."""
+    The star costs of the node itself are ``cost[:, parent]``.
+    """
     depth, row = tree.stack[0], tree.stack[3]
     j = tree.order[depth]
-    first, last = shape.var_start[j], shape.var_start[j + 1]
-    stripped = cost.copy()
-    for b in range(first, last):
-        c = shape.member_cell[shape.var_member[b]]
-        m = tree.cell_leaf[c]
-        at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c]] + tree.cell_sum[c] * row
-        old = tree.tables[at : at + row]
-        target = stripped[m]
-        for u in range(row):
-            target[u] -= old[u]
+    children = tree.leaf_cost[depth]
+    _add_cells(shape, dual, tree, cost, parent, children, j, row)
     for i in range(dual.dom_size[j]):
         v = dual.dom[j, i]
-        child = tree.leaf_cost[depth, i]
-        _copy(stripped, child)
-        for b in range(first, last):
-            c = shape.member_cell[shape.var_member[b]]
-            m = tree.cell_leaf[c]
-            partial = tree.cell_sum[c] + v - tree.base[j]
-            at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c] + 1] + partial * row
-            new = tree.tables[at : at + row]
-            target = child[m]
-            for u in range(row):
-                target[u] += new[u]
         square = tree.fixed_square[depth] + shape.squares[j, v]
         bound = BIG
         if square < width:
-            bound = _knapsack(shape, dual, tree, child, tree.rest[depth + 1], square, width)
-            bound += tree.fixed_cost[depth] + dual.unary[j, v]
+            level = v - tree.base[j]
+            fixed = tree.fixed_cost[depth] + dual.unary[j, v]
+            bound = fixed + _quick_bound(tree, children, level, depth + 1, square)
+            if bound <= limit:
+                bound = fixed + _knapsack(
+                    shape, dual, tree, children, level, tree.rest[depth + 1], square, width
+                )
         at = i
         while at > 0 and tree.child_bound[depth, at - 1] > bound:
             tree.child_bound[depth, at] = tree.child_bound[depth, at - 1]
             tree.child[depth, at] = tree.child[depth, at - 1]
             at -= 1
         tree.child_bound[depth, at] = bound
-        tree.child[depth, at] = i
+        tree.child[depth, at] = v
     tree.child_count[depth] = dual.dom_size[j]
     tree.child_next[depth] = 0
+
+
+@njit(cache=True, nogil=True)
+def _add_cells(
+    shape: Shape, dual: Dual, tree: Tree, cost: Any, parent: Any, children: Any, j: int, row: int
+) -> None:
+    """Star costs of all levels of variable j between its lowest and highest; their rows are contiguous, in
+    the children as in the tables."""
+    reach = dual.dom[j, dual.dom_size[j] - 1] - tree.base[j] + 1
+    size = reach * row
+    stripped = np.empty((tree.stack[2], row), dtype=np.int64)
+    for m in range(tree.stack[2]):
+        for u in range(row):
+            stripped[m, u] = cost[m, parent, u]
+    for b in range(shape.var_start[j], shape.var_start[j + 1]):
+        c = shape.member_cell[shape.var_member[b]]
+        m = tree.cell_leaf[c]
+        at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c]] + tree.cell_sum[c] * row
+        for u in range(row):
+            stripped[m, u] -= tree.tables[at + u]
+    for m in range(tree.stack[2]):
+        for i in range(reach):
+            for u in range(row):
+                children[m, i, u] = stripped[m, u]
+    flat = children.reshape((tree.stack[2], -1))
+    for b in range(shape.var_start[j], shape.var_start[j + 1]):
+        c = shape.member_cell[shape.var_member[b]]
+        at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c] + 1] + tree.cell_sum[c] * row
+        new, target = tree.tables[at : at + size], flat[tree.cell_leaf[c]]
+        for u in range(size):
+            target[u] += new[u]
 
 
 @njit(cache=True, nogil=True)
@@ -322,7 +412,7 @@ def _first_below(
 
 
 @njit(cache=True, nogil=True)
-def _finish(shape: Shape, dual: Dual, tree: Tree, cost: Any, square: int, width: int) -> None:
+def _finish(shape: Shape, dual: Dual, tree: Tree, cost: Any, i: int, square: int, width: int) -> None:
     """Levels of the leaves at their optimum; of several optima the lexicographically first."""
     n = tree.stack[2] - 1
     room = width - square
@@ -335,7 +425,7 @@ def _finish(shape: Shape, dual: Dual, tree: Tree, cost: Any, square: int, width:
         for u in range(tree.leaf_size[m]):
             q = shape.squares[j, dual.dom[j, u]]
             for s in range(room - q):
-                best[m, s + q] = min(best[m, s + q], best[m + 1, s] + cost[m, u])
+                best[m, s + q] = min(best[m, s + q], best[m + 1, s] + cost[m, i, u])
     goal = BIG
     for s in range(room):
         goal = min(goal, best[0, s] + dual.radial[square + s])
@@ -347,9 +437,9 @@ def _finish(shape: Shape, dual: Dual, tree: Tree, cost: Any, square: int, width:
             reach = BIG
             for s in range(room - used - q):
                 reach = min(reach, best[m + 1, s] + dual.radial[square + used + q + s])
-            if reach + cost[m, u] == goal:
+            if reach + cost[m, i, u] == goal:
                 tree.level[j] = dual.dom[j, u]
-                goal -= cost[m, u]
+                goal -= cost[m, i, u]
                 used += q
                 break
 
@@ -398,11 +488,10 @@ def search(
         if nodes >= budget:
             return PAUSED, 0, nodes, ties
         tree.child_next[depth] += 1
-        i = tree.child[depth, at]
-        v, square, fixed = 0, 0, 0
+        v, i, square, fixed = tree.child[depth, at], 0, 0, 0
         if p > 0:
             j = tree.order[depth]
-            v = dual.dom[j, i]
+            i = v - tree.base[j]
             tree.level[j] = v
             square = tree.fixed_square[depth] + shape.squares[j, v]
             fixed = tree.fixed_cost[depth] + dual.unary[j, v]
@@ -412,7 +501,7 @@ def search(
                 continue
         nodes += 1
         if depth >= p - 1:
-            _finish(shape, dual, tree, tree.leaf_cost[depth, i], square, width)
+            _finish(shape, dual, tree, tree.leaf_cost[depth], i, square, width)
             for j in range(len(shape.low)):
                 trial[shape.coordinate[j]] = shape.low[j] + tree.level[j]
             if bound == cutoff and not _precedes(trial, best):
@@ -422,7 +511,7 @@ def search(
         tree.stack[0] = depth + 1
         tree.fixed_square[depth + 1] = square
         tree.fixed_cost[depth + 1] = fixed
-        _expand(shape, dual, tree, tree.leaf_cost[depth, i], width)
+        _expand(shape, dual, tree, tree.leaf_cost[depth], np.int64(i), width, cutoff - offset)
 
 
 @njit(cache=True, nogil=True)

@@ -33,9 +33,8 @@ from privopt.problems.objective import UNIT, Perturbation, from_fixed
 
 _LARGEST_COST = 1 << 52  # of a perturbation; leaves room for sums with the stand-in for infinity
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
-_FIRST_SWEEPS, _MORE_SWEEPS = 2, 20
-_PART_SWEEPS = 10
-_TREE_NODES = 1000  # of one tree, before its region is split
+_FIRST_SWEEPS, _MORE_SWEEPS, _PART_SWEEPS = 2, 10, 4
+_TREE_NODES = 16_000  # of one tree, before its region is split
 _SLICE = 4000  # nodes between two looks at the clock and at the other threads
 
 
