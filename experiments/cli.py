@@ -25,11 +25,22 @@ from rich.table import Table
 
 from privopt.experiments.audit_command import audit
 from privopt.experiments.budget_command import app as budget
+from privopt.experiments.first_order_command import (
+    LOSSES,
+    LinearOptions,
+    calibrate_linear,
+    fit_linear,
+    is_linear,
+    predict_linear,
+    save_linear,
+    show_linear,
+)
 from privopt.mechanisms.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.classifier import PrivateHalfspaceClassifier, write_atomically
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.mechanism import check_calibration
 from privopt.mechanisms.registry import MECHANISMS
+from privopt.mechanisms.risk_registry import RISK_MECHANISMS
 from privopt.oracles.interface import Limits, Progress
 from privopt.oracles.select import inventory
 from privopt.problems.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
@@ -52,6 +63,16 @@ app.add_typer(budget, name="budget")
 NOT_PRIVATE = ["train_accuracy", "certificate", "seconds"]
 
 EpsilonOption = Annotated[float, typer.Option("--epsilon", help="Privacy budget, > 0.")]
+LossOption = Annotated[str | None, typer.Option(help=f"Of a linear model: {LOSSES}.")]
+SetOption = Annotated[
+    str | None, typer.Option("--set", help="Of weights: l1:SIZE, l2:SIZE, linf:SIZE, simplex.")
+]
+PenaltyOption = Annotated[
+    str | None, typer.Option("--regularizer", help="none, l1:STRENGTH, l2:STRENGTH, or both with a +.")
+]
+NormOption = Annotated[float | None, typer.Option("--data-norm", help="l2 bound that rows are clipped to.")]
+LabelOption = Annotated[float | None, typer.Option(help="Bound that |label| is clipped to, in regression.")]
+StepsOption = Annotated[int | None, typer.Option(help="Noisy steps; by default the theory's.")]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the full report here.")]
 
 
@@ -62,7 +83,9 @@ def fit(
     target: Annotated[str | None, typer.Option(help="Label column.")] = None,
     schema: Annotated[Path | None, typer.Option(help="TOML or JSON schema with the public facts.")] = None,
     classes: Annotated[str | None, typer.Option(help="NEGATIVE,POSITIVE labels.")] = None,
-    mechanism: Annotated[str, typer.Option(help="auto, " + ", ".join(MECHANISMS))] = "auto",
+    mechanism: Annotated[
+        str, typer.Option(help="auto, " + ", ".join((*MECHANISMS, *RISK_MECHANISMS)))
+    ] = "auto",
     oracle: Annotated[str, typer.Option(help="auto, or a name from `privopt solvers`.")] = "auto",
     delta: Annotated[str, typer.Option(help="A number in (0, 1), or auto for 1/n^2.")] = "auto",
     lattice: Annotated[str | None, typer.Option(help="LOW:HIGH or LOW:HIGH:RADIUS.")] = None,
@@ -74,9 +97,42 @@ def fit(
         Path | None, typer.Option(help="Book the spend here first; refuse to overdraw.")
     ] = None,
     json_file: JsonOption = None,
+    loss: LossOption = None,
+    convex_set: SetOption = None,
+    regularizer: PenaltyOption = None,
+    data_norm: NormOption = None,
+    label_bound: LabelOption = None,
+    steps: StepsOption = None,
 ) -> None:
-    """Learn an integer scorecard privately and print it."""
+    """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
+    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps)
+    scorecard_only = {
+        "--oracle": oracle != "auto",
+        "--lattice": lattice is not None,
+        "--calibration": calibration != "sound",
+        "--time-limit": time_limit is not None,
+    }
+    linear = is_linear(mechanism, options, scorecard_only)
     table, target, facts, labels = _load(data, target, schema, classes)
+    if linear:
+        fitted, account, used = fit_linear(
+            table,
+            target,
+            facts,
+            labels,
+            options,
+            epsilon=epsilon,
+            delta=_delta(delta),
+            mechanism=mechanism,
+            ledger=ledger,
+            insecure_seed=insecure_seed,
+        )
+        if save is not None:
+            save_linear(fitted, used, save)
+        if json_file is not None:
+            write_atomically(json_file, json.dumps(account, indent=2) + "\n")
+        show_linear(fitted, account, tell)
+        return
     began = time.monotonic()
     with _stoppable(time_limit) as limits:
         model = PrivateHalfspaceClassifier(
@@ -102,7 +158,7 @@ def fit(
 
 @app.command(name="calibrate")
 def calibrate_command(
-    mechanism: Annotated[str, typer.Argument(help="opdisc, rspm or rspm-laplace.")],
+    mechanism: Annotated[str, typer.Argument(help="opdisc, rspm, rspm-laplace, or a first-order one.")],
     epsilon: EpsilonOption,
     delta: Annotated[float, typer.Option(help="In (0, 1); not used by rspm-laplace.")] = 0.0,
     dimension: Annotated[int | None, typer.Option(help="Number of features d.")] = None,
@@ -111,11 +167,22 @@ def calibrate_command(
     separators: Annotated[int | None, typer.Option(help="Size m of the separator set; default 2d.")] = None,
     calibration: Annotated[str, typer.Option(help="sound, or printed (refuted).")] = "sound",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    records: Annotated[int | None, typer.Option(help="Number of records n.")] = None,
+    loss: LossOption = None,
+    convex_set: SetOption = None,
+    regularizer: PenaltyOption = None,
+    data_norm: NormOption = None,
+    label_bound: LabelOption = None,
+    steps: StepsOption = None,
 ) -> None:
     """Show the noise that a guarantee costs, before any data."""
-    report = calibration_report(
-        mechanism, epsilon, delta, dimension, radius, separation, separators, calibration
-    )
+    if mechanism in RISK_MECHANISMS:
+        options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps)
+        report = calibrate_linear(mechanism, epsilon, delta, dimension, records, options)
+    else:
+        report = calibration_report(
+            mechanism, epsilon, delta, dimension, radius, separation, separators, calibration
+        )
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -130,9 +197,11 @@ def predict(
     output: Annotated[Path | None, typer.Option(help="Write a CSV here instead of printing it.")] = None,
 ) -> None:
     """Score records with a saved model: columns `score` and `prediction`."""
-    fitted = PrivateHalfspaceClassifier.load(model)
     table = read_table(data)
-    scored = pd.DataFrame({"score": fitted.decision_function(table), "prediction": fitted.predict(table)})
+    scored = predict_linear(model, table)
+    if scored is None:
+        fitted = PrivateHalfspaceClassifier.load(model)
+        scored = pd.DataFrame({"score": fitted.decision_function(table), "prediction": fitted.predict(table)})
     if output is None:
         sys.stdout.write(scored.to_csv(index=False))
     else:
@@ -215,7 +284,9 @@ def calibration_report(
         )
         return {"sigma": noise.scale, **noise.spend.to_dict()}
     if mechanism not in ("rspm", "rspm-laplace"):
-        raise UnknownMechanismError(f"calibrate knows opdisc, rspm and rspm-laplace, not {mechanism!r}")
+        raise UnknownMechanismError(
+            f"calibrate knows opdisc, rspm, rspm-laplace, {', '.join(RISK_MECHANISMS)}; not {mechanism!r}"
+        )
     if dimension is None and separators is None:
         raise InvalidInputError(f"calibrate {mechanism} needs --dimension or --separators")
     # Without a separator count: the two separators per coordinate of halfspaces over {-1, 0, 1}^d.

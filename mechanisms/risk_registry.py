@@ -97,11 +97,16 @@ def choose_risk_mechanism(
         raise UnknownMechanismError(f"unknown mechanism {name!r}; there are auto, {known}")
     kind, p = RISK_MECHANISMS[name], facts.dimension
     if convex_set is None and issubclass(
-        kind, DPFrankWolfeL1 | DPFrankWolfeL2 | DPMirrorDescent | DPAcceleratedMirrorDescent
+        kind,
+        DPFrankWolfeL1
+        | DPFrankWolfeL2
+        | DPMirrorDescent
+        | DPAcceleratedMirrorDescent
+        | DPStochasticGradient,  # its step size follows the set's diameter
     ):
         size = _REACH / facts.row_norm
         convex_set = L1Ball(p, size) if kind is DPFrankWolfeL1 else L2Ball(p, size)
-        reason += f"; it needs a bounded set, by default {type(convex_set).__name__} of size {size:.3g}"
+        reason += f"; it wants a bounded set, by default {type(convex_set).__name__} of size {size:.3g}"
     if kind is DPSVRG and regularizer.l2 == 0:
         regularizer = ElasticNet(regularizer.l1, _CONDITION * facts.smoothness)
         reason += f"; it needs strong convexity, by default l2 = {regularizer.l2:.3g}"

@@ -1,0 +1,159 @@
+"""Linear models from the command line: fit, save, predict, calibrate."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.experiments.cli import main
+from privopt.experiments.first_order_command import encoded, parse_loss, schema_norm
+from privopt.mechanisms.accounting import gaussian_mu
+from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
+from privopt.problems.losses import HuberLoss
+
+SCHEMA = Schema([Numeric("age", 0, 100, zero=0, one=100), Categorical("smoker", ["no", "yes"])])
+
+
+@dataclass
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Run]
+
+
+@pytest.fixture
+def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 95, 600), "smoker": rng.choice(["no", "yes"], 600)})
+    frame["state"] = np.where(frame["smoker"] == "yes", "ill", "well")
+    frame["cost"] = frame["age"] / 100
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    SCHEMA.save(tmp_path / "schema.json")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> Run:
+        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
+        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return Run(int(stopped.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+FIT = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "state", "--classes")
+CLASSIFY = (*FIT, "well,ill", "--epsilon", 5, "--insecure-seed", 0, "--json", "out.json")
+
+
+def report() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("out.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--mechanism", "dp-gd"),
+        ("--mechanism", "dp-pgd", "--set", "l2:5", "--regularizer", "l1:0.001"),
+        ("--mechanism", "dp-fw-l2", "--set", "linf:4"),
+        ("--mechanism", "dp-fw-l1", "--set", "l1:10", "--steps", 30),
+        ("--mechanism", "dp-pmd", "--set", "l1:10"),
+        ("--mechanism", "dp-accmd"),
+        ("--mechanism", "output-perturbation", "--regularizer", "l2:0.01"),
+        ("--mechanism", "objective-perturbation"),
+        ("--loss", "sigmoid", "--mechanism", "dp-fw-l2", "--set", "l2:10", "--steps", 60),
+        ("--loss", "logistic"),
+        pytest.param(("--mechanism", "dp-sgd"), marks=pytest.mark.slow),
+        pytest.param(("--mechanism", "dp-svrg", "--regularizer", "l2:0.01"), marks=pytest.mark.slow),
+        pytest.param(("--mechanism", "dp-svrg++"), marks=pytest.mark.slow),
+    ],
+)
+def test_fit_reports_what_every_fit_reports(privopt: Command, options: tuple[object, ...]) -> None:
+    run = privopt(*CLASSIFY, *options)
+    assert run.returncode == 0, run.stderr
+    found = report()
+    assert {"mechanism", "epsilon", "delta", "neighbours", "oracle", "seconds", "certificate"} <= set(found)
+    assert set(found["certificate"]) == {"status", "value", "bound", "gap"}
+    assert found["mechanism"] in options or found["mechanism"] == "objective-perturbation"
+    assert found["delta"] <= 1 / 600**2
+    assert {"sigma", "gumbel_scale"} & set(found) or "anchor_sigma" in found
+    assert "train_accuracy" in found["not_private"]
+    assert len(found["weights"]) == len(found["features"]) == 3
+    assert "warning" not in run.stderr  # the schema and the classes are all that is needed
+    if "sigmoid" not in options:
+        assert found["train_accuracy"] > 0.8
+
+
+def test_saved_models_predict(privopt: Command) -> None:
+    assert privopt(*CLASSIFY, "--loss", "logistic", "--save", "model.json").returncode == 0
+    run = privopt("predict", "model.json", "patients.csv")
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.strip().splitlines()
+    assert lines[0] == "score,prediction"
+    predicted = [line.partition(",")[2] for line in lines[1:]]
+    truth = pd.read_csv("patients.csv")["state"].tolist()
+    hits = np.mean([p == t for p, t in zip(predicted, truth, strict=True)])
+    assert hits == pytest.approx(report()["train_accuracy"])
+    saved = json.loads(Path("model.json").read_text())
+    Path("model.json").write_text(json.dumps({**saved, "weights": "none"}))
+    assert privopt("predict", "model.json", "patients.csv").returncode == 2
+
+
+def test_regression(privopt: Command) -> None:
+    words = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "cost", "--epsilon", 20)
+    options = ("--loss", "squared", "--label-bound", 1, "--json", "out.json", "--save", "model.json")
+    run = privopt(*words, *options, "--insecure-seed", 0)
+    assert run.returncode == 0, run.stderr
+    assert report()["train_r2"] > 0.5
+    assert privopt("predict", "model.json", "patients.csv").stdout.startswith("prediction\n")
+
+
+def test_options_of_the_other_kind_of_model_are_refused(privopt: Command) -> None:
+    for wrong in (
+        ("--mechanism", "dp-gd", "--lattice", "-1:1"),
+        ("--mechanism", "rspm", "--loss", "logistic"),
+    ):
+        run = privopt(*CLASSIFY, *wrong)
+        assert run.returncode == 2
+        assert "belong to" in run.stderr
+    assert privopt(*CLASSIFY, "--loss", "hinge").returncode == 2
+
+
+def test_calibrate_needs_no_data(privopt: Command) -> None:
+    words = ("calibrate", "dp-gd", "--epsilon", 1, "--delta", 1e-6, "--dimension", 20, "--records", 10_000)
+    run = privopt(*words, "--data-norm", 2, "--steps", 100, "--json")
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    # T steps of sensitivity 2 G / n, G = data norm for the logistic loss, are one Gaussian release.
+    assert found["sigma"] == pytest.approx(10 * 2 * 2 / 10_000 / gaussian_mu(1.0, 1e-6), rel=1e-3)
+    assert (found["steps"], found["epsilon"], found["delta"]) == (100, 1.0, 1e-6)
+    assert privopt("calibrate", "dp-gd", "--epsilon", 1, "--delta", 1e-6).returncode == 2
+    chosen = privopt(*words, "--json").stdout
+    assert json.loads(chosen)["steps"] > 1
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_bound_on_rows_is_the_schemas(intercept: bool) -> None:
+    schema = Schema(SCHEMA.columns, intercept)
+    X = encoded(schema, pd.DataFrame({"age": [0, 100, 37], "smoker": ["yes", "no", "no"]}))
+    assert np.linalg.norm(X, axis=1).max() == pytest.approx(schema_norm(schema))
+
+
+def test_losses_by_name() -> None:
+    assert parse_loss("huber:0.5") == HuberLoss(0.5)
+    assert parse_loss("squared", 3.0).lipschitz == 6.0
+    for text in ("huber", "huber:x", "hinge", "squared:2", "logistic:1"):
+        with pytest.raises(InvalidInputError):
+            parse_loss(text)
