@@ -113,7 +113,18 @@ def test_saved_models_predict(privopt: Command) -> None:
 
 def test_regression(privopt: Command) -> None:
     words = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "cost", "--epsilon", 20)
-    options = ("--loss", "squared", "--label-bound", 1, "--json", "out.json", "--save", "model.json")
+    options = (
+        "--loss",
+        "squared",
+        "--regularizer",
+        "l2:0.01",
+        "--label-bound",
+        1,
+        "--json",
+        "out.json",
+        "--save",
+        "model.json",
+    )
     run = privopt(*words, *options, "--insecure-seed", 0)
     assert run.returncode == 0, run.stderr
     assert report()["train_r2"] > 0.5
