@@ -21,7 +21,6 @@ from typing import Annotated
 import pandas as pd
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.noise import NoiseSource
@@ -161,11 +160,7 @@ def main(
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
             rows += process.submit(work, *words).result()  # type: ignore[arg-type]
     solves = pd.DataFrame([asdict(row) for row in rows])
-    summary = table(solves)
-    shown = Table(*summary.columns)
-    for line in summary.itertuples(index=False):
-        shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in line))
-    console.print(shown)
+    console.print(table(solves).to_string(index=False, float_format="{:.3g}".format), highlight=False)
     console.print(f"draws on which two proofs disagree: {disagreements(solves)}")
     if json_file is not None:
         write_atomically(json_file, json.dumps(solves.to_dict("records"), indent=1) + "\n")
