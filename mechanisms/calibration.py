@@ -30,6 +30,7 @@ from privopt.mechanisms.parameters import check_count, check_delta, check_epsilo
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.problems.discrete import SeparatorSet
 from privopt.problems.lattice import IntegerLattice
+from privopt.problems.objective import UNIT
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +50,9 @@ REFUTED_RSPM = (
 _CELLS = 4096
 # Share added to every bound for rounding; the special functions used are good to 1e-11 and better.
 _ROUNDING = 1e-9
+
+# What RSPM pays for drawing its weights as doubles; see ``calibrate_rspm``.
+_DRAW_SLACK = 4 / (LOSS_DIFFERENCE * UNIT)
 
 # Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.
 _END, _FINE, _COARSE = 14, 512, 16
@@ -111,9 +115,11 @@ def calibrate_rspm(
 ) -> Calibration:
     """Gaussian noise on the separators' weights; see ``rspm_sigma``, and ``separator_counts`` for the counts.
 
-    No slack for rounding the weights to the fixed-point grid: every shift is a whole number of units of
-    loss, hence of grid steps, so rounding eta + s is rounding eta and then adding s. The mechanism on
-    rounded noise is the mechanism above after a fixed map of its noise, and the bound carries over.
+    Rounding real weights to the fixed-point grid costs nothing: every shift is a whole number of units of
+    loss, hence of grid steps, so rounding eta + s is rounding eta and then adding s. But weights are drawn
+    as doubles, off by a relative 2^-51 and so, below the limit on terms, by less than a grid step. That is
+    at most 4 steps for the two weights of a coordinate before and after a shift of 2 units: shifts and
+    noise grow by a share of 2^-19.
 
     Privacy: (epsilon, delta)-differential privacy, replace-one, if the answer is an exact argmin.
 
@@ -123,7 +129,7 @@ def calibrate_rspm(
     if _is_printed(calibration):
         scale = printed_rspm_sigma(epsilon, delta, binary + 2 * ternary)
         return Calibration(scale, _refuted(epsilon, delta, "rspm", REFUTED_RSPM))
-    scale = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary)
+    scale = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary) * (1 + _DRAW_SLACK)
     return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "rspm"))
 
 
@@ -135,7 +141,9 @@ def calibrate_rspm_laplace(epsilon: float, *, separators: int) -> Calibration:
 
     Privacy: epsilon-differential privacy (pure), replace-one, if the answer is an exact argmin.
     """
-    scale = LOSS_DIFFERENCE * check_count(separators, "separators") / check_epsilon(epsilon) * (1 + 1e-15)
+    scale = (
+        LOSS_DIFFERENCE * check_count(separators, "separators") / check_epsilon(epsilon) * (1 + _DRAW_SLACK)
+    )
     return Calibration(scale, PrivacySpend.pure(epsilon, "rspm-laplace"))
 
 

@@ -71,7 +71,9 @@ class OutputPerturbation(RiskMechanism):
         space = _check(cls.name, facts, convex_set, regularizer)
         l2 = regularizer.l2 or _balanced_l2(facts, space, gaussian_mu(epsilon, delta))
         tolerance = _tolerance(facts, _OUTPUT_TOLERANCE)
-        sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2 * (1 + 1e-12)
+        sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2
+        # |w| is at most n/2 sensitivities: the rounding of w / grid is relative to that.
+        sensitivity *= 1 + 1e-12 + facts.n_records * 2.0**-51
         noise = gaussian_steps(epsilon, delta, steps=1, sensitivity=sensitivity, dimension=facts.dimension)
         spend = PrivacySpend.approximate(epsilon, delta, cls.name)
         return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, noise)
@@ -134,7 +136,8 @@ class ObjectivePerturbation(RiskMechanism):
             _HIDING_EPSILON * epsilon,
             _HIDING_DELTA * delta,
             steps=1,
-            sensitivity=2 * tolerance / l2,
+            # |w| is at most 500 n sensitivities: the rounding of w / grid is relative to that.
+            sensitivity=2 * tolerance / l2 * (1 + facts.n_records * 2.0**-41),
             dimension=facts.dimension,
         )
         sigma = sound_sigma(

@@ -53,6 +53,9 @@ def minimize_ridge(
     A few L-BFGS steps, then Newton steps, halved until they shrink the gradient, as the Newton direction of a
     strongly convex function does when short enough.
 
+    float32 data are copied to float64: the gradient of float32 predictions is a step function, and its zero
+    may be farther from the minimum than neighbouring minima are from each other.
+
     Args:
         risk: F.
         l2: strength of the ridge penalty, > 0.
@@ -64,6 +67,7 @@ def minimize_ridge(
     """
     if not (risk.facts.loss.convex and l2 > 0):
         raise InvalidInputError("a certified minimum needs a convex loss and a ridge penalty l2 > 0")
+    risk = risk.in_float64()
     tilt = np.zeros(risk.facts.dimension) if linear is None else linear
 
     def objective(w: Vector) -> tuple[float, Vector]:
@@ -88,11 +92,17 @@ def minimize_ridge(
         else:
             break  # as small as rounding allows
         w, gradient = w + direction, following
-    scale = risk.facts.gradient_bound * risk.facts.rounding
     sizes = float(np.linalg.norm(gradient)) + 2.0**-50 * (
         l2 * float(np.linalg.norm(w)) + float(np.linalg.norm(tilt))
     )
-    return SmoothAnswer(w, sizes * (1 + 1e-12) + scale)
+    return SmoothAnswer(w, sizes * (1 + 1e-12) + _rounding(risk, w))
+
+
+def _rounding(risk: EmpiricalRisk, w: Vector) -> float:
+    """How far the computed gradient at w may be from the exact one: sums, slopes, and predictions."""
+    facts = risk.facts
+    predictions = facts.smoothness * float(np.linalg.norm(w)) * (facts.dimension + 4) * 2.0**-53
+    return facts.gradient_bound * (facts.rounding + 2.0**-48) + predictions
 
 
 def _newton_direction(risk: EmpiricalRisk, w: Vector, l2: float, gradient: Vector) -> Vector:

@@ -121,8 +121,9 @@ class Perturbation:
         if d2 == 0:
             return cls.zero(lattice)  # a single point, the origin
         flat = cls.linear(lattice, -noise[:-1] / math.sqrt(d2))
-        norms = np.arange(d2 + 1)
-        return cls(lattice, flat.unary, to_fixed(-noise[-1] * np.sqrt(1.0 - norms / d2)))
+        # Integers under the root: 1 - |w|^2/D^2 in floats would lose digits near the boundary of the ball.
+        rest = d2 - np.arange(d2 + 1)
+        return cls(lattice, flat.unary, to_fixed(-noise[-1] * np.sqrt(rest / d2)))
 
 
 def levels(lattice: IntegerLattice) -> list[NDArray[np.int64]]:

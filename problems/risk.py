@@ -109,7 +109,8 @@ class EmpiricalRisk:
     memory once; sparse data are read twice and never densified.
 
     Neighbours: replace-one, n public; the sensitivities are those of ``facts``. Sums over records are
-    accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions are float32.
+    accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions of full passes
+    are float32, those of batches float64.
 
     Args:
         X: dense (n, d) array or scipy.sparse matrix, n >= 1. float32 and float64 are used as they are
@@ -134,6 +135,13 @@ class EmpiricalRisk:
             raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
         self.y: RealArray = labels.astype(self.X.dtype)
         self._scale = self._row_scales()
+
+    def in_float64(self) -> EmpiricalRisk:
+        """The same risk in float64 throughout: itself, or for float32 data a copy. Not private."""
+        if self.X.dtype == np.float64:
+            return self
+        f = self.facts
+        return EmpiricalRisk(self.X.astype(np.float64), self.y, f.loss, row_norm=f.row_norm, norm=f.norm)
 
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""
@@ -184,16 +192,25 @@ class EmpiricalRisk:
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
-        X, y, scale = self.X[records], self.y[records], self._scale[records]
-        z = scale * (X @ self._point(w).astype(X.dtype))
+        X, y, scale = self._batch(records)
+        z = scale * (X @ self._point(w))
         return _weighted_rows(X, scale * self.facts.loss.slope(z, y))
 
     def difference_sum(self, w: ArrayLike, anchor: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum over some records of their gradient at w less that at the anchor. Not private."""
-        X, y, scale = self.X[records], self.y[records], self._scale[records]
+        X, y, scale = self._batch(records)
         slope = self.facts.loss.slope
-        z, before = (scale * (X @ self._point(p).astype(X.dtype)) for p in (w, anchor))
+        z, before = (scale * (X @ self._point(p)) for p in (w, anchor))
         return _weighted_rows(X, scale * (slope(z, y) - slope(before, y)))
+
+    def _batch(self, records: NDArray[np.int64]) -> tuple[Any, RealArray, RealArray]:
+        """Rows, labels and scales of some records, in float64 whatever the data.
+
+        float32 predictions would neither be Lipschitz in w at small distances, which bounds a difference of
+        gradients, nor agree to 2^-20 between two batches that hold a record in different places.
+        """
+        X, y, scale = (a[records].astype(np.float64, copy=False) for a in (self.X, self.y, self._scale))
+        return X, y, scale
 
     def _row_scales(self) -> RealArray:
         norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])

@@ -31,6 +31,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.noise import NoiseSource
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntegerLattice
+from privopt.problems.objective import UNIT
 
 EPSILONS = st.floats(math.log(1e-3), math.log(20)).map(math.exp)
 Function = Callable[[float], float]
@@ -361,7 +362,9 @@ def worst_delta(epsilon: float, cdf: Function, pdf: Function) -> float:
 def test_laplace_rspm_is_pure_and_tight_on_one_weight() -> None:
     epsilon = 1.0
     plan = calibrate_rspm_laplace(epsilon, separators=2)
-    assert plan.scale == pytest.approx(4 / epsilon)
+    assert plan.scale == pytest.approx(4 / epsilon, rel=1e-5)
+    # Weights drawn as doubles may be a grid step off, twice, on both separators of a coordinate.
+    assert plan.scale * epsilon / 4 * 2 >= 2 + 4 / UNIT
     assert plan.spend.delta == 0
 
     def worst(scale: float) -> float:

@@ -52,6 +52,17 @@ def test_certified_minimum_against_a_general_solver(loss: LogisticLoss | HuberLo
     assert np.linalg.norm(slopes) <= 1e-9
 
 
+def test_certificate_of_float32_data_is_about_the_exact_gradient() -> None:
+    """Rounding of float32 predictions is common to equal records, and does not average out."""
+    rng = np.random.default_rng(3)
+    X = np.tile(rng.standard_normal((2, 40)), (200, 1)).astype(np.float32)
+    y = np.tile([1.0, -1.0], 200)
+    answer = minimize_ridge(EmpiricalRisk(X, y, LogisticLoss()), 1e-4, 1e-9)
+    exact = EmpiricalRisk(X.astype(np.float64), y, LogisticLoss())
+    w = answer.point
+    assert np.linalg.norm(exact.gradient(w) + 1e-4 * w) <= answer.gradient_norm <= 1e-9
+
+
 def test_a_worse_point_is_refused() -> None:
     answer = minimize_ridge(logistic_risk(), 0.1, 1e-10)
     with pytest.raises(CertificateError, match="gradient norm"):

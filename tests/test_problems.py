@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -89,6 +90,19 @@ def test_normalized_perturbation_is_the_inner_product_with_a_unit_vector() -> No
         exact = -float(eta @ pi)
         # half the slack is what a single noise vector may cost at one pair of points
         assert abs(perturbation.values(w[None])[0] / UNIT - exact) <= rounding_slack(5) / 4
+
+
+def test_rounding_of_large_radial_terms_is_within_a_grid_step() -> None:
+    """Against 60 digits: near the boundary of a large ball, 1 - |w|^2/D^2 loses digits in floats."""
+    lattice = IntegerLattice(-1000, 1000, dimension=2)
+    d2 = lattice.max_squared_norm
+    noise = 1_000_000_007.25
+    radial = Perturbation.normalized(lattice, [0.0, 0.0, -noise]).radial
+    assert radial is not None
+    with localcontext(prec=60):
+        for rest in range(3000):
+            exact = Decimal(noise) * (Decimal(rest) / d2).sqrt() * UNIT
+            assert abs(int(radial[d2 - rest]) - exact) < 1
 
 
 def exact_halfspace_errors(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> int:

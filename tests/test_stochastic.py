@@ -255,3 +255,15 @@ def _sgd_fields(
         *(plan.facts, plan.convex_set, plan.regularizer, plan.steps, plan.output, plan.spend),
         *(q, noise, plan.step_size),
     )
+
+
+def test_differences_shrink_with_the_distance_for_float32_data_too() -> None:
+    """The noise of DP-SVRG follows L |x - anchor| down; float32 predictions stop following near 1e-7."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 50)).astype(np.float32)
+    risk = EmpiricalRisk(X, rng.choice([-1.0, 1.0], 300), LogisticLoss())
+    anchor, direction = rng.standard_normal(50), rng.standard_normal(50)
+    x = anchor + 1e-7 * direction / np.linalg.norm(direction)
+    bound = risk.facts.smoothness * float(np.linalg.norm(x - anchor))
+    for i in range(300):
+        assert np.linalg.norm(risk.difference_sum(x, anchor, np.array([i]))) <= bound
