@@ -4,7 +4,7 @@ Every record joins a batch independently with probability q, and noise of standa
 contributions of norm at most C. Replacing a record moves the sum by up to 2 C when the record is sampled;
 the dominating pair is (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C), in any dimension. (Given the other
 records the pair is (1-q) N(0) + q N(x) against (1-q) N(0) + q N(x'). By advanced joint convexity (Balle,
-Barthe and Gaboardi 2018) its delta is q E[(1 - a R)_+] for some a and b that depend on q and epsilon only, with
+Barthe and Gaboardi 2018) its delta is q E[(1 - a R)_+], a and b functions of q and epsilon, with
 R = (1-b) N(0)/N(x) + b N(x')/N(x) under N(x): a sum of two lognormal variables of mean 1 whose logs have
 standard deviations of at most C and 2 C. In convex order it is largest at the largest deviations and perfect
 correlation, that is at x' = -x.)
