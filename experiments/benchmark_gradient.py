@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ def gradient_costs(dtype: Any) -> dict[str, float]:
     iteration of DP-GD, everything included.
     """
     X, y = covertype_binary(dtype)
-    signs = y.astype(X.dtype)
-    w = np.random.default_rng(0).normal(size=X.shape[1])
+    signs: Any = y.astype(X.dtype)
+    w: Any = np.random.default_rng(0).normal(size=X.shape[1])
     risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=12**0.5)
     plan = DPGradientDescent.plan(risk.facts, epsilon=1.0, delta=1 / len(y) ** 2, steps=_STEPS)
 
@@ -71,7 +72,8 @@ def sparse_costs(n: int = 20_000, per_row: int = 50) -> pd.DataFrame:
         X.sum_duplicates()
         risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=1.0, norm="linf")
         plan = DPFrankWolfeL1.plan(risk.facts, L1Ball(p, 10.0), epsilon=1.0, delta=1e-9, steps=_STEPS)
-        seconds = best_seconds(lambda plan=plan, risk=risk: plan.release(risk)) / _STEPS
+        fit = partial(plan.release, risk)
+        seconds = best_seconds(fit) / _STEPS
         rows.append(
             {
                 "p": p,
@@ -79,7 +81,7 @@ def sparse_costs(n: int = 20_000, per_row: int = 50) -> pd.DataFrame:
                 "s per step": seconds,
                 "ns per non-zero": 1e9 * seconds / X.nnz,
                 "ns per (non-zero + vertex)": 1e9 * seconds / (X.nnz + 2 * p),
-                "peak MB": peak_megabytes(lambda plan=plan, risk=risk: plan.release(risk)),
+                "peak MB": peak_megabytes(fit),
                 "dense MB": 8e-6 * n * p,
             }
         )

@@ -4,6 +4,11 @@ if __name__ != "privopt.mechanisms":
     raise ImportError("import privopt.mechanisms: under the bare name every class would exist twice")
 
 from privopt.mechanisms.classifier import PrivateHalfspaceClassifier
+from privopt.mechanisms.estimators import (
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateSigmoidClassifier,
+)
 from privopt.mechanisms.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.mechanism import LatticeMechanism, Release
 from privopt.mechanisms.noise import NoiseSource
@@ -23,5 +28,8 @@ __all__ = [
     "PermuteAndFlip",
     "PrivacySpend",
     "PrivateHalfspaceClassifier",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivateSigmoidClassifier",
     "Release",
 ]

@@ -29,7 +29,7 @@ from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import ConvexSet, WholeSpace
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
-_OUTPUT_TOLERANCE, _OBJECTIVE_TOLERANCE = 1e-2, 1e-3
+_OUTPUT_TOLERANCE, _OBJECTIVE_TOLERANCE = 1e-2, 1e-5
 # Shares of epsilon and delta of objective perturbation that hide the distance from the exact minimum, and the
 # share of epsilon that the Hessians may take.
 _HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
@@ -136,8 +136,8 @@ class ObjectivePerturbation(RiskMechanism):
             _HIDING_EPSILON * epsilon,
             _HIDING_DELTA * delta,
             steps=1,
-            # |w| is at most 500 n sensitivities: the rounding of w / grid is relative to that.
-            sensitivity=2 * tolerance / l2 * (1 + facts.n_records * 2.0**-41),
+            # |w| is at most 50,000 n sensitivities: the rounding of w / grid is relative to that.
+            sensitivity=2 * tolerance / l2 * (1 + facts.n_records * 2.0**-34),
             dimension=facts.dimension,
         )
         sigma = sound_sigma(

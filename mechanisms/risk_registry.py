@@ -15,6 +15,7 @@ from privopt.mechanisms.first_order import (
     DPMirrorDescent,
     DPProximalGradient,
     RiskMechanism,
+    loss_range,
 )
 from privopt.mechanisms.perturbation import ObjectivePerturbation, OutputPerturbation
 from privopt.mechanisms.stochastic import DPSVRG, DPStochasticGradient, DPSVRGPlusPlus
@@ -49,6 +50,9 @@ _REACH = 10.0
 # Strong convexity of a default ridge penalty, in units of the smoothness.
 _CONDITION = 0.01
 
+# The most that objective perturbation's noise may gain, in units of the range of the loss.
+_NOISE_SHARE = 0.125
+
 _BALLS: dict[str, Callable[[int, float], ConvexSet]] = {
     "l1": L1Ball,
     "l2": L2Ball,
@@ -67,13 +71,27 @@ class Choice:
     reason: str
 
     def plan(self, facts: RiskFacts, *, epsilon: float, delta: float, steps: int | None) -> RiskMechanism:
-        """Calibrate. Raises PrivacyParameterError for steps of a mechanism that takes none."""
+        """Calibrate; the penalty of objective perturbation, if there is none, follows its noise.
+
+        Raises:
+            PrivacyParameterError: steps of a mechanism that takes none, or what the mechanism refuses.
+        """
         options: dict[str, Any] = {} if steps is None else {"steps": steps}
         if options and issubclass(self.kind, DPSVRG | OutputPerturbation | ObjectivePerturbation):
             raise PrivacyParameterError(f"{self.kind.name} takes no number of steps")
-        made: RiskMechanism = self.kind.plan(
-            facts, self.convex_set, self.regularizer, epsilon=epsilon, delta=delta, **options
-        )
+
+        def planned(regularizer: ElasticNet) -> Any:
+            return self.kind.plan(
+                facts, self.convex_set, regularizer, epsilon=epsilon, delta=delta, **options
+            )
+
+        made: RiskMechanism = planned(self.regularizer)
+        if isinstance(made, ObjectivePerturbation) and self.regularizer.l2 == 0:
+            # A linear term of length |b| lowers a minimum by at most |b|^2 / (2 l2): keep that below a share
+            # of what the loss can gain.
+            gain = _NOISE_SHARE * loss_range(facts, self.convex_set)
+            l2 = facts.dimension * made.sigma**2 / (2 * gain)
+            made = planned(ElasticNet(l2=max(l2, made.regularizer.l2)))
         return made
 
 
