@@ -226,7 +226,7 @@ def test_permute_and_flip_draws_agree_with_the_published_algorithm(make: Callabl
 def test_the_two_laws_on_two_points(make: Callable[[], GibbsOracle], law: Law) -> None:
     # Losses 0 and 2. Permute-and-flip takes the worse point iff it comes first and its coin agrees.
     problem = ZeroOneHalfspace([[1], [1]], [1, 1], IntegerLattice(0, 1, dimension=1))
-    beta, draws = 0.35, 4000
+    beta, draws = 0.35, 3000
     worse = math.exp(-2 * beta)
     expected = {Law.GIBBS: worse / (1 + worse), Law.PERMUTE_AND_FLIP: worse / 2}
     prepared, source = make().prepare(problem, law), Bits(13)
@@ -241,7 +241,7 @@ def test_permute_and_flip_on_four_points(make: Callable[[], GibbsOracle]) -> Non
     # w in {0, 1}^2 on two kinds of records: losses 3 (2 w_1 = 0, w_2 = 0), 2, 1, 0; law by all permutations.
     X = np.array([[1, 0], [1, 0], [0, 1]])
     problem = ZeroOneHalfspace(X, np.ones(3), IntegerLattice(0, 1, dimension=2))
-    beta, draws = 0.4, 4000
+    beta, draws = 0.4, 2500
     law = dict.fromkeys(range(4), 0.0)
     for order in itertools.permutations(range(4)):
         reached = 1 / 24
@@ -269,14 +269,14 @@ def test_branch_and_bound_and_elimination_draw_from_one_law_beyond_enumeration(b
     error = np.std(losses) / math.sqrt(draws)
     assert abs(np.mean(losses) - mean) < 4 * error
     assert abs(np.mean(losses) - sums.expected_loss(1.2 * beta)) > 4 * error
-    assert same_law(losses, [sums.draw(beta, source).loss for _ in range(200)]) > 1e-3
+    assert same_law(losses, [sums.draw(beta, source).loss for _ in range(100)]) > 1e-3
 
 
 @pytest.mark.parametrize("law", list(Law))
 def test_splitting_at_every_opportunity_does_not_change_the_law(
     law: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=0, ball=True), 0.2, 1000
+    problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=0, ball=True), 0.2, 800
     monkeypatch.setattr(gibbs_branch, "_TRIES", 0)
     monkeypatch.setattr(gibbs_branch, "_MOST_STEPS", 10)
     prepared, source = GibbsBranch().prepare(problem, law), Bits(23)

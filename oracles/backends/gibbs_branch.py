@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from privopt.oracles.backends import _mass_bounds as bounds
 from privopt.oracles.backends.native import NativeOracle
 from privopt.oracles.cells import CellLimits, CellStructure
 from privopt.oracles.certificate import Status
+from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.gibbs import (
     UNIT_ROUNDOFF,
     DrawRequest,
@@ -46,13 +47,15 @@ from privopt.oracles.interface import Query, Task, Watch
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntArray
-from privopt.problems.objective import UNIT, Perturbation
+from privopt.problems.objective import Perturbation
 
 # Effort on one region: rings to nobody before it is tuned or split; tuning steps at a time; what these must
 # gain, in nats, to be continued; the most of them.
 _TRIES, _STEPS, _WORTHWHILE, _MOST_STEPS = 100, 10, 2.0, 80
 # Tuning stops at regions that will hardly ring before the first point does.
 _QUIET = -6.0
+# How long to look for a good point that sets the unit of time of Gibbs draws.
+_INCUMBENT_SECONDS = 2.0
 # Clocks start when every rate is within the range of a double.
 _LOUD = 600.0
 
@@ -101,34 +104,46 @@ class _BranchSampler(Sampler):
         self.problem, self.law = problem, law
         self.model = _Model(CellStructure.of(problem))
         self._minimizer = NativeOracle(limits).build(problem, Task.LINEAR)
-        self._smallest: int | None = None
+        self._smallest: int | None = None  # for Gibbs draws: of the losses that were seen
         self._known: tuple[float, list[_Node]] | None = None
 
     def draw(self, request: DrawRequest) -> Sample:
-        smallest = self._smallest_loss(request.watch)
+        unit = self._unit(request.watch)
         beta = request.beta
         if self._known is None or self._known[0] != beta:
             self._known = beta, self.model.roots(beta, request.watch)
         frontier, self._known = self._known[1], None  # kept only if the draw is not interrupted
-        rings = _Rings(self.model, request, frontier, -beta * smallest)
+        rings = _Rings(self.model, request, frontier, -beta * unit)
         if self.law is Law.GIBBS:
             point = rings.first()
         else:
-            point = permute_and_flip(rings, beta, lambda w: self.problem.loss(w) - smallest)
+            point = permute_and_flip(rings, beta, lambda w: self.problem.loss(w) - unit)
         self._known = beta, rings.frontier()
         exactness = self.model.exactness(beta, self.problem.n_records)
         if self.law is Law.PERMUTE_AND_FLIP:
             exactness = flipped_exactness(exactness, beta, self.problem.n_records)
         return Sample(point, exactness, None, rings.nodes)
 
-    def _smallest_loss(self, watch: Watch) -> int:
-        """The exact minimum, which sets the unit of time."""
+    def _unit(self, watch: Watch) -> int:
+        """The loss at which a point rings at rate 1: for permute-and-flip the exact minimum.
+
+        Gibbs draws are the same for every unit; a good incumbent keeps the rates within the range of doubles.
+        """
+        stop_if_asked(watch, 0)
         if self._smallest is None:
-            query = Query(Perturbation.zero(self.problem.lattice), watch, break_ties=False)
+            own = watch
+            if self.law is Law.GIBBS:
+                left = watch.remaining or math.inf
+                own = replace(watch.limits, seconds=min(left, _INCUMBENT_SECONDS)).start()
+            query = Query(Perturbation.zero(self.problem.lattice), own, break_ties=False)
             proposal = self._minimizer(query)
-            stop_if_asked(watch, proposal.nodes)
-            assert proposal.status is Status.OPTIMAL
-            self._smallest = proposal.bound // UNIT
+            if self.law is Law.PERMUTE_AND_FLIP and proposal.status is not Status.OPTIMAL:
+                raise UnfinishedDrawError(
+                    f"permute-and-flip needs the smallest loss, and the minimiser was stopped by "
+                    f"{proposal.status.name}: no point was drawn. To do: {proposal.status.value}"
+                )
+            assert proposal.point is not None
+            self._smallest = self.problem.loss(proposal.point)
         return self._smallest
 
 
