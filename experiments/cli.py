@@ -60,7 +60,7 @@ app.command()(audit)
 app.add_typer(budget, name="budget")
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
-NOT_PRIVATE = ["train_accuracy", "certificate", "seconds"]
+NOT_PRIVATE = ["oracle", "train_accuracy", "certificate", "seconds"]
 
 EpsilonOption = Annotated[float, typer.Option("--epsilon", help="Privacy budget, > 0.")]
 LossOption = Annotated[str | None, typer.Option(help=f"Of a linear model: {LOSSES}.")]

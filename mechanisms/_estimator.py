@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.spend import PrivacySpend
@@ -29,6 +30,9 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     check_given(y)
     if np.any(pd.isna(np.asarray(y, dtype=object))):
         raise InvalidInputError("y holds missing labels: drop those rows or give them a class")
+    texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
+    if any(texts) and not all(texts):
+        raise InvalidInputError("y mixes text with other labels; make them one type")
     if np.asarray(y).dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     check_classification_targets(y)
@@ -38,6 +42,25 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     if len(labels) == 0:
         raise InvalidInputError("no records: at least one row is needed")
     return np.asarray(labels)
+
+
+def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:
+    """scikit-learn's ``validate_data``, less the cells that its conversion errors quote.
+
+    Raises:
+        InvalidInputError: cells that are not real numbers.
+        TypeError, ValueError: scikit-learn's own, which name shapes and kinds.
+    """
+    try:
+        return validate_data(estimator, X, *y, **options)
+    except ValueError as error:
+        if "Complex data not supported" in str(error):
+            raise InvalidInputError("Complex data not supported: features must be real numbers") from None
+        if "could not convert" in str(error):
+            raise InvalidInputError(
+                "X holds text where numbers are needed; declare a schema, or convert the column"
+            ) from None
+        raise
 
 
 def check_given(y: ArrayLike | None) -> None:

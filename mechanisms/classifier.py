@@ -13,9 +13,16 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms._estimator import booked, checked_labels, public_classes, public_delta, signs
+from privopt.mechanisms._estimator import (
+    booked,
+    checked_labels,
+    public_classes,
+    public_delta,
+    signs,
+    validated,
+)
 from privopt.mechanisms._estimator import write_atomically as write_atomically
 from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.mechanism import LatticeMechanism, Release
@@ -135,9 +142,9 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         if self.schema is None and not isinstance(X, pd.DataFrame):
-            X, y = validate_data(self, X, y, dtype=np.float64)
+            X, y = validated(self, X, y, dtype=np.float64)
         else:
-            validate_data(self, X, skip_check_array=True)
+            validated(self, X, skip_check_array=True)
         return X, checked_labels(y, len(X))
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
@@ -190,9 +197,9 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         if self.schema is None and not isinstance(X, pd.DataFrame):
-            X = validate_data(self, X, reset=False, dtype=np.float64)
+            X = validated(self, X, reset=False, dtype=np.float64)
         elif hasattr(self, "n_features_in_"):
-            validate_data(self, X, reset=False, skip_check_array=True)
+            validated(self, X, reset=False, skip_check_array=True)
         return np.asarray(self.schema_.encode(X).X @ self.coef_[0], dtype=np.int64)
 
     def save(self, path: str | Path) -> None:
@@ -202,7 +209,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             {
                 "format": _MODEL_FORMAT,
                 "mechanism": self.mechanism_,
-                "oracle": self.release_.oracle,
+                "oracle": self.oracle,
                 "noise": dict(self.release_.noise),
                 "spend": self.spend_.to_dict(),
                 "classes": self.classes_.tolist(),

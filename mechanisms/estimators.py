@@ -20,7 +20,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, check_array
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from privopt.mechanisms._estimator import (
     booked,
@@ -30,6 +30,7 @@ from privopt.mechanisms._estimator import (
     leak,
     public_classes,
     public_delta,
+    validated,
     write_atomically,
 )
 from privopt.mechanisms.accounting import zcdp_epsilon, zcdp_rho
@@ -85,7 +86,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             BudgetExceededError: the ledger refused; nothing was run.
             OracleError: no certified minimum, for the perturbation mechanisms; nothing was released.
         """
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
         n, d = X.shape
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
@@ -136,7 +137,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = validated(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return np.asarray(X @ self.coef_.reshape(-1, X.shape[1]).T + self.intercept_, dtype=np.float64)
 
     def save(self, path: str | Path) -> None:

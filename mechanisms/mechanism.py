@@ -27,14 +27,15 @@ Prepared = TypeVar("Prepared", contravariant=True)
 class Release:
     """The outcome of a mechanism.
 
-    ``point`` and ``spend`` are what may be published. ``certificate`` is *not* private: its value, bound,
-    node count and time are functions of the records, so it is dropped when a release is pickled.
+    ``point``, ``spend`` and ``noise`` are what may be published. ``certificate`` is *not* private: its value,
+    bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can depend on
+    the patterns of the records. Both are dropped when a release is pickled.
 
     Attributes:
         point: the chosen w, shape (dimension,).
         spend: what the release cost.
         noise: the public parameters of the noise, such as {"sigma": 808.3}.
-        oracle: name of the oracle that answered.
+        oracle: name of the oracle that answered; empty after unpickling.
         certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
     """
 
@@ -46,7 +47,7 @@ class Release:
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {**fields, "certificate": None}
+        return {**fields, "certificate": None, "oracle": ""}
 
 
 class LatticeMechanism(ABC, Generic[Prepared]):

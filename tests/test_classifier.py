@@ -148,6 +148,7 @@ def test_saved_models_predict_alike_and_hold_nothing_private(tmp_path: Path) -> 
     assert loaded.spend_ == model.spend_
     assert loaded.certificate_ is None
     assert not {"certificate", "value", "bound"} & set(json.loads((tmp_path / "model.json").read_text()))
+    assert json.loads((tmp_path / "model.json").read_text())["oracle"] == "auto"  # not the one that fitted
     thawed = pickle.loads(pickle.dumps(model))
     assert thawed.certificate_ is None
     assert np.array_equal(thawed.predict(X), model.predict(X))
@@ -227,6 +228,23 @@ def test_a_ledger_is_booked_first_and_not_overdrawn(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedDrawError):
         stopped.fit(X, y)
     assert ledger.total().epsilon == pytest.approx(0.9)
+
+
+@pytest.mark.filterwarnings("ignore::privopt.problems.errors.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.array([["S3CRET", 1], [2, 3]], dtype=object), ["well", "ill"]),
+        (np.array([["S3CRET"], ["b"]]), ["well", "ill"]),
+        (np.array([[987654 + 1j], [2.0]]), ["well", "ill"]),
+        (np.array([[1.0], [2.0]]), np.array(["S3CRET", 987654], dtype=object)),
+    ],
+)
+def test_conversion_errors_quote_no_cell(X: Any, y: Any) -> None:
+    with pytest.raises((InvalidInputError, ValueError)) as caught:
+        PrivateHalfspaceClassifier().fit(X, y)
+    assert "S3CRET" not in str(caught.value)
+    assert "987654" not in str(caught.value)
 
 
 def test_one_class_alone_is_refused_when_classes_are_not_declared() -> None:
