@@ -370,7 +370,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
 
     def _facts_of(self, y: ArrayLike, n_rows: int) -> tuple[list[Floats], Loss, NDArray[Any] | None]:
         check_given(y)
-        labels = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+        labels = _real_labels(y)
         if len(labels) != n_rows:
             raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
         if self.label_bound is None:
@@ -396,6 +396,16 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # on a handful of records noise wins
         return tags
+
+
+def _real_labels(y: ArrayLike) -> Floats:
+    try:
+        checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    except ValueError as error:
+        if "could not convert" in str(error):  # that message quotes a label
+            raise InvalidInputError("y holds labels that are not numbers") from None
+        raise
+    return np.asarray(column_or_1d(checked, warn=True))
 
 
 def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:

@@ -294,6 +294,9 @@ def test_bad_data_release_nothing() -> None:
         with pytest.raises(ValueError, match=r"."):
             model.fit(rows, labels)
         assert not hasattr(model, "coef_")
+    with pytest.raises(InvalidInputError) as caught:
+        PrivateLinearRegression(data_norm=1.0, label_bound=1.0).fit(X, np.where(y == "no", "S3CRET", "1"))
+    assert "S3CRET" not in str(caught.value)
     with pytest.raises(InvalidInputError, match="real labels"):
         PrivateLinearRegression(data_norm=1.0, label_bound=1.0, loss=LogisticLoss()).fit(X, X[:, 0])
 

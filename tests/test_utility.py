@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from privopt.experiments import dpgd_baseline
 from privopt.experiments.dpgd_baseline import dpgd_accuracies
 from privopt.experiments.first_order_noise import advanced_epsilon, gradient_row, selection_row
 from privopt.mechanisms.utility import accuracy, excess_risk, frank_wolfe_gap, gradient_mapping_norm
@@ -89,7 +90,8 @@ def test_measures_by_hand() -> None:
         gradient_mapping_norm(risk, w, step=0.0)
 
 
-def test_the_baseline_learns_and_repeats() -> None:
+def test_the_baseline_learns_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dpgd_baseline, "STEPS", (5, 20))
     first = dpgd_accuracies(X, Y, X, Y, 10.0, 1e-3, 2, seed=3)
     assert len(first) == 2
     assert all(train > 0.75 and test == train for train, test, _ in first)
