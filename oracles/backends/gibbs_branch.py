@@ -95,8 +95,8 @@ class _Node:
     def tighten(self) -> float:
         """Take over the bound of the region's tables; by how much its log fell."""
         assert self.region is not None
-        before, self.log_bound = self.log_bound, min(self.log_bound, float(self.region.scalars[2]))
-        return before - self.log_bound
+        before, self.log_bound = self.log_bound, float(self.region.scalars[2])
+        return max(0.0, before - self.log_bound)  # negative by rounding alone
 
 
 class _BranchSampler(Sampler):

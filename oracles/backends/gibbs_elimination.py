@@ -91,7 +91,7 @@ class GibbsElimination(GibbsOracle):
         if problem.n_records >= EMPTY // 2:
             reasons.append(f"{problem.n_records} records, more than 32-bit tables hold")
         if not reasons and isinstance(problem, ZeroOneHalfspace):
-            work = _Plan.of(CellStructure.of(problem)).work
+            work = _PlanBuilder(CellStructure.of(problem)).work
             if work > self.max_work:
                 reasons.append(f"{work:.3g} table additions, more than {self.max_work:.3g}")
         return reasons
@@ -301,6 +301,7 @@ class _Plan:
         is_weight: for each step, whether it gives a weight its digit (or just enters a block).
         program: the compiled kernel's view of the same. A pseudo-weight of one level, ahead of the leaf
             weights, stands for the cells without a leaf indicator.
+        work: table additions to sum over the whole lattice, about.
     """
 
     cells: CellStructure
@@ -309,6 +310,7 @@ class _Plan:
     span: list[int]
     is_weight: NDArray[np.bool_]
     program: Program
+    work: float
 
     @classmethod
     def of(cls, cells: CellStructure) -> _Plan:
@@ -332,12 +334,6 @@ class _Plan:
         low, high = int(self.cells.lattice.low[j]), int(self.cells.lattice.high[j])
         levels = np.arange(low, high + 1, dtype=np.int64)
         return levels**2 if self.squared_radius is not None else np.zeros_like(levels)
-
-    @property
-    def work(self) -> float:
-        """Table additions to sum over the whole lattice."""
-        outer = math.prod(self.span[j] for j in self.order) * self.cells.n_numeric_weights
-        return float(outer) * int(np.sum(self.program.leaf_span)) * self.norms
 
     @property
     def roundings(self) -> float:
@@ -391,6 +387,13 @@ class _PlanBuilder:
         self.ops: list[list[tuple[int, int, int, int]]] = []
         self.step_weight: list[int] = []
 
+    @property
+    def work(self) -> float:
+        outer = self.cells.n_numeric_weights * math.prod(self._assignments(b) for b in self.outer)
+        norms = 1 + (self.cells.lattice.squared_radius or 0)
+        levels = 1 + sum(self.span[j] for j in self.leaf)
+        return float(outer * levels * norms)
+
     def _assignments(self, block: list[int]) -> int:
         return math.prod(self.span[j] for j in block)
 
@@ -425,7 +428,7 @@ class _PlanBuilder:
         )
         is_weight = np.array([j >= 0 for j in self.step_weight])
         order = [j for block in self.outer for j in block]
-        return _Plan(self.cells, order, self.leaf, self.span, is_weight, program)
+        return _Plan(self.cells, order, self.leaf, self.span, is_weight, program, self.work)
 
     def _cell_tables(self) -> dict[tuple[int, ...], int]:
         tables = {}
