@@ -392,7 +392,7 @@ class _PlanBuilder:
         outer = self.cells.n_numeric_weights * math.prod(self._assignments(b) for b in self.outer)
         norms = 1 + (self.cells.lattice.squared_radius or 0)
         levels = 1 + sum(self.span[j] for j in self.leaf)
-        return float(outer * levels * norms)
+        return float(min(outer * levels * norms, 10**300))  # the product may exceed a double
 
     def _assignments(self, block: list[int]) -> int:
         return math.prod(self.span[j] for j in block)
