@@ -352,6 +352,9 @@ def test_refusals_name_their_reasons() -> None:
         GibbsElimination(max_work=1).prepare(problem)
     with pytest.raises(UnsupportedProblemError, match="candidates"):
         GibbsEnumeration(max_candidates=1).prepare(problem)
+    vast = ZeroOneHalfspace(np.eye(400, dtype=np.int64), np.ones(400), IntegerLattice(-4, 4, dimension=400))
+    with pytest.raises(UnsupportedProblemError, match="candidates"):  # more than a double can count
+        GibbsEnumeration().prepare(vast)
     with pytest.raises(UnsupportedProblemError, match="not MonotoneConjunction"):
         GibbsElimination().prepare(MonotoneConjunction([[1, 0]], [1]))
 

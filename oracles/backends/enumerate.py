@@ -28,7 +28,7 @@ class EnumerationOracle(DiscreteOracle):
     max_work: float = 2e9
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        box = problem.lattice.box_size
+        box = min(problem.lattice.box_size, 10**290)  # messages need a double
         reasons = []
         if box > self.max_candidates:
             reasons.append(f"{box:.3g} candidates, more than {self.max_candidates}")
