@@ -10,6 +10,7 @@ import pytest
 from privopt.oracles.backends import _cell_bounds as bounds
 from privopt.oracles.backends import native
 from privopt.oracles.backends.enumerate import EnumerationOracle
+from privopt.oracles.backends.interval import IntervalOracle
 from privopt.oracles.backends.native import NativeOracle
 from privopt.oracles.cells import CellLimits, CellStructure
 from privopt.oracles.certificate import Answer, Status
@@ -211,3 +212,21 @@ def test_refusals() -> None:
     boundless = Perturbation.linear(problem.lattice, np.full(problem.lattice.dimension, 2.6e8))
     with pytest.raises(UnsupportedProblemError, match="rescale"):
         NativeOracle().prepare(problem, Task.LINEAR).minimize(boundless)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [0.0, 40.0, 4000.0])
+def test_agrees_with_interval_search_beyond_enumeration(scale: float) -> None:
+    """Two searches that share nothing but the loss: 3**12 and 5**12 points, 3,000 records."""
+    rng = np.random.default_rng(4)
+    columns = [100 * np.eye(size, dtype=np.int64)[rng.integers(0, size, 3000)] for size in (4, 3, 3)]
+    X = np.hstack([*columns, rng.integers(0, 101, (3000, 2))])
+    truth = X @ rng.integers(-2, 3, 12) + rng.normal(size=3000) * 150
+    y = np.where(truth > 0, 1, -1)
+    for lattice in (IntegerLattice(-1, 1, dimension=12), IntegerLattice(-2, 2, dimension=12, radius=3.0)):
+        problem = ZeroOneHalfspace(X, y, lattice)
+        noise = Perturbation.normalized(lattice, scale * rng.normal(size=13))
+        found = NativeOracle().prepare(problem, Task.NORMALIZED).minimize(noise)
+        other = IntervalOracle().prepare(problem, Task.NORMALIZED).minimize(noise)
+        assert agree(found, other)
+        assert other.certificate.gap == 0

@@ -13,6 +13,7 @@ import heapq
 import os
 import threading
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -25,10 +26,10 @@ from privopt.oracles.backends._cell_descent import descend
 from privopt.oracles.cells import CellLimits, CellStructure
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnsupportedProblemError
-from privopt.oracles.interface import DiscreteOracle, Proposal, Query, Solver, Task, Watch
+from privopt.oracles.interface import DiscreteOracle, Limits, Proposal, Query, Solver, Task, Watch
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntArray
+from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import UNIT, Perturbation, from_fixed
 
 _LARGEST_COST = 1 << 52  # of a perturbation; leaves room for sums with the stand-in for infinity
@@ -63,6 +64,7 @@ class NativeOracle(DiscreteOracle):
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         assert isinstance(problem, ZeroOneHalfspace)  # others are refused
+        _compile()
         model = _Model.make(problem, _coupled(problem, task))
         threads = max(1, self.threads or os.cpu_count() or 1)
 
@@ -70,6 +72,33 @@ class NativeOracle(DiscreteOracle):
             return _solve(model, query, threads)
 
         return solve
+
+
+@cache
+def _compile() -> None:
+    """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
+    lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
+    problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
+    model, watch = _Model.make(problem, coupled=True), Limits().start()
+    run = _Run(model, _Costs.of(model, Perturbation.zero(lattice)), watch, lattice.low, lattice.high)
+    run.value = UNIT * problem.n_records + 1  # all points are below it: nothing is pruned
+    worker, everything = _Worker(run, leader=False), np.zeros(3, dtype=np.int64)
+    width = bounds.start(
+        model.shape,
+        worker.dual,
+        model.tables[0],
+        run.costs.unary,
+        run.costs.radial,
+        0,
+        everything,
+        everything + 2,
+        model.tilts[0, 0],
+    )
+    region = _Region(0, model.tables[0], 0, width)
+    worker._tighten(region, 0, 2)
+    worker._resume(region, worker._put_aside(0))
+    run.value = UNIT * problem.n_records + 1
+    worker._search(region, 0)
 
 
 def _coupled(problem: DiscreteProblem, task: Task) -> bool:
