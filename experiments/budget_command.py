@@ -13,6 +13,7 @@ from rich.table import Table
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.ledger import RULES, Ledger
 from privopt.mechanisms.spend import PrivacySpend
+from privopt.problems.errors import InvalidInputError
 
 app = typer.Typer(help="Keep a privacy budget in a file.", no_args_is_help=True)
 tell = Console(soft_wrap=True)
@@ -32,6 +33,10 @@ def create(
     rule: Annotated[str, typer.Option(help=", ".join(RULES))] = "basic",
 ) -> None:
     """Start a ledger with a total budget."""
+    if rule not in RULES:
+        raise InvalidInputError(f"unknown rule {rule!r}; there are {', '.join(RULES)}")
+    if rule != "basic" and delta == 0:
+        raise InvalidInputError(f"the rule {rule} needs --delta > 0")
     Ledger.create(file, epsilon, delta, rule=rule)
     tell.print(f"{file}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
 
@@ -52,7 +57,7 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     spent, budget = report["spent"], report["budget"]
     tell.print(
         f"spent epsilon = {spent['epsilon']:.6g} of {budget['epsilon']:g}, delta = {spent['delta']:.3g} "
-        f"of {budget['delta']:g} (replace-one, rule {budget['rule']})"
+        f"of {budget['delta']:g} (replace-one, rule {budget['rule']}; reserved counts as spent)"
     )
 
 

@@ -36,7 +36,11 @@ from privopt.experiments.first_order_command import (
     show_linear,
 )
 from privopt.mechanisms.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
-from privopt.mechanisms.classifier import PrivateHalfspaceClassifier, write_atomically
+from privopt.mechanisms.classifier import (
+    PrivateHalfspaceClassifier,
+    check_writable,
+    write_atomically,
+)
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.mechanism import check_calibration
 from privopt.mechanisms.registry import MECHANISMS
@@ -55,9 +59,6 @@ app = typer.Typer(
 )
 say = Console(stderr=True)
 tell = Console(soft_wrap=True)
-
-app.command()(audit)
-app.add_typer(budget, name="budget")
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
 NOT_PRIVATE = ["oracle", "train_accuracy", "certificate", "seconds"]
@@ -105,6 +106,8 @@ def fit(
     steps: StepsOption = None,
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
+    check_writable(save, "--save")
+    check_writable(json_file, "--json")
     options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps)
     scorecard_only = {
         "--oracle": oracle != "auto",
@@ -127,11 +130,11 @@ def fit(
             ledger=ledger,
             insecure_seed=insecure_seed,
         )
+        show_linear(fitted, account, tell)
         if save is not None:
             save_linear(fitted, used, save)
         if json_file is not None:
             write_atomically(json_file, json.dumps(account, indent=2) + "\n")
-        show_linear(fitted, account, tell)
         return
     began = time.monotonic()
     with _stoppable(time_limit) as limits:
@@ -149,11 +152,11 @@ def fit(
             insecure_seed=insecure_seed,
         ).fit(table.drop(columns=[target]), table[target])
     report = fit_report(model, table, target, time.monotonic() - began)
+    _show_fit(model, report)  # first: what was paid for must not be lost to a full disk
     if save is not None:
         model.save(save)
     if json_file is not None:
         write_atomically(json_file, json.dumps(report, indent=2) + "\n")
-    _show_fit(model, report)
 
 
 @app.command(name="calibrate")
@@ -163,7 +166,7 @@ def calibrate_command(
     delta: Annotated[float, typer.Option(help="In (0, 1); not used by rspm-laplace.")] = 0.0,
     dimension: Annotated[int | None, typer.Option(help="Number of features d.")] = None,
     radius: Annotated[float | None, typer.Option(help="Bound D on |w|; default sqrt(d).")] = None,
-    separation: Annotated[float, typer.Option(help="tau: distance of distinct points.")] = 1.0,
+    separation: Annotated[float | None, typer.Option(help="tau: distance of points; default 1.")] = None,
     separators: Annotated[int | None, typer.Option(help="Size m of the separator set; default 2d.")] = None,
     calibration: Annotated[str, typer.Option(help="sound, or printed (refuted).")] = "sound",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -197,6 +200,7 @@ def predict(
     output: Annotated[Path | None, typer.Option(help="Write a CSV here instead of printing it.")] = None,
 ) -> None:
     """Score records with a saved model: columns `score` and `prediction`."""
+    check_writable(output, "--output")
     table = read_table(data)
     scored = predict_linear(model, table)
     if scored is None:
@@ -211,10 +215,15 @@ def predict(
 @app.command()
 def solvers() -> None:
     """List the oracles: what is installed, what each can do."""
+    entries = inventory()
     table = Table("oracle", "kind", "installed", "can do")
-    for entry in inventory():
-        table.add_row(entry.name, entry.kind, "yes" if entry.installed else entry.remedy, entry.summary)
+    for entry in entries:
+        installed = "yes" if entry.installed else "no"
+        table.add_row(entry.name, entry.kind, installed, entry.summary.replace("``", ""))
     tell.print(table)
+    for entry in entries:
+        if not entry.installed:
+            tell.print(f"{entry.name}: {entry.remedy}", highlight=False)
 
 
 @app.command()
@@ -228,6 +237,10 @@ def demo(
     from privopt.experiments.demo import run_demo  # pictures need matplotlib, which is slow to import
 
     run_demo(output, draws, tell)
+
+
+app.add_typer(budget, name="budget")
+app.command()(audit)
 
 
 def fit_report(
@@ -265,11 +278,28 @@ def calibration_report(
     delta: float,
     dimension: int | None,
     radius: float | None,
-    separation: float,
+    separation: float | None,
     separators: int | None,
     calibration: str,
 ) -> dict[str, Any]:
     """Noise and spend from public facts alone. See ``privopt.mechanisms.calibration`` for the proofs."""
+    given = {
+        "--radius": radius,
+        "--separation": separation,
+        "--separators": separators,
+        "--delta": delta or None,
+    }
+    unused = {
+        "opdisc": {"--separators"},
+        "rspm": {"--radius", "--separation"},
+        "rspm-laplace": {"--radius", "--separation", "--delta"},
+    }
+    if ignored := [o for o in sorted(unused.get(mechanism, ())) if given[o] is not None]:
+        raise InvalidInputError(
+            f"calibrate {mechanism} does not depend on {', '.join(ignored)}; leave it out"
+        )
+    if dimension is not None and dimension < 1:
+        raise InvalidInputError(f"--dimension must be >= 1, got {dimension}")
     if mechanism == "opdisc":
         if dimension is None:
             raise InvalidInputError("calibrate opdisc needs --dimension")
@@ -279,7 +309,7 @@ def calibration_report(
             delta,
             squared_radius=squared_radius,
             dof=dimension + 1,
-            separation=separation,
+            separation=1.0 if separation is None else separation,
             calibration=calibration,
         )
         return {"sigma": noise.scale, **noise.spend.to_dict()}
@@ -357,6 +387,13 @@ def _delta(text: str) -> float | str:
 def _stoppable(seconds: float | None) -> Iterator[Limits]:
     """Limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
     cancelled = threading.Event()
+    told = threading.Event()
+
+    def is_cancelled() -> bool:
+        if not told.is_set():  # the first question comes when the solve starts
+            told.set()
+            say.print("solving; Ctrl-C stops the solve and releases nothing")
+        return cancelled.is_set()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if cancelled.is_set():
@@ -365,7 +402,6 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     before = signal.signal(signal.SIGINT, on_signal)
-    say.print("solving; Ctrl-C stops the solve and releases nothing")
     try:
         with Bar(*columns, console=say, transient=True) as bar:
             line = bar.add_task("planning")
@@ -375,13 +411,14 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
                 text = known if np.isfinite(now.gap) else ""
                 bar.update(line, description=f"{text}{now.nodes} nodes")
 
-            yield Limits(seconds=seconds, on_progress=on_progress, cancelled=cancelled.is_set)
+            yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
-    card = Table(*model.scorecard_.columns, title="Positive when the points sum to more than 0")
+    title = f"{model.classes_[1]} when the points sum to more than 0, else {model.classes_[0]}"
+    card = Table(*model.scorecard_.columns, title=escape(title))
     for row in model.scorecard_.itertuples(index=False):
         card.add_row(*map(str, row))
     tell.print(card)
@@ -402,8 +439,8 @@ def main() -> None:
     except PrivOptError as error:
         say.print(f"[red]{type(error).__name__}:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
-    except FileNotFoundError as error:
-        say.print(f"[red]no such file:[/] {error.filename}")
+    except OSError as error:
+        say.print(f"[red]{escape(str(error.filename))}:[/] {error.strerror}", soft_wrap=True)
         sys.exit(2)
 
 

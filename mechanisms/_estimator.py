@@ -114,6 +114,20 @@ def leak(message: str) -> None:
     warnings.warn(message, PrivacyLeakWarning, stacklevel=4)
 
 
+def check_writable(path: Path | None, option: str) -> None:
+    """Find out that a file cannot be written while nothing has been spent yet.
+
+    Raises:
+        InvalidInputError: a folder stands there, or its folder does not exist.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise InvalidInputError(f"{option} {path}: that is a folder; name a file. Nothing was run")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"{option} {path}: its folder does not exist. Nothing was run")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a whole file or nothing: an interrupted run leaves no half-written file behind."""
     partial = path.with_name(path.name + ".partial")

@@ -23,6 +23,7 @@ from privopt.mechanisms._estimator import (
     signs,
     validated,
 )
+from privopt.mechanisms._estimator import check_writable as check_writable
 from privopt.mechanisms._estimator import write_atomically as write_atomically
 from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.mechanism import LatticeMechanism, Release
@@ -237,8 +238,10 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             release = Release(
                 np.array(model["weights"], dtype=np.int64), spend, model["noise"], model["oracle"]
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise InvalidInputError(f"{path} is not a saved privopt scorecard: {error}") from error
+        except InvalidInputError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"{path} is not a saved privopt scorecard: {error!r}") from error
         if release.point.shape != (schema.n_features,):
             raise InvalidInputError(f"{path}: {release.point.size} weights for {schema.n_features} features")
         fitted = cls(

@@ -37,7 +37,7 @@ Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 # so the common denominator does not grow with the number of columns.
 _GRID_LEVELS = 100
 _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
-_MOST_CATEGORIES = 1000
+_MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,9 +335,10 @@ def _draft(name: str, values: NDArray[Any]) -> Column:
     _, categories = as_levels(name, values)
     if not all(isinstance(c, str) for c in categories):
         raise SchemaError(f"column {name!r}: mixes text with other types; convert it first")
-    if len(categories) > _MOST_CATEGORIES:
+    if len(categories) > min(_MOST_CATEGORIES, max(_FEW_CATEGORIES, len(values) // 2)):
         raise SchemaError(
-            f"column {name!r}: more than {_MOST_CATEGORIES} distinct texts; leave it out, or declare it"
+            f"column {name!r}: too many distinct texts for categories, as in a column of names or "
+            f"identifiers; leave it out, or declare it"
         )
     return Categorical(name, sorted(categories), outside="ignore")
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -179,15 +178,16 @@ def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
         (("--classes", "well,dead"), "InvalidInputError"),
         (("--schema", "nowhere.toml"), "SchemaError"),
         (("--data", "nowhere.csv"), "nowhere.csv"),
+        (("--save", "."), "InvalidInputError"),
+        (("--json", "nowhere/out.json"), "InvalidInputError"),
     ],
 )
 def test_bad_words_give_one_line_and_leave_nothing(
     privopt: Command, clinic: Path, words: tuple[str, ...], error: str
 ) -> None:
     before = set(clinic.iterdir())
-    run = privopt(
-        *FIT, "--data", "patients.csv", *words, "--json", "out.json", "--save", "model.json", cwd=clinic
-    )
+    files = ("--json", "out.json", "--save", "model.json")
+    run = privopt(*FIT, "--data", "patients.csv", *files, *words, cwd=clinic)
     assert run.returncode == 2
     assert error in run.stderr
     assert "Traceback" not in run.stderr
@@ -209,6 +209,21 @@ def test_calibrate_needs_no_data(privopt: Command, words: tuple[str, ...], expec
     assert report.get("sigma", report.get("scale")) == pytest.approx(expected, rel=5e-3)
     assert report["epsilon"] == 1
     assert report["claim"] == "proved"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("opdisc", "--dimension", 5, "--delta", 1e-6, "--separators", 3),
+        ("rspm", "--dimension", 5, "--delta", 1e-6, "--radius", 3),
+        ("rspm-laplace", "--dimension", 5, "--delta", 1e-6),
+        ("opdisc", "--dimension", -3, "--delta", 1e-6),
+    ],
+)
+def test_calibrate_refuses_what_it_would_ignore(privopt: Command, words: tuple[object, ...]) -> None:
+    run = privopt("calibrate", *words, "--epsilon", 1)
+    assert run.returncode == 2
+    assert "InvalidInputError" in run.stderr
 
 
 def test_the_printed_calibration_says_that_it_is_refuted(privopt: Command) -> None:
@@ -247,17 +262,21 @@ def test_solvers_lists_what_is_here(privopt: Command) -> None:
 
 
 def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
-    # The full task through HiGHS takes at least ten seconds.
+    # 19^10 weights for random labels: no branch and bound gets through that.
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{j}": rng.integers(-50, 51, 1000) for j in range(10)})
+    frame.assign(y=rng.choice(["a", "b"], 1000)).to_csv(tmp_path / "noise.csv", index=False)
     command = [
-        sys.executable, "-m", "privopt.experiments.cli", "fit", "--data", "adult23", "--mechanism", "opdisc",
-        "--oracle", "pulp-highs", "--epsilon", "1", "--json", str(tmp_path / "out.json"),
+        sys.executable, "-m", "privopt.experiments.cli", "fit", "--data", "noise.csv", "--target", "y",
+        "--mechanism", "opdisc", "--oracle", "interval", "--lattice", "-9:9", "--epsilon", "1",
+        "--json", "out.json",
     ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
         assert running.stderr is not None
-        assert "Ctrl-C" in running.stderr.readline()
-        time.sleep(2)  # well inside the solve
+        while "Ctrl-C" not in running.stderr.readline():
+            assert running.poll() is None
         os.kill(running.pid, signal.SIGINT)
         _, errors = running.communicate(timeout=60)
     assert running.returncode == 2, errors
     assert "INTERRUPTED" in errors
-    assert not list(tmp_path.iterdir())
+    assert [p.name for p in tmp_path.iterdir()] == ["noise.csv"]
