@@ -12,9 +12,13 @@ claims to be the lexicographically first minimiser must name that point.
 from __future__ import annotations
 
 import random
+import re
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
@@ -28,7 +32,38 @@ from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import UNIT, Perturbation, from_fixed, levels
 
+Finding = tuple[str, str]  # where (perturbation and circumstances, or ""), and what is wrong
 DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
+
+
+# A number, or several in a row: arrays and shapes of any length look alike. Line numbers are left alone.
+_NUMBER = r"(?<!\.py:)(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_NUMBERS = re.compile(rf"{_NUMBER}(?:[,\s]+{_NUMBER})*")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One thing that went wrong.
+
+    Attributes:
+        instance: name of the instance.
+        check: name of the check, or "build".
+        reason: what is wrong, or what was raised and where.
+        where: the perturbation and the circumstances, or "".
+    """
+
+    instance: str
+    check: str
+    reason: str
+    where: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Failures that differ in the instance, the perturbation or in numbers only are of one kind."""
+        return self.check, _NUMBERS.sub("#", self.reason)
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.instance, self.check, self.where, self.reason) if part)
 
 
 @dataclass(frozen=True)
@@ -39,19 +74,31 @@ class ConformanceReport:
         oracle: name of the oracle.
         passed: "instance: check" for every check that held.
         skipped: what could not be checked, and why: refused instances, claims that were never made.
-        failures: "instance: check: what went wrong"; empty in a report that ``check_oracle`` returns.
+        failures: everything that went wrong; empty in a report that ``check_oracle`` returns.
     """
 
     oracle: str
     passed: tuple[str, ...]
     skipped: tuple[str, ...]
-    failures: tuple[str, ...]
+    failures: tuple[Failure, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.oracle}: {len(self.passed)} checks passed, {len(self.failures)} failed"]
-        lines += [f"  FAILED {f}" for f in self.failures]
+        """One line for each kind of failure, with its first example."""
+        kinds: dict[tuple[str, str], list[Failure]] = {}
+        for failure in self.failures:
+            kinds.setdefault(failure.kind, []).append(failure)
+        lines = [f"{self.oracle}: {len(self.passed)} checks passed, distinct failures: {len(kinds)}"]
+        lines += [f"  FAILED {_example(alike)}" for alike in kinds.values()]
         lines += [f"  skipped {s}" for s in self.skipped]
         return "\n".join(lines)
+
+
+def _example(alike: list[Failure]) -> str:
+    """The first failure of a kind, and how many more there are."""
+    if len(alike) == 1:
+        return str(alike[0])
+    instances = len({failure.instance for failure in alike})
+    return f"{alike[0]} [{len(alike) - 1} more of its kind, instances: {instances}]"
 
 
 @dataclass(frozen=True)
@@ -79,11 +126,11 @@ def check_oracle(
         A report of what passed and of what was skipped because the oracle refuses it.
 
     Raises:
-        ConformanceError: listing every failed check, or that nothing could be checked at all.
+        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
     """
     passed: list[str] = []
     skipped: list[str] = []
-    failures: list[str] = []
+    failures: list[Failure] = []
     lexicographic = False
     for instance in (i for seed in seeds for i in instances(seed)):
         try:
@@ -92,16 +139,18 @@ def check_oracle(
             skipped.append(f"{instance.name}: {refusal}")
             continue
         except Exception as error:
-            failures.append(f"{instance.name}: build: {_described(error)}")
+            failures.append(Failure(instance.name, "build", _described(error)))
             continue
         for check in _CHECKS:
-            label = f"{instance.name}: {check.__name__.removeprefix('_check_').replace('_', ' ')}"
-            found = [f"{label}: {problem}" for problem in _run(check, case)]
+            name = check.__name__.removeprefix("_check_").replace("_", " ")
+            found = [Failure(instance.name, name, reason, where) for where, reason in _run(check, case)]
             failures += found
-            passed += [] if found else [label]
+            passed += [] if found else [f"{instance.name}: {name}"]
         lexicographic |= case.lexicographic
     if not passed and not failures:
-        failures.append("every instance was refused, so nothing was checked: " + "; ".join(skipped))
+        refused = f"all {len(skipped)} instances were refused" if skipped else "no seeds were given"
+        first = f"; the first: {skipped[0]}" if skipped else ""
+        raise ConformanceError(f"{oracle.name}: {refused}, so nothing was checked{first}")
     if not lexicographic:
         skipped.append("lexicographic ties: never claimed, so mechanisms that need them will fail closed")
     report = ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures))
@@ -110,18 +159,30 @@ def check_oracle(
     return report
 
 
-def _run(check: Callable[[_Case], Iterator[str]], case: _Case) -> list[str]:
+def _run(check: Callable[[_Case], Iterator[Finding]], case: _Case) -> list[Finding]:
     """The findings of one check; whatever the oracle raises is one of them."""
-    found: list[str] = []
+    found: list[Finding] = []
     try:
         found.extend(check(case))
     except Exception as error:
-        found.append(_described(error))
+        found.append(("", _described(error)))
     return found
 
 
 def _described(error: Exception) -> str:
-    return f"raised {type(error).__name__}: {error}"
+    return f"raised {type(error).__name__}: {error}{_location(error)}"
+
+
+def _location(error: Exception) -> str:
+    """ " at FILE.py:LINE": the innermost line outside privopt, preferably not one of a library either."""
+    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    outside = [
+        (Path(frame.f_code.co_filename), line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "privopt"
+    ]
+    own = [(file, line) for file, line in outside if not any(file.is_relative_to(lib) for lib in libraries)]
+    return "".join(f" at {file.name}:{line}" for file, line in (own or outside)[-1:])
 
 
 class _Case:
@@ -171,19 +232,19 @@ class _Case:
             yield "no point although no limit was set"
 
 
-# --- Checks. Each yields what is wrong. ---------------------------------------------------------------
+# --- Checks. Each yields where and what is wrong. -----------------------------------------------------
 
 
-def _check_optimality(case: _Case) -> Iterator[str]:
+def _check_optimality(case: _Case) -> Iterator[Finding]:
     """bound <= minimum <= value, feasible, and finished means optimal; with and without tie-breaking."""
     for name, perturbation in case.instance.perturbations.items():
         for break_ties in (False, True):
             answer = case.prepared.minimize(perturbation, break_ties=break_ties)
             for finding in (*case.wrong(answer, perturbation), *case.unfinished(answer)):
-                yield f"{name} (break_ties={break_ties}): {finding}"
+                yield f"{name} (break_ties={break_ties})", finding
 
 
-def _check_scaling(case: _Case) -> Iterator[str]:
+def _check_scaling(case: _Case) -> Iterator[Finding]:
     """Three copies of every record and three times the perturbation: three times the value."""
     problem = case.instance.problem
     tripled = type(problem)(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice)
@@ -198,25 +259,25 @@ def _check_scaling(case: _Case) -> Iterator[str]:
         best, _ = case.minimum(p)
         slack = 0 if c.exact else case.tolerance
         if c.fixed_bound > 3 * best + slack:
-            yield f"{name}: bound {c.bound:.9g} is above three times the minimum {from_fixed(best):.9g}"
+            yield name, f"bound {c.bound:.9g} is above three times the minimum {from_fixed(best):.9g}"
         if c.gap == 0 and c.fixed_value is not None and c.fixed_value > 3 * best + slack:
-            yield f"{name}: value {c.value:.9g} is above three times the minimum {from_fixed(best):.9g}"
+            yield name, f"value {c.value:.9g} is above three times the minimum {from_fixed(best):.9g}"
 
 
-def _check_independence(case: _Case) -> Iterator[str]:
+def _check_independence(case: _Case) -> Iterator[Finding]:
     """A, then B, then A again, with another data set prepared by the same oracle in between."""
     problem = case.instance.problem
     (name, a), *others = case.instance.perturbations.items()
-    yield from (f"first {name}: {w}" for w in case.wrong(case.prepared.minimize(a), a))
+    yield from ((f"first {name}", w) for w in case.wrong(case.prepared.minimize(a), a))
     for other, b in others:
-        yield from (f"{other} after {name}: {w}" for w in case.wrong(case.prepared.minimize(b), b))
+        yield from ((f"{other} after {name}", w) for w in case.wrong(case.prepared.minimize(b), b))
     flipped = type(problem)(problem.X, -problem.y, problem.lattice)
     if not case.oracle.refusals(flipped, case.instance.task):
         case.oracle.prepare(flipped, case.instance.task).minimize(a)
-    yield from (f"{name} again: {w}" for w in case.wrong(case.prepared.minimize(a), a))
+    yield from ((f"{name} again", w) for w in case.wrong(case.prepared.minimize(a), a))
 
 
-def _check_limits(case: _Case) -> Iterator[str]:
+def _check_limits(case: _Case) -> Iterator[Finding]:
     """Cancelled at once, cancelled after a few questions, out of time: an honest bound every time."""
     asked = count()
     limits = {
@@ -227,10 +288,10 @@ def _check_limits(case: _Case) -> Iterator[str]:
     for name, p in case.instance.perturbations.items():
         for limit, value in limits.items():
             answer = case.prepared.minimize(p, value)
-            yield from (f"{name}, {limit}: {w}" for w in case.wrong(answer, p))
+            yield from ((f"{name}, {limit}", w) for w in case.wrong(answer, p))
 
 
-def _check_progress(case: _Case) -> Iterator[str]:
+def _check_progress(case: _Case) -> Iterator[Finding]:
     """Reported incumbents are never below the minimum and reported bounds never above it."""
     for name, p in case.instance.perturbations.items():
         seen: list[Progress] = []
@@ -239,12 +300,12 @@ def _check_progress(case: _Case) -> Iterator[str]:
         slack = 1e-9 if answer.certificate.exact else max(1e-9, from_fixed(case.tolerance))
         for progress in seen:
             if progress.incumbent < minimum - slack:
-                yield f"{name}: reported incumbent {progress.incumbent:.9g} below the minimum {minimum:.9g}"
+                yield name, f"reported incumbent {progress.incumbent:.9g} below the minimum {minimum:.9g}"
             if progress.bound > minimum + slack:
-                yield f"{name}: reported bound {progress.bound:.9g} above the minimum {minimum:.9g}"
+                yield name, f"reported bound {progress.bound:.9g} above the minimum {minimum:.9g}"
 
 
-def _check_purity(case: _Case) -> Iterator[str]:
+def _check_purity(case: _Case) -> Iterator[Finding]:
     """Solving changes neither the data, nor the perturbation, nor anybody's random numbers."""
     problem = case.instance.problem
     tables = [t for p in case.instance.perturbations.values() for t in (*p.unary, p.radial) if t is not None]
@@ -255,20 +316,20 @@ def _check_purity(case: _Case) -> Iterator[str]:
     for p in case.instance.perturbations.values():
         prepared.minimize(p)
     if any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
-        yield "the data, the lattice or the perturbation was changed in place"
+        yield "", "the data, the lattice or the perturbation was changed in place"
         for a, b in zip(arrays, before, strict=True):
             if a.flags.writeable:
                 a[...] = b  # so that later checks speak of their own subject
     if python_state != random.getstate():
-        yield "the global random state of Python was touched"
+        yield "", "the global random state of Python was touched"
     if any(
         not np.array_equal(a, b)
         for a, b in zip(numpy_state, np.random.get_state(), strict=True)  # noqa: NPY002
     ):
-        yield "the global random state of numpy was touched"
+        yield "", "the global random state of numpy was touched"
 
 
-def _check_refusals(case: _Case) -> Iterator[str]:
+def _check_refusals(case: _Case) -> Iterator[Finding]:
     """NaN, empty domains, foreign lattices and terms of another task are errors, not answers."""
     lattice = case.instance.problem.lattice
     other = IntegerLattice(0, 7, dimension=lattice.dimension)
@@ -294,10 +355,10 @@ def _check_refusals(case: _Case) -> Iterator[str]:
             attempt()
         except (InvalidInputError, InfeasibleDomainError):
             continue
-        yield f"{what} was accepted"
+        yield "", f"{what} was accepted"
 
 
-_CHECKS: tuple[Callable[[_Case], Iterator[str]], ...] = (
+_CHECKS: tuple[Callable[[_Case], Iterator[Finding]], ...] = (
     _check_optimality,
     _check_scaling,
     _check_independence,

@@ -193,14 +193,19 @@ class PreparedOracle:
 
         Raises:
             InvalidInputError: a perturbation of another lattice or task.
-            SolverFailedError: the solver returned a point outside the lattice or a bound above a value.
+            SolverFailedError: the solver returned something other than a ``Proposal``, a point outside the
+                lattice or a bound above a value.
         """
         if perturbation.lattice != self.problem.lattice:
             raise InvalidInputError("the perturbation was made for another lattice")
         if perturbation.radial is not None and self.task is not Task.NORMALIZED:
             raise InvalidInputError("a term in |w|^2 needs an oracle prepared for Task.NORMALIZED")
         watch = (limits or Limits()).start()
-        proposal = self.solver(Query(perturbation, watch, break_ties))
+        proposal: object = self.solver(Query(perturbation, watch, break_ties))
+        if not isinstance(proposal, Proposal):
+            raise SolverFailedError(
+                f"oracle {self.name!r}: solve must return a Proposal, got {type(proposal).__name__}"
+            )
         return self._certify(proposal, perturbation, watch.seconds)
 
     def _certify(self, proposal: Proposal, perturbation: Perturbation, seconds: float) -> Answer:

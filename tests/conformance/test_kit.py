@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from privopt.oracles.backends.enumerate import EnumerationOracle
 from privopt.oracles.certificate import Status
-from privopt.oracles.conformance import check_oracle, instances
-from privopt.oracles.errors import ConformanceError
+from privopt.oracles.conformance import Failure, check_oracle, instances
+from privopt.oracles.errors import ConformanceError, SolverFailedError
 from privopt.oracles.interface import DiscreteOracle, Proposal, Query, Solver, Task
 from privopt.oracles.wrappers import Caching, Counting, TimeLimited, Timing
 from privopt.problems.discrete import DiscreteProblem
@@ -266,7 +269,10 @@ def test_wrong_only_where_it_is_wrong() -> None:
     with pytest.raises(ConformanceError) as caught:
         check_oracle(Mutant(float_scores), seeds=[0])
     failed = [line for line in str(caught.value).splitlines() if "FAILED" in line]
+    assert failed
     assert all("scores of zero" in line for line in failed)
+    # Each line stands for its kind: no more instances than "scores of zero" under the two tasks.
+    assert all(int(n) <= 2 for line in failed for n in re.findall(r"instances: (\d+)", line))
 
 
 def off_by_a_step(exact: bool) -> Mutant:
@@ -303,8 +309,71 @@ def test_refusing_everything_is_not_passing() -> None:
         def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
             return ["never"]
 
-    with pytest.raises(ConformanceError, match="nothing was checked"):
+    with pytest.raises(ConformanceError, match=r"nothing was checked.*never") as caught:
         check_oracle(Nothing(), seeds=[0])
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("solve", "most"), [(gap_left_open, 3), (ignores_perturbation, 8), (crashes, 7)])
+def test_one_bug_is_not_hundreds_of_lines(
+    solve: Callable[[DiscreteProblem, IntArray, Query], Proposal], most: int
+) -> None:
+    """One line for each check that sees the bug (two where it sees it in the value and in the bound)."""
+    with pytest.raises(ConformanceError) as caught:
+        check_oracle(Mutant(solve))
+    failed = [line for line in str(caught.value).splitlines() if "FAILED" in line]
+    assert f"distinct failures: {len(failed)}\n" in str(caught.value)
+    assert 0 < len(failed) <= most
+    assert sum(int(n) for line in failed for n in re.findall(r"(\d+) more of its kind", line)) > 100
+
+
+def test_failures_of_one_kind_differ_in_numbers_only() -> None:
+    def kind(reason: str, check: str = "limits") -> tuple[str, str]:
+        return Failure("instance", check, reason).kind
+
+    assert kind("value -1.5 is above 2e-09") == kind("value 12 is above 0.25")
+    assert kind("raised ValueError: shapes (3,4)") == kind("raised ValueError: shapes (12, 5, 7)")
+    assert kind("value 1 is above 2") != kind("bound 1 is above 2")
+    assert kind("value 1 is above 2") != kind("value 1 is above 2", "scaling")
+    assert kind("raised KeyError: 1 at a.py:12") == kind("raised KeyError: 2 at a.py:12")
+    assert kind("raised KeyError: 1 at a.py:12") != kind("raised KeyError: 1 at a.py:13")
+
+
+def calls_numpy_wrongly(problem: DiscreteProblem, points: IntArray, query: Query) -> Proposal:
+    np.linalg.inv(np.zeros((2, 2)))
+    return Proposal(*best_of(problem, points, query.perturbation))
+
+
+@pytest.mark.parametrize("solve", [crashes, calls_numpy_wrongly])
+def test_exceptions_are_located_in_the_file_of_the_oracle(
+    solve: Callable[[DiscreteProblem, IntArray, Query], Proposal],
+) -> None:
+    with pytest.raises(ConformanceError) as caught:
+        check_oracle(Mutant(solve), seeds=[0])
+    line = solve.__code__.co_firstlineno + 1  # the first line of the body
+    assert f" at {Path(__file__).name}:{line} [" in str(caught.value)
+    assert str(Path(__file__).parent) not in str(caught.value)
+
+
+def test_exceptions_while_building_are_located() -> None:
+    class Unbuildable(FirstBest):
+        def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+            raise KeyError("a bug")
+
+    with pytest.raises(ConformanceError) as caught:
+        check_oracle(Unbuildable(), seeds=[0])
+    line = Unbuildable.build.__code__.co_firstlineno + 1
+    assert f": build: raised KeyError: 'a bug' at {Path(__file__).name}:{line} [" in str(caught.value)
+
+
+def test_what_is_not_a_proposal_is_named() -> None:
+    def solve(problem: DiscreteProblem, points: IntArray, query: Query) -> Any:
+        return best_of(problem, points, query.perturbation)
+
+    instance = next(instances(0))
+    prepared = Mutant(solve).prepare(instance.problem, instance.task)
+    with pytest.raises(SolverFailedError, match="solve must return a Proposal, got tuple"):
+        prepared.minimize(instance.perturbations["noise"])
 
 
 def test_never_claiming_the_order_of_ties_is_reported() -> None:
