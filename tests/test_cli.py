@@ -262,13 +262,13 @@ def test_solvers_lists_what_is_here(privopt: Command) -> None:
 
 
 def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
-    # 19^10 weights for random labels: no branch and bound gets through that.
+    # 19^10 weights for random labels, hardly any noise to decide: no branch and bound gets through that.
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"x{j}": rng.integers(-50, 51, 1000) for j in range(10)})
     frame.assign(y=rng.choice(["a", "b"], 1000)).to_csv(tmp_path / "noise.csv", index=False)
     command = [
         sys.executable, "-m", "privopt.experiments.cli", "fit", "--data", "noise.csv", "--target", "y",
-        "--mechanism", "opdisc", "--oracle", "interval", "--lattice", "-9:9", "--epsilon", "1",
+        "--mechanism", "opdisc", "--oracle", "interval", "--lattice", "-9:9", "--epsilon", "1000",
         "--json", "out.json",
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
