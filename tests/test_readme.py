@@ -30,3 +30,18 @@ def test_readme_block_runs(number: int, tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()
+
+
+PAGES = [
+    README,
+    README.parent / "CONTRIBUTING.md",
+    *sorted((README.parent / "experiments" / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_pages_have_no_placeholder_and_no_dead_link(page: Path) -> None:
+    text = page.read_text()
+    assert not re.findall(r"@[A-Z]+@", text)
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert link.startswith("http") or (page.parent / link).exists(), link
