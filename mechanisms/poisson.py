@@ -21,8 +21,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dp_accounting import NeighboringRelation
-from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import NDArray
 
 from privopt.mechanisms.accounting import gaussian_epsilon, gaussian_mu
@@ -157,6 +155,10 @@ def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def _sampled(z: float, q: float, interval: float) -> Any:
+    # Slow to import, and needed by few.
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     return pld.from_gaussian_mechanism(
         z,
         sampling_prob=q,
