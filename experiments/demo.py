@@ -56,7 +56,9 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
     _print(table, console)
     agreement = _agreement(noisy, second)
     console.print(agreement)
-    top = {} if best.point is None else {"best scorecard, not private": accuracy(best.point, X, y)}
+    top = (
+        {} if best.point is None else {"best over OPDisc's lattice, not private": accuracy(best.point, X, y)}
+    )
     pictures = {
         "accuracy.png": accuracy_figure(rows, top, "train_accuracy"),
         "test-accuracy.png": accuracy_figure(rows, {}, "test_accuracy"),
@@ -98,8 +100,8 @@ def _two_solvers(problem: ZeroOneHalfspace) -> tuple[Answer, Answer, list[Progre
 def _agreement(first: Answer, second: Answer) -> str:
     same = first.certificate.fixed_value == second.certificate.fixed_value
     return (
-        f"Two solvers on one OPDisc draw at epsilon = 1 {'agree' if same else 'DISAGREE'}: "
-        f"{first.certificate}; {second.certificate}"
+        f"Two solvers on one OPDisc draw at epsilon = 1 {'agree' if same else 'do not agree'}:\n"
+        f"  {first.certificate}\n  {second.certificate}"
     )
 
 
