@@ -14,6 +14,7 @@ import pytest
 from joblib import Parallel, delayed
 from scipy import stats
 
+from privopt.experiments.benchmark_noise import noise_rates
 from privopt.mechanisms.errors import NoiseSourceError, PrivacyParameterError
 from privopt.mechanisms.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
 
@@ -278,3 +279,9 @@ def test_bad_contributions_are_refused() -> None:
     for bad in (np.zeros(2), np.zeros((3, 1)), np.array([[np.nan, 0.0]]), np.array([[1e30, 0.0]])):
         with pytest.raises(PrivacyParameterError):
             plan.release(bad, NoiseSource())
+
+
+def test_the_benchmark_measures_every_law() -> None:
+    rates = noise_rates(1000)
+    assert len(rates) == 8
+    assert (rates > 0).all(axis=None)
