@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,9 +17,7 @@ from privopt.problems.sets import ConvexSet, L1Ball, Simplex
 Vector = NDArray[np.float64]
 RowNorm = Literal["l2", "linf"]
 
-# Large enough to hide the cost of a Python call, small enough that a block, and its float64 copy if it is
-# float32, is still in cache when the gradient reads it the second time.
-_BLOCK_BYTES = 1 << 18
+_COPIED_BYTES = 1 << 20  # of rows that are copied at a time
 
 
 @dataclass(frozen=True)
@@ -104,9 +102,10 @@ class EmpiricalRisk:
     """F(w) = (1/n) sum_i phi(<a_i, w>, y_i), a_i the i-th row scaled down to the public norm bound.
 
     Rows longer than ``row_norm`` are shortened to it, shorter ones stay as they are; the bound is never read
-    off the data. Scaling costs one number per row: the matrix is not copied. A full pass (gradient,
-    Hessian-vector product) works through blocks of rows that stay in cache, so dense data are read from
-    memory once; sparse data are read twice and never densified.
+    off the data. Scaling costs one number per row: the matrix is not copied. A full pass (value, gradient,
+    Hessian-vector product) works through blocks of rows that stay in cache, so data are read from memory
+    once, on as many threads as there are cores (NUMBA_NUM_THREADS sets another number); its result does not
+    depend on their number. Sparse data are never densified.
 
     Neighbours: replace-one, n public; the sensitivities are those of ``facts``. Sums over records are
     accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions of full passes
@@ -135,6 +134,9 @@ class EmpiricalRisk:
             raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
         self.y: RealArray = labels.astype(self.X.dtype)
         self._scale = self._row_scales()
+        from privopt.problems._passes import rows_of  # with numba, which takes a while
+
+        self._rows = rows_of(self.X)
 
     def in_float64(self) -> EmpiricalRisk:
         """The same risk in float64 throughout: itself, or for float32 data a copy. Not private."""
@@ -145,47 +147,53 @@ class EmpiricalRisk:
 
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""
-        point = self._point(w)
-        total = sum(float(np.sum(self.facts.loss.value(z, self.y[b]))) for b, z in self._predictions(point))
-        return total / self.facts.n_records
+        point, loss = self._lowered(w), self.facts.loss
+        return self._mean(lambda b, _: float(np.sum(loss.value(self._predict(b, point), self.y[b]))))[0]
 
     def value_and_gradient(self, w: ArrayLike) -> tuple[float, Vector]:
         """F and its gradient at w, in one pass over the data. Not private."""
-        point, loss = self._point(w), self.facts.loss
-        value, total = 0.0, np.zeros(self.facts.dimension)
-        for b, z in self._predictions(point):
-            value += float(np.sum(loss.value(z, self.y[b])))
-            self._add_rows(total, b, loss.slope(z, self.y[b]))
-        return value / self.facts.n_records, total / self.facts.n_records
+        point, loss = self._lowered(w), self.facts.loss
+
+        def visit(b: slice, total: Vector) -> float:
+            z = self._predict(b, point)
+            self._rows.add(total, b, self._scale, loss.slope(z, self.y[b]))
+            return float(np.sum(loss.value(z, self.y[b])))
+
+        return self._mean(visit)
 
     def predictions(self, w: ArrayLike) -> RealArray:
         """<a_i, w> for the clipped rows, shape (n,). Not private."""
-        return np.asarray(np.concatenate([z for _, z in self._predictions(self._point(w))]))
+        return self._predict(slice(0, self.facts.n_records), self._lowered(w))
 
     def gradient(self, w: ArrayLike) -> Vector:
         """The gradient of F at w, shape (d,). Not private."""
-        point = self._point(w)
-        total = np.zeros(self.facts.dimension)
-        for b, z in self._predictions(point):
-            self._add_rows(total, b, self.facts.loss.slope(z, self.y[b]))
-        return total / self.facts.n_records
+        point, loss = self._lowered(w), self.facts.loss
+
+        def visit(b: slice, total: Vector) -> float:
+            self._rows.add(total, b, self._scale, loss.slope(self._predict(b, point), self.y[b]))
+            return 0.0
+
+        return self._mean(visit)[1]
 
     def hessian_vector(self, w: ArrayLike, v: ArrayLike) -> Vector:
         """The Hessian of F at w times v, shape (d,). Not private."""
-        point, direction = self._point(w), self._point(v)
-        total = np.zeros(self.facts.dimension)
-        for b, z in self._predictions(point):
-            along = self._predict(b, direction)
-            self._add_rows(total, b, self.facts.loss.curvature(z, self.y[b]) * along)
-        return total / self.facts.n_records
+        point, direction, loss = self._lowered(w), self._lowered(v), self.facts.loss
+
+        def visit(b: slice, total: Vector) -> float:
+            curvature = loss.curvature(self._predict(b, point), self.y[b])
+            self._rows.add(total, b, self._scale, curvature * self._predict(b, direction))
+            return 0.0
+
+        return self._mean(visit)[1]
 
     def hessian(self, w: ArrayLike) -> Vector:
         """The Hessian of F at w, shape (d, d): for few features. Not private."""
         total = np.zeros((self.facts.dimension, self.facts.dimension))
-        for b, z in self._predictions(self._point(w)):
-            weights = self.facts.loss.curvature(z, self.y[b]) * self._scale[b] ** 2
+        z = self.predictions(w)
+        weights = self.facts.loss.curvature(z, self.y) * self._scale**2
+        for b in self._blocks():
             rows = self.X if _is_sparse(self.X) else self.X[b]
-            weighted = sp.diags_array(weights) @ rows if _is_sparse(rows) else rows * weights[:, None]
+            weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
             product = rows.T @ weighted
             total += product.toarray() if _is_sparse(product) else product
         return total / self.facts.n_records
@@ -225,21 +233,23 @@ class EmpiricalRisk:
         if _is_sparse(self.X):  # slicing a sparse matrix copies it
             yield slice(0, self.facts.n_records)
             return
-        rows = max(1, _BLOCK_BYTES // (self.facts.dimension * self.X.dtype.itemsize))
+        rows = max(1, _COPIED_BYTES // (self.facts.dimension * self.X.dtype.itemsize))
         for start in range(0, self.facts.n_records, rows):
             yield slice(start, min(start + rows, self.facts.n_records))
 
-    def _predictions(self, w: Vector) -> Iterator[tuple[slice, RealArray]]:
-        for b in self._blocks():
-            yield b, self._predict(b, w)
+    def _mean(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:
+        """What ``visit(block, total)`` returns and adds to ``total``, summed over the data, divided by n."""
+        from privopt.problems._passes import full_pass
 
-    def _predict(self, b: slice, w: Vector) -> RealArray:
-        block = self.X if _is_sparse(self.X) else self.X[b]
-        return np.asarray(self._scale[b] * (block @ w.astype(self.X.dtype)))
+        n, d = self.facts.n_records, self.facts.dimension
+        number, total = full_pass(visit, n, d, self._rows.stored, self.X.dtype.itemsize)
+        return number / n, total / n
 
-    def _add_rows(self, total: Vector, b: slice, weights: RealArray) -> None:
-        """total += sum over the block of weights_i a_i."""
-        total += _weighted_rows(self.X if _is_sparse(self.X) else self.X[b], self._scale[b] * weights)
+    def _predict(self, b: slice, w: RealArray) -> RealArray:
+        return self._rows.predict(b, self._scale, w)
+
+    def _lowered(self, w: ArrayLike) -> RealArray:
+        return self._point(w).astype(self.X.dtype)
 
     def _point(self, w: ArrayLike) -> Vector:
         point = np.asarray(w, dtype=np.float64)

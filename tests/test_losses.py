@@ -238,7 +238,7 @@ def test_blocks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = problem("dense", LogisticLoss())
     w = np.linspace(-1, 1, 7)
     expected = whole.gradient(w)
-    monkeypatch.setattr("privopt.problems.risk._BLOCK_BYTES", 7 * 8 * 10)  # ten rows at a time
+    monkeypatch.setattr("privopt.problems._passes.BLOCK_BYTES", 7 * 8 * 10)  # ten rows at a time
     blocked = problem("dense", LogisticLoss())
     np.testing.assert_allclose(blocked.gradient(w), expected, rtol=1e-13)
 
