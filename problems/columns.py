@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from privopt.problems.errors import SchemaError
+from privopt.problems.errors import SchemaError, did_you_mean
 from privopt.problems.lattice import IntArray
 
 Real = int | float | str | Fraction
@@ -112,13 +112,25 @@ class Numeric(Column):
         for key, value in given.items():
             object.__setattr__(self, key, rational(value, name, key))
         if not float(self.low) < float(self.high):
-            raise SchemaError(f"column {name!r}: low must be below high, as 64-bit floats")
+            raise SchemaError(
+                f"column {name!r}: low must be below high, as 64-bit floats; "
+                f"got low = {_text(self.low)}, high = {_text(self.high)}"
+            )
         if not 0 < self.step <= self.high - self.low or float(self.step) < sys.float_info.min:
-            raise SchemaError(f"column {name!r}: step must be above 0 and at most high - low")
+            raise SchemaError(
+                f"column {name!r}: step must be above 0 and at most high - low = "
+                f"{_text(self.high - self.low)}; got {_text(self.step)}"
+            )
         if self.zero == self.one:
-            raise SchemaError(f"column {name!r}: zero and one must differ")
+            raise SchemaError(
+                f"column {name!r}: zero and one must differ; both are {_text(self.zero)} "
+                f"(their defaults are low and high)"
+            )
         if self.top >= FEATURE_LIMIT:
-            raise SchemaError(f"column {name!r}: step is too fine for its bounds")
+            raise SchemaError(
+                f"column {name!r}: step = {_text(self.step)} is too fine for its bounds: "
+                f"more than 2^53 grid points"
+            )
 
     @property
     def top(self) -> int:
@@ -136,7 +148,7 @@ class Numeric(Column):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        return (f"per {_text(self.one - self.zero)} above {_text(self.zero)}",)
+        return (f"in proportion: none at {_text(self.zero)}, all at {_text(self.one)}",)
 
     @property
     def denominator(self) -> int:
@@ -210,7 +222,8 @@ class Categorical(Column):
         if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
             raise SchemaError(f"column {name!r}: categories must be all text, or all integers or booleans")
         if len(set(categories)) < len(categories):
-            raise SchemaError(f"column {name!r}: categories must be distinct")
+            twice = [c for i, c in enumerate(categories) if c in categories[:i]]
+            raise SchemaError(f"column {name!r}: categories must be distinct; {twice[0]!r} occurs twice")
         object.__setattr__(self, "categories", tuple(categories))
 
     @property
@@ -228,9 +241,10 @@ class Categorical(Column):
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
         codes, levels = as_levels(self.name, values)
         if any(isinstance(v, str) != isinstance(self.categories[0], str) for v in levels):
-            declared = "text" if isinstance(self.categories[0], str) else "numbers"
+            kinds = ("text", "numbers or booleans")
+            declared, found = kinds if isinstance(self.categories[0], str) else kinds[::-1]
             raise SchemaError(
-                f"column {self.name!r}: categories are declared as {declared}, the table holds other types; "
+                f"column {self.name!r}: categories are declared as {declared}, the table holds {found}; "
                 f"convert the column or the declaration"
             )
         index = np.array([self._index.get(v, -1) for v in levels], dtype=np.int64)
@@ -279,7 +293,11 @@ class Binned(Column):
             raise SchemaError(f"column {name!r}: edges must be a list of at least two numbers")
         object.__setattr__(self, "edges", tuple(rational(e, name, "edges") for e in edges))
         if not bool(np.all(np.diff(self._floats) > 0)):
-            raise SchemaError(f"column {name!r}: edges must increase, as 64-bit floats")
+            k = int(np.argmin(np.diff(self._floats) > 0))
+            raise SchemaError(
+                f"column {name!r}: edges must increase, as 64-bit floats; "
+                f"got {_text(self.edges[k])} before {_text(self.edges[k + 1])}"
+            )
 
     @property
     def _floats(self) -> NDArray[np.float64]:
@@ -324,7 +342,10 @@ def as_numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
     if values.dtype.kind == "O" and bool(np.any(pd.isna(values))):
         raise SchemaError(f"column {name!r}: missing values (NaN) are not allowed; fill or drop them first")
     if not is_numeric(values):
-        raise SchemaError(f"column {name!r}: numbers are needed, the table holds other types")
+        raise SchemaError(
+            f"column {name!r}: numbers are needed, the table holds text or other types; convert them, "
+            f"with a decimal point and without units"
+        )
     try:
         x = values.astype(np.float64)
     except OverflowError:
@@ -348,7 +369,7 @@ def as_levels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.intp], list[A
         raise SchemaError(f"column {name!r}: categories must be text, integers or booleans") from None
     if bool(np.any(codes < 0)):
         raise SchemaError(
-            f"column {name!r}: missing values are not allowed; give them a category of their own"
+            f"column {name!r}: missing values are not allowed; fill them first, with a category of their own"
         )
     return codes, levels.tolist()
 
@@ -372,8 +393,10 @@ def rational(value: object, name: str, key: str) -> Fraction:
             raise ValueError
         float(exact)
     except (ValueError, ZeroDivisionError, OverflowError):
+        huge = isinstance(value, int) and not isinstance(value, bool)
+        seen = "a number beyond 64-bit floats" if huge else repr(value)[:40]
         raise SchemaError(
-            f"column {name!r}: {key} must be a finite number, or text such as '0.25' or '1/3'"
+            f"column {name!r}: {key} must be a finite number, or text such as '0.25' or '1/3'; got {seen}"
         ) from None
     return exact
 
@@ -402,6 +425,9 @@ def _declare(column: Column, name: str, outside: str, allowed: tuple[str, ...]) 
     if not isinstance(name, str) or not name:
         raise SchemaError("every column needs a name: a string that is not empty")
     if outside not in allowed:
-        raise SchemaError(f"column {name!r}: outside must be one of {list(allowed)}")
+        raise SchemaError(
+            f"column {name!r}: outside must be {' or '.join(map(repr, allowed))}; "
+            f"got {outside!r}{did_you_mean(outside, allowed)}"
+        )
     object.__setattr__(column, "name", name)
     object.__setattr__(column, "outside", outside)

@@ -1,5 +1,10 @@
 """Errors of the problem layer. Messages name fields, shapes and limits, never the value of a record."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class PrivOptError(Exception):
     """Base class of every error that privopt raises on purpose."""
@@ -19,3 +24,10 @@ class SchemaError(InvalidInputError):
 
 class PrivacyLeakWarning(UserWarning):
     """Something was read off private data without being paid for; the privacy statement does not cover it."""
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """' (did you mean "x"?)' for a name that is close to a known one, else nothing. Public names only."""
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(str(given).lower(), names, n=1)
+    return f" (did you mean {names[close[0]]!r}?)" if close else ""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import inspect
+import io
 import json
 import math
+import re
 import tomllib
 import warnings
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -28,7 +34,7 @@ from privopt.problems.columns import (
     as_numbers,
     is_numeric,
 )
-from privopt.problems.errors import PrivacyLeakWarning, SchemaError
+from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.lattice import IntArray
 
 Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
@@ -38,6 +44,8 @@ Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 _GRID_LEVELS = 100
 _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
 _MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
+# Messages list at most so many columns.
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +144,12 @@ class Schema:
         return named + [("intercept", "always")] * self.intercept
 
     @property
+    def text_columns(self) -> list[str]:
+        """The columns with categories that are text: files should be read that way, "01" as "01"."""
+        categorical = (c for c in self.columns if isinstance(c, Categorical))
+        return [c.name for c in categorical if isinstance(c.categories[0], str)]
+
+    @property
     def n_features(self) -> int:
         return len(self.feature_names)
 
@@ -173,14 +187,14 @@ class Schema:
                     f"got {len(table)}"
                 )
             return [values for _, values in table]
-        found = []
-        for column in self.columns:
-            matches = [values for name, values in table if name == column.name]
-            if len(matches) != 1:
-                what = "is missing from the table" if not matches else "occurs more than once in the table"
-                raise SchemaError(f"column {column.name!r} {what}")
-            found += matches
-        return found
+        names = [str(name) for name, _ in table]
+        if missing := [c.name for c in self.columns if c.name not in names]:
+            header = len(missing) < len(self.columns)
+            raise SchemaError(f"missing from the table: {missing_columns(missing, names, header)}")
+        if twice := [c.name for c in self.columns if names.count(c.name) > 1]:
+            raise SchemaError(f"more than once in the table: column {', '.join(map(repr, twice))}")
+        values = dict(zip(names, (values for _, values in table), strict=True))
+        return [values[column.name] for column in self.columns]
 
     @classmethod
     def infer(cls, table: Table, *, intercept: bool = False) -> Schema:
@@ -223,8 +237,13 @@ class Schema:
 
     @classmethod
     def _column(cls, entry: object) -> Column:
-        if not isinstance(entry, Mapping) or entry.get("kind") not in cls.kinds:
-            raise SchemaError(f"every column needs a kind, one of {list(cls.kinds)}")
+        if not isinstance(entry, Mapping):
+            raise SchemaError("every column must be a table of keys, such as kind and name")
+        if entry.get("kind") not in cls.kinds:
+            seen = f"{entry['kind']!r}{did_you_mean(entry['kind'], cls.kinds)}" if "kind" in entry else "none"
+            raise SchemaError(
+                f"column {entry.get('name')!r}: kind must be one of {', '.join(cls.kinds)}; got {seen}"
+            )
         kind = cls.kinds[entry["kind"]]
         known = inspect.signature(kind).parameters.values()
         required = {p.name for p in known if p.default is inspect.Parameter.empty}
@@ -247,8 +266,14 @@ class Schema:
         try:
             text = file.read_text("utf-8")
             data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-        except (OSError, ValueError) as error:
-            raise SchemaError(f"cannot read schema file {file}: {error}") from error
+        except OSError as error:
+            raise SchemaError(
+                f"schema file {file}: {(error.strerror or 'cannot be read').lower()}"
+            ) from error
+        except ValueError as error:
+            raise SchemaError(
+                f"schema file {file} is not valid {file.suffix[1:].upper()}: {error}"
+            ) from error
         if not isinstance(data, Mapping):
             raise SchemaError(f"{file.name}: the schema must be an object with the key 'columns'")
         return cls.from_dict(data)
@@ -261,26 +286,111 @@ class Schema:
         file.write_text(text + "\n", "utf-8")
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     """Read a table: CSV with a header (.csv, also compressed as .csv.gz), or .parquet.
 
-    Only empty CSV cells count as missing: "NA", "None" and "?" stay text.
+    CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Only
+    empty cells count as missing: "NA", "None" and "?" stay text.
+
+    Args:
+        path: the file.
+        text: columns of a CSV file that are not to be read as numbers, whatever they look like.
 
     Raises:
         SchemaError: another extension, or a file that cannot be read. No content is repeated.
     """
     file = Path(path)
     name = file.name.lower()
+    if file.is_dir():
+        raise SchemaError(f"{file}: that is a folder; name a table in it")
     if not name.endswith((".csv", ".csv.gz", ".parquet")):
         raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
     try:
-        if name.endswith(".parquet"):
-            return pd.read_parquet(file)
-        return pd.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False)
+        return pd.read_parquet(file) if name.endswith(".parquet") else _read_csv(file, text)
     except FileNotFoundError:
         raise SchemaError(f"{file}: no such file") from None
-    except (OSError, ValueError, EOFError) as error:  # messages of parsers can quote records
-        raise SchemaError(f"{file}: cannot be read ({type(error).__name__})") from None
+    except PermissionError:
+        raise SchemaError(f"{file}: permission denied") from None
+    except UnicodeDecodeError:
+        raise SchemaError(f"{file}: not UTF-8 text; save it as CSV in UTF-8") from None
+    except SchemaError:
+        raise
+    except (OSError, ValueError, EOFError, zlib.error):  # messages of parsers can quote records
+        kind = {"parquet": "Parquet", "csv": "CSV", "gz": "gzip-compressed CSV"}[name.rpartition(".")[2]]
+        raise SchemaError(f"{file}: damaged, or not a {kind} file") from None
+
+
+def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
+    with _csv_text(file) as stream:
+        first = stream.readline()
+        separator = next((s for s in ",;\t" if s in first), ",")
+        stream.seek(0)
+        header = next(csv.reader(stream, delimiter=separator), [])
+    if not any(header):
+        raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
+    if twice := [i for i, name in enumerate(header) if name and name in header[:i]]:
+        places = f"columns {header.index(header[twice[0]]) + 1} and {twice[0] + 1}"
+        raise SchemaError(f"{file}: the first line must hold distinct names; {places} are named alike")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
+            frame = pd.read_csv(
+                file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
+                keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
+            )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        _check_lines(file, separator, len(header))
+        open_quote = re.search(r"EOF inside string starting at row (\d+)", str(error))
+        where = f"; the quote that opens in record {open_quote[1]} is never closed" if open_quote else ""
+        raise SchemaError(f"{file}: damaged, or not a CSV file{where}") from None
+    if frame.iloc[:, -1].isna().any():  # as after a line that is too short
+        _check_lines(file, separator, len(header))
+    return frame
+
+
+@contextmanager
+def _csv_text(file: Path) -> Iterator[io.TextIOWrapper]:
+    compressed = file.name.lower().endswith(".gz")
+    with gzip.open(file) if compressed else file.open("rb") as raw:
+        yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+
+
+def _check_lines(file: Path, separator: str, width: int) -> None:
+    """Raise SchemaError at the first line that does not hold ``width`` cells."""
+    with _csv_text(file) as stream:
+        lines = csv.reader(stream, delimiter=separator)
+        try:
+            for cells in lines:
+                if cells and len(cells) != width:
+                    raise SchemaError(
+                        f"{file}, line {lines.line_num}: {len(cells)} cells where the header has {width}"
+                    )
+        except csv.Error:
+            raise SchemaError(f"{file}, line {lines.line_num}: a quote is never closed") from None
+
+
+def missing_columns(missing: Sequence[str], there: Sequence[str], header: bool) -> str:
+    """Names that a table lacks, and those that it has.
+
+    Args:
+        missing: the names that were looked for in vain.
+        there: the names of the table.
+        header: whether ``there`` is known to hold names. The first line of a file without a header is a
+            record, and is not quoted: neither then nor where a name looks like a number.
+    """
+    wanted = ", ".join(f"column {name!r}{did_you_mean(name, there)}" for name in missing[:_MOST_NAMED])
+    if not header or any(_looks_like_a_number(name) for name in there):
+        return f"{wanted}; is the first line of the file its header?"
+    more = ", ..." if len(there) > _MOST_NAMED else ""
+    return f"{wanted}; there are {', '.join(map(repr, there[:_MOST_NAMED]))}{more}"
+
+
+def _looks_like_a_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return not name.strip()
+    return True
 
 
 def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
@@ -308,7 +418,7 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
 def _schema_file(path: str | Path) -> Path:
     file = Path(path)
     if file.suffix not in (".toml", ".json"):
-        raise SchemaError(f"{file.name}: schema files end in .toml or .json")
+        raise SchemaError(f"schema file {file.name}: its name must end in .toml or .json")
     return file
 
 
@@ -322,9 +432,12 @@ def _checked_keys(
 ) -> dict[str, Any]:
     unknown, missing = sorted(set(given) - required - optional), sorted(required - set(given))
     if unknown:
-        raise SchemaError(f"{where}: unknown keys {unknown}; known are {sorted(required | optional)}")
+        hints = ", ".join(f"{key!r}{did_you_mean(key, required | optional)}" for key in unknown)
+        raise SchemaError(
+            f"{where}: unknown keys {hints}; known are {', '.join(sorted(required | optional))}"
+        )
     if missing:
-        raise SchemaError(f"{where}: missing keys {missing}")
+        raise SchemaError(f"{where}: missing keys {', '.join(missing)}")
     return dict(given)
 
 

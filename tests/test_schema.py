@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import warnings
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -216,10 +219,47 @@ def test_numeric_dtypes(dtype: str) -> None:
     assert Schema([Categorical("x", [3, 1, 2])]).encode(frame).X.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 
-@pytest.mark.parametrize("dtype", ["object", "string", "category", "str"])
-def test_text_dtypes(dtype: str) -> None:
+ARROW_TEXT = pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))
+UNUSED = pd.CategoricalDtype(["z", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["object", "string", "category", "str", "string[pyarrow]", ARROW_TEXT, UNUSED], ids=str
+)
+def test_text_dtypes(dtype: Any) -> None:
     frame = pd.DataFrame({"x": pd.Series(["b", "a"], dtype=dtype)})
     assert Schema([Categorical("x", ["a", "b"])]).encode(frame).X.tolist() == [[0, 1], [1, 0]]
+    frame = pd.DataFrame({"x": pd.Series(["b", None], dtype=dtype)})
+    with pytest.raises(SchemaError, match="missing"):
+        Schema([Categorical("x", ["a", "b"])]).encode(frame)
+
+
+@pytest.mark.parametrize("dtype", ["Int8", "Float32", "int64[pyarrow]", "double[pyarrow]", "boolean"])
+def test_nullable_dtypes(dtype: str) -> None:
+    frame = pd.DataFrame({"x": pd.array([1, 0], dtype=dtype)})
+    assert Schema([Numeric("x", 0, 2, step=1, one=1)]).encode(frame).X[:, 0].tolist() == [1, 0]
+    with pytest.raises(SchemaError, match=r"missing|NaN"):
+        Schema([Numeric("x", 0, 1)]).encode(pd.DataFrame({"x": pd.array([1, None], dtype=dtype)}))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "boolean", "bool[pyarrow]", "object"])
+def test_boolean_dtypes(dtype: str) -> None:
+    frame = pd.DataFrame({"x": pd.array([True, False], dtype=dtype)})
+    assert Schema([Categorical("x", [False, True])]).encode(frame).X.tolist() == [[0, 1], [1, 0]]
+
+
+def test_parquet_keeps_nullable_types(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "n": pd.array([1, 2], dtype="Int16"),
+            "t": pd.Categorical(["a", "b"], categories=["b", "a", "c"]),
+            "f": pd.array([True, False], dtype="boolean"),
+        }
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    schema = Schema([Numeric("n", 0, 2), Categorical("t", ["a", "b"]), Numeric("f", 0, 1)])
+    # Over the denominator 2: n / 2, the categories, and the flag.
+    assert schema.encode(read_table(tmp_path / "t.parquet")).X.tolist() == [[1, 2, 0, 2], [2, 0, 2, 0]]
 
 
 def test_decimal_objects_and_booleans_are_numbers() -> None:
@@ -424,26 +464,108 @@ def test_empty_csv_cells_are_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "reason"),
     [
-        ("t.csv", b"a,b\n1,2\n48213,Zanzibar,3,4\n"),
-        ("t.csv", b""),
-        ("t.csv", b"a\n\xff\n"),
-        ("t.csv.gz", b"Zanzibar"),
-        ("t.parquet", b"48213"),
-        ("t.xlsx", b""),
+        ("t.csv", b"a,b\n1,2\n48213,Zanzibar,3,4\n", "line 3: 4 cells where the header has 2"),
+        ("t.csv", b"a,b\n48213,Zanzibar,3\n48213,Zanzibar,3\n", "line 2: 3 cells where the header has 2"),
+        ("t.csv", b"a,b\n1,2\n\n48213\n1,2\n", "line 4: 1 cells where the header has 2"),
+        ("t.csv", b'a,b\n1,2\n48213,"Zanzibar\n3,4\n', "quote"),
+        ("t.csv", b"", "first line"),
+        ("t.csv", b"\n\n", "first line"),
+        ("t.csv", b"48213,Zanzibar,48213\n1,2,3\n", "columns 1 and 3 are named alike"),
+        ("t.csv", b"a\n\xff\n", "UTF-8"),
+        ("t.csv", "a\nZanzibar\n".encode("utf-16"), "UTF-8"),
+        ("t.csv.gz", b"Zanzibar", "gzip"),
+        ("t.csv.gz", gzip.compress(b"a,b\n48213,Zanzibar\n")[:-9], "gzip"),
+        ("t.parquet", b"48213", "not a Parquet file"),
+        ("t.xlsx", b"", "end in .csv"),
     ],
 )
 def test_tables_that_cannot_be_read_are_refused_without_content(
-    tmp_path: Path, name: str, content: bytes
+    tmp_path: Path, name: str, content: bytes, reason: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SchemaError, match=name.split(".")[1]) as caught:
         read_table(tmp_path / name)
-    # Parsers quote bytes, and name lines and numbers of fields.
-    assert all(told not in str(caught.value) for told in ("48213", "Zanzibar", "line", "byte"))
-    with pytest.raises(SchemaError):
+    # Parsers quote bytes; line numbers and numbers of cells say where to look, and nothing about records.
+    assert all(told not in str(caught.value) for told in ("48213", "Zanzibar", "byte"))
+    assert reason in str(caught.value)
+    with pytest.raises(SchemaError, match="no such file" if name != "t.xlsx" else "end in"):
         read_table(tmp_path / ("absent" + name))
+
+
+def test_a_folder_is_not_a_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").mkdir()
+    with pytest.raises(SchemaError, match="folder"):
+        read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeffage,town\n40,a\n50,b\n",  # the mark that spreadsheets put first
+        "age;town\n40;a\n50;b\n",
+        "age\ttown\r\n40\ta\r\n50\tb\r\n",
+        'age,"town"\n\n40,"a"\n50,b\n\n',
+        "age,town\r40,a\r50,b\r",
+    ],
+)
+def test_csv_dialects(tmp_path: Path, content: str) -> None:
+    (tmp_path / "t.csv").write_text(content, "utf-8", newline="")
+    table = read_table(tmp_path / "t.csv")
+    assert table.to_dict("list") == {"age": [40, 50], "town": ["a", "b"]}
+
+
+def test_cells_of_text_columns_are_read_as_written(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("zip,flag,n\n01234,true,1\n,false,2\n")
+    schema = Schema([Categorical("zip", ["01234"]), Categorical("flag", [False, True]), Numeric("n", 0, 2)])
+    assert schema.text_columns == ["zip"]
+    table = read_table(tmp_path / "t.csv", schema.text_columns)
+    assert table["zip"].iloc[0] == "01234"
+    assert table["zip"].isna().tolist() == [False, True]  # an empty cell is missing still
+    assert table["flag"].tolist() == [True, False]
+    assert schema.encode(table.iloc[:1]).X.tolist() == [[2, 0, 2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("age,smokr,town", "'smoker' (did you mean 'smokr'?); there are 'age', 'smokr', 'town'"),
+        ("weight,town", "'age', column 'smoker'; is the first line of the file its header?"),
+        ("48213,Zanzibar,age", "'smoker'; is the first line of the file its header?"),
+    ],
+)
+def test_missing_columns_are_listed_unless_the_names_may_be_a_record(header: str, told: str) -> None:
+    schema = Schema([Numeric("age", 0, 100), Categorical("smoker", ["no", "yes"])])
+    with pytest.raises(SchemaError) as caught:
+        schema.encode(pd.DataFrame([[1] * len(header.split(","))], columns=header.split(",")))
+    assert str(caught.value).endswith(told)
+    assert "Zanzibar" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Numeric("age", 90, 17), "got low = 90, high = 17"),
+        (lambda: Numeric("age", 0, 10, step=20), "high - low = 10; got 20"),
+        (lambda: Numeric("age", 0, 10, zero=10), "both are 10"),
+        (lambda: Numeric("age", 0, 10, outside="clp"), "did you mean 'clip'?"),  # type: ignore[arg-type]
+        (lambda: Numeric("age", "old", 10), "got 'old'"),
+        (lambda: Numeric("age", 10**9999, 10), "a number beyond 64-bit floats"),
+        (lambda: Binned("age", [1, 5, 3]), "got 5 before 3"),
+        (lambda: Categorical("age", ["a", "b", "a"]), "'a' occurs twice"),
+        (lambda: Schema.from_dict({"columns": [{"kind": "numerical", "name": "age"}]}), "mean 'numeric'?"),
+        (lambda: Schema.from_dict({"columns": [{"name": "age"}]}), "got none"),
+        (
+            lambda: Schema.from_dict({"columns": [{"kind": "numeric", "name": "age", "lwo": 0, "high": 1}]}),
+            "'lwo' (did you mean 'low'?)",
+        ),
+    ],
+)
+def test_declarations_are_refused_with_what_was_declared(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(SchemaError, match="'age'") as caught:
+        make()
+    assert told in str(caught.value)
 
 
 # --- the draft ---
