@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ def check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
     """Raise InvalidInputError for a label outside the classes."""
     if not np.all(np.isin(labels, classes)):
         raise InvalidInputError(
-            "y holds labels outside the declared classes; declare them or drop those rows"
+            f"y holds labels outside the declared classes {', '.join(map(repr, classes.tolist()))}; "
+            f"declare them or drop those rows"
         )
 
 
@@ -102,11 +104,27 @@ def public_delta(delta: float | str, n: int) -> float:
     return 1.0 / n**2 if isinstance(delta, str) else delta
 
 
-def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> AbstractContextManager[object]:
-    """Reserve the spend for as long as the release runs, if there is a ledger."""
+@contextmanager
+def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> Iterator[None]:
+    """Reserve the spend for as long as the release runs, if there is a ledger.
+
+    Whatever goes wrong after that carries a note: the reservation stays.
+    """
     if ledger is None:
-        return nullcontext()
-    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).spending(spend)
+        yield
+        return
+    book, reserved = ledger if isinstance(ledger, Ledger) else Ledger(ledger), False
+    try:
+        with book.spending(spend):
+            reserved = True
+            yield
+    except BaseException as error:
+        if reserved:
+            error.add_note(
+                f"The reserved epsilon = {spend.epsilon:g}, delta = {spend.delta:.3g} counts as spent in "
+                f"{book.path}: the run had started, and how it ended may depend on the records"
+            )
+        raise
 
 
 def leak(message: str) -> None:
@@ -118,7 +136,7 @@ def check_writable(path: Path | None, option: str) -> None:
     """Find out that a file cannot be written while nothing has been spent yet.
 
     Raises:
-        InvalidInputError: a folder stands there, or its folder does not exist.
+        InvalidInputError: a folder stands there, or its folder does not exist or takes no files.
     """
     if path is None:
         return
@@ -126,6 +144,12 @@ def check_writable(path: Path | None, option: str) -> None:
         raise InvalidInputError(f"{option} {path}: that is a folder; name a file. Nothing was run")
     if not path.parent.is_dir():
         raise InvalidInputError(f"{option} {path}: its folder does not exist. Nothing was run")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        reason = (error.strerror or "it cannot be written").lower()
+        raise InvalidInputError(f"{option} {path}: its folder: {reason}. Nothing was run") from error
 
 
 def write_atomically(path: Path, text: str) -> None:

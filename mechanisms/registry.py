@@ -12,6 +12,7 @@ from privopt.mechanisms.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.oracles.gibbs import Law
 from privopt.oracles.select import gibbs_oracle, minimizer
 from privopt.problems.discrete import DiscreteProblem
+from privopt.problems.errors import did_you_mean
 
 MECHANISMS: dict[str, type[LatticeMechanism[Any]]] = {
     m.name: m for m in (ExponentialMechanism, PermuteAndFlip, OPDisc, GaussianRSPM, LaplaceRSPM)
@@ -25,7 +26,9 @@ def mechanism_named(name: str) -> type[LatticeMechanism[Any]]:
         UnknownMechanismError: listing the names there are.
     """
     if name not in MECHANISMS:
-        raise UnknownMechanismError(f"unknown mechanism {name!r}; there are {', '.join(MECHANISMS)}")
+        raise UnknownMechanismError(
+            f"unknown mechanism {name!r}{did_you_mean(name, MECHANISMS)}; there are {', '.join(MECHANISMS)}"
+        )
     return MECHANISMS[name]
 
 

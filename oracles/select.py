@@ -13,6 +13,7 @@ from privopt.oracles.errors import MissingSolverError, UnknownOracleError, Unsup
 from privopt.oracles.gibbs import GibbsOracle, Law, PreparedGibbs, Sampler
 from privopt.oracles.interface import DiscreteOracle, PreparedOracle, Solver, Task
 from privopt.problems.discrete import DiscreteProblem
+from privopt.problems.errors import did_you_mean
 
 Kind = TypeVar("Kind")
 
@@ -96,6 +97,11 @@ def minimizer(name: str) -> DiscreteOracle:
         UnknownOracleError: listing the names there are.
         MissingSolverError: the solver behind it is not installed.
     """
+    if name in GIBBS and name not in MINIMIZERS:
+        raise UnknownOracleError(
+            f"oracle {name!r} draws at random, and this mechanism needs a minimiser; "
+            f"there are {', '.join(MINIMIZERS)}"
+        )
     return _named(name, MINIMIZERS, "minimising oracle")
 
 
@@ -105,12 +111,19 @@ def gibbs_oracle(name: str) -> GibbsOracle:
     Raises:
         UnknownOracleError: listing the names there are.
     """
+    if name in MINIMIZERS and name not in GIBBS:
+        raise UnknownOracleError(
+            f"oracle {name!r} minimises, and this mechanism needs a sampler: an oracle that draws at random; "
+            f"there are {', '.join(GIBBS)}"
+        )
     return _named(name, GIBBS, "oracle that draws")
 
 
 def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kind:
     if name not in known:
-        raise UnknownOracleError(f"unknown {what} {name!r}; there are {', '.join(known)}")
+        raise UnknownOracleError(
+            f"unknown {what} {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
+        )
     return known[name]()
 
 
@@ -178,7 +191,10 @@ def _first_fit(
         if not reasons:
             return oracle, f"{name}: " + ("; ".join(passed_over) or "every point can be tried at once")
         passed_over.append(f"{name} does not fit ({', '.join(reasons)})")
-    raise UnsupportedProblemError("no oracle fits: " + "; ".join(passed_over))
+    raise UnsupportedProblemError(
+        f"no oracle fits: {'; '.join(passed_over)}. To do: a smaller lattice (lattice=..., on "
+        f"the command line --lattice=LOW:HIGH:RADIUS), or fewer or coarser columns"
+    )
 
 
 def _refusals(choose: Callable[[], object]) -> list[str]:
@@ -191,26 +207,88 @@ def _refusals(choose: Callable[[], object]) -> list[str]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the inventory: an oracle, and what it takes to use it."""
+    """One line of the inventory: an oracle, and what it takes to use it.
+
+    Attributes:
+        name: what ``minimizer`` or ``gibbs_oracle`` takes.
+        kind: "minimises" or "draws".
+        installed: whether it can be made here.
+        remedy: what to do if not.
+        summary: what it is for.
+        limits: what it refuses.
+        proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
+    """
 
     name: str
     kind: str
     installed: bool
     remedy: str
     summary: str
+    limits: str
+    proof: str
+
+
+_CELLS = (
+    "20,000 distinct patterns of indicators, 200,000 weight vectors of the numeric columns, 2 GiB of tables"
+)
+_MIP = "cell model: 3,000 patterns, 20,000 numeric weight vectors; row model: 50,000 binaries"
+_EXACT_LAW = "exact law, to a stated relative error"
+
+# Name: what it is for, what it refuses, what its answers rest on.
+_MINIMISES: Mapping[str, tuple[str, str, str]] = {
+    "auto": (
+        "the first that fits of enumerate (instant sizes), native, interval, pulp-highs",
+        "",
+        "as chosen",
+    ),
+    "native": (
+        "categorical and binned columns with a few numeric ones; any number of records",
+        f"{_CELLS}; |w|^2 up to 4,096 where norms count",
+        "integers",
+    ),
+    "interval": ("up to about eight dense numeric columns", "1 GiB; |w|^2 up to 4,096", "integers"),
+    "enumerate": (
+        "tiny lattices, any problem: every point is tried",
+        "2,000,000 candidates, 2e9 candidates x records",
+        "integers",
+    ),
+    "pulp-highs": ("a general solver, HiGHS; ships with privopt", _MIP, "floating point"),
+    "pulp-cbc": ("a general solver, CBC; ships with PuLP", _MIP, "floating point"),
+    "pulp-scip": ("a general solver, SCIP (pip install pyscipopt)", _MIP, "floating point"),
+    "pulp-gurobi": ("a commercial general solver, Gurobi (pip install gurobipy)", _MIP, "floating point"),
+    "pulp-cplex": ("a commercial general solver, CPLEX (pip install cplex)", _MIP, "floating point"),
+}
+_DRAWS: Mapping[str, tuple[str, str, str]] = {
+    "auto": ("the first that fits of enumerate, elimination, branch", "", _EXACT_LAW),
+    "native": ("the first that fits of elimination, branch; never enumerate", "", _EXACT_LAW),
+    "enumerate": (
+        "tiny lattices, any problem: every point is weighed",
+        "2,000,000 candidates, 2e9 candidates x records",
+        _EXACT_LAW,
+    ),
+    "elimination": (
+        "small weights, as {-1, 0, 1}^23: sums over the whole lattice, whatever the records say",
+        f"{_CELLS}; 2e10 table additions",
+        _EXACT_LAW,
+    ),
+    "branch": (
+        "wider weights and norm balls: branch and bound, time depends on the records",
+        _CELLS,
+        _EXACT_LAW,
+    ),
+}
 
 
 def inventory() -> list[Entry]:
-    """Every oracle by name: whether it can be made here, what to do if not, what it does."""
-    named = [("minimises", name, make) for name, make in MINIMIZERS.items()]
-    draws = [("draws", name, make) for name, make in GIBBS.items()]
-    return [_entry(kind, name, make) for kind, name, make in [*named, *draws]]
+    """Every oracle by name: whether it can be made here, what to do if not, what it is for."""
+    named = [("minimises", name, make, _MINIMISES[name]) for name, make in MINIMIZERS.items()]
+    draws = [("draws", name, make, _DRAWS[name]) for name, make in GIBBS.items()]
+    return [_entry(kind, name, make, facts) for kind, name, make, facts in [*named, *draws]]
 
 
-def _entry(kind: str, name: str, make: Callable[[], object]) -> Entry:
+def _entry(kind: str, name: str, make: Callable[[], object], facts: tuple[str, str, str]) -> Entry:
     try:
-        oracle = make()
+        make()
     except MissingSolverError as error:
-        return Entry(name, kind, False, str(error), "")
-    first_line = (type(oracle).__doc__ or "").strip().splitlines()[0]
-    return Entry(name, kind, True, "", first_line)
+        return Entry(name, kind, False, str(error), *facts)
+    return Entry(name, kind, True, "", *facts)

@@ -65,7 +65,8 @@ class ZeroOneHalfspace(DiscreteProblem):
         if np.any(lattice.low < -1) or np.any(lattice.high > 1):
             raise InvalidInputError(
                 f"no separator set for halfspaces over {lattice}: w and 2w classify every record alike. "
-                f"Use a lattice within {{-1, 0, 1}}^d, or a mechanism that needs no separators"
+                f"Use a lattice within {{-1, 0, 1}}^d (lattice=(-1, 1); on the command line --lattice=-1:1), "
+                f"or a mechanism that needs no separators, such as exponential"
             )
         # (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A separator on which
         # all levels agree tells nothing apart and is left out.

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from privopt.oracles import DiscreteOracle, Task, UnknownOracleError, gibbs_oracle, minimizer
-from privopt.oracles.errors import MissingSolverError
+from privopt.oracles.backends import pulp_cells, pulp_rows
+from privopt.oracles.backends.enumerate import EnumerationOracle
+from privopt.oracles.backends.gibbs_branch import GibbsBranch
+from privopt.oracles.backends.gibbs_elimination import GibbsElimination
+from privopt.oracles.backends.gibbs_enumerate import GibbsEnumeration
+from privopt.oracles.backends.interval import IntervalOracle
+from privopt.oracles.backends.native import NativeOracle
+from privopt.oracles.cells import CellLimits
+from privopt.oracles.errors import MissingSolverError, UnsupportedProblemError
 from privopt.oracles.gibbs import GibbsOracle, Law
 from privopt.oracles.select import GIBBS, MINIMIZERS, AutoGibbs, AutoOracle, inventory
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
@@ -72,7 +80,44 @@ def test_names_make_oracles_or_say_what_is_missing() -> None:
         gibbs_oracle("magic")
 
 
-def test_the_inventory_lists_every_name() -> None:
+def test_names_are_corrected_and_kinds_told_apart() -> None:
+    with pytest.raises(UnknownOracleError, match=r"did you mean 'pulp-highs'"):
+        minimizer("pulp-higs")
+    with pytest.raises(UnknownOracleError, match=r"needs a sampler.*there are auto, native, enumerate, elim"):
+        gibbs_oracle("pulp-highs")
+    with pytest.raises(UnknownOracleError, match=r"needs a minimiser.*pulp-highs"):
+        minimizer("elimination")
+
+
+def test_the_inventory_tells_every_oracle_apart() -> None:
     entries = inventory()
-    assert {e.name for e in entries} == set(MINIMIZERS) | set(GIBBS)
-    assert all(e.summary if e.installed else e.remedy for e in entries)
+    assert [e.name for e in entries if e.kind == "minimises"] == list(MINIMIZERS)
+    assert [e.name for e in entries if e.kind == "draws"] == list(GIBBS)
+    assert len({e.summary for e in entries}) == len(entries)
+    assert all(e.installed or "install" in e.remedy for e in entries)
+
+
+def test_the_limits_in_the_inventory_are_the_oracles() -> None:
+    told = {(e.kind, e.name): e.limits for e in inventory()}
+    for kind, oracle in (("minimises", EnumerationOracle()), ("draws", GibbsEnumeration())):
+        assert f"{oracle.max_candidates:,} candidates" in told[kind, "enumerate"]
+        assert f"{oracle.max_work:.0e}".replace("e+0", "e") in told[kind, "enumerate"]
+    cells = CellLimits()
+    assert NativeOracle().limits == GibbsElimination().limits == GibbsBranch().limits == cells
+    for kind, name in (("minimises", "native"), ("draws", "elimination"), ("draws", "branch")):
+        text = told[kind, name]
+        assert f"{cells.cells:,} distinct" in text
+        assert f"{cells.numeric_combinations:,} weight vectors" in text
+        assert f"{cells.table_bytes >> 30} GiB" in text
+    assert f"{NativeOracle().max_squared_norm:,}" in told["minimises", "native"]
+    assert f"{IntervalOracle().max_squared_norm:,}" in told["minimises", "interval"]
+    assert f"{IntervalOracle().max_bytes >> 30} GiB" in told["minimises", "interval"]
+    assert f"{GibbsElimination().max_work:.0e}".replace("e+", "e") in told["draws", "elimination"]
+    mip, rows = pulp_cells._LIMITS, pulp_rows._MAX_COLUMNS
+    for text in (f"{mip.cells:,} patterns", f"{mip.numeric_combinations:,} numeric", f"{rows:,} binaries"):
+        assert text in told["minimises", "pulp-highs"]
+
+
+def test_a_refusal_names_the_way_out() -> None:
+    with pytest.raises(UnsupportedProblemError, match=r"To do: a smaller lattice .*--lattice="):
+        minimizer("auto").prepare(dense(8, 5000), Task.NORMALIZED)
