@@ -6,28 +6,21 @@ They look at the data without noise: references to measure mechanisms against, n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from privopt.oracles.closed_form import prox_step, support
-from privopt.oracles.errors import CertificateError, UnsupportedProblemError
+from privopt.oracles.closed_form import penalized_support, prox_step
+from privopt.oracles.convex import ProxStep
+from privopt.oracles.errors import CertificateError
 from privopt.oracles.smooth import minimize_ridge
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector, soft_threshold
 from privopt.problems.risk import EmpiricalRisk
-from privopt.problems.sets import (
-    ConvexSet,
-    GroupL1Ball,
-    KSupportBall,
-    L1Ball,
-    L2Ball,
-    LinfBall,
-    WholeSpace,
-)
+from privopt.problems.sets import ConvexSet, L1Ball, WholeSpace
 
-# Sets that contain, with a point, every point whose coordinates are no larger.
-_UNCONDITIONAL = (L1Ball, L2Ball, LinfBall, GroupL1Ball, KSupportBall)
 _CHECK_EVERY = 10
 
 
@@ -71,9 +64,7 @@ def minimize_convex(
     gap: float = 1e-6,
     steps: int = 10_000,
 ) -> ConvexAnswer:
-    """argmin over C of F + r by accelerated proximal gradient steps, restarted when the value rises.
-
-    Source: Beck and Teboulle (2009); restarts: O'Donoghue and Candes (2015). NOT private.
+    """argmin over C of F + r by accelerated proximal gradient steps. NOT private.
 
     Args:
         risk: F; a convex loss with values >= 0.
@@ -95,22 +86,34 @@ def minimize_convex(
         point = minimize_ridge(risk, regularizer.l2, tolerance).point
         return _assessed(risk, space, regularizer, point)
     prox, eta = prox_step(space, regularizer), 1 / risk.facts.smoothness
-    x = z = prox(np.zeros(risk.facts.dimension), eta)
-    best = _assessed(risk, space, regularizer, x)
-    momentum = 1.0
-    for k in range(1, steps + 1):
+    iterates = accelerated(risk.gradient, prox, eta, np.zeros(risk.facts.dimension))
+    best = _assessed(risk, space, regularizer, next(iterates))
+    for k, x in enumerate(islice(iterates, steps), start=1):
         if best.gap <= gap:
             break
-        following = prox(z - eta * risk.gradient(z), eta)
-        turned = float((z - following) @ (following - x)) > 0
-        momentum, before = (1.0, 1.0) if turned else ((1 + math.sqrt(1 + 4 * momentum**2)) / 2, momentum)
-        z = following if turned else following + (before - 1) / momentum * (following - x)
-        x = following
         if k % _CHECK_EVERY == 0:
             now = _assessed(risk, space, regularizer, x)
             point, value = (now.point, now.value) if now.value < best.value else (best.point, best.value)
             best = ConvexAnswer(point, value, max(best.bound, now.bound))
     return best
+
+
+def accelerated(
+    gradient: Callable[[Vector], Vector], prox: ProxStep, eta: float, start: Vector
+) -> Iterator[Vector]:
+    """Accelerated proximal gradient iterates without end; momentum starts anew when it points uphill.
+
+    Source: Beck and Teboulle (2009); restarts: O'Donoghue and Candes (2015).
+    """
+    x = z = prox(start, eta)
+    momentum = 1.0
+    while True:
+        yield x
+        following = prox(z - eta * gradient(z), eta)
+        turned = float((z - following) @ (following - x)) > 0
+        momentum, before = (1.0, 1.0) if turned else ((1 + math.sqrt(1 + 4 * momentum**2)) / 2, momentum)
+        z = following if turned else following + (before - 1) / momentum * (following - x)
+        x = following
 
 
 def lower_bound(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: ElasticNet, w: Vector) -> float:
@@ -122,7 +125,7 @@ def lower_bound(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: Elastic
 
     Raises:
         InvalidInputError: a loss that is not convex.
-        UnsupportedProblemError: an l1 penalty over a set that is not closed under shrinking coordinates.
+        UnsupportedProblemError: an l1 penalty over a set without a formula for it.
     """
     if not risk.facts.loss.convex:
         raise InvalidInputError(f"no lower bound for {type(risk.facts.loss).__name__}: it is not convex")
@@ -134,12 +137,8 @@ def lower_bound(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: Elastic
     if isinstance(convex_set, WholeSpace):
         # The relative inflation covers the rounding.
         convex_set = L1Ball(len(w), (value + l1 * float(np.sum(np.abs(w)))) / l1 * (1 + 1e-9))
-    if l1 > 0 and not isinstance(convex_set, _UNCONDITIONAL):
-        raise UnsupportedProblemError(
-            f"no lower bound for an l1 penalty over {type(convex_set).__name__}: drop one of them"
-        )
     slope = gradient + l2 * w
-    lowest = -support(convex_set, soft_threshold(-slope, l1))
+    lowest = -penalized_support(convex_set, -slope, l1)
     return value + l2 / 2 * float(w @ w) - float(slope @ w) + lowest
 
 

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +44,8 @@ class ConvexSet(ABC):
 
     dimension: int
     centrally_symmetric: bool = False
+    # With a point, C holds every point whose coordinates are pulled towards 0.
+    shrinkable: bool = False
 
     @property
     @abstractmethod
@@ -71,8 +73,12 @@ class ConvexSet(ABC):
         """The Minkowski functional |v|_C = min {r >= 0 : v in r C}; infinite if there is none."""
 
     @abstractmethod
+    def violation(self, w: Vector) -> float:
+        """By how much w, of shape (p,), misses a constraint of C at most, in the constraint's units."""
+
     def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
         """Whether w is in C, up to a tolerance in the units of the constraints."""
+        return bool(w.shape == (self.dimension,) and self.violation(w) <= tolerance)
 
     def gaussian_width(self) -> Estimate:
         """G_C = E max over C of <w, b>, b standard normal; by simulation unless a set knows better."""
@@ -125,6 +131,7 @@ class WholeSpace(ConvexSet):
 
     dimension: int
     centrally_symmetric = True
+    shrinkable = True
     radius = math.inf
     l1_radius = math.inf
 
@@ -134,18 +141,19 @@ class WholeSpace(ConvexSet):
     def gauge(self, v: Vector) -> float:
         return 0.0
 
-    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
-        return bool(w.shape == (self.dimension,) and np.all(np.isfinite(w)))
+    def violation(self, w: Vector) -> float:
+        return 0.0 if np.all(np.isfinite(w)) else math.inf
 
     def gaussian_width(self) -> Estimate:
         return Estimate(math.inf)
 
 
-class _Ball(ConvexSet):
+class NormBall(ConvexSet):
     """A norm ball around 0: membership and gauge follow from the norm, support from the dual norm."""
 
     size: float
     centrally_symmetric = True
+    shrinkable = True
 
     @abstractmethod
     def norm(self, v: Vector) -> float:
@@ -161,12 +169,12 @@ class _Ball(ConvexSet):
     def support(self, g: Vector) -> float:
         return self.size * self.dual_norm(g)
 
-    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
-        return bool(w.shape == (self.dimension,) and self.norm(w) <= self.size + tolerance)
+    def violation(self, w: Vector) -> float:
+        return max(0.0, self.norm(w) - self.size)
 
 
 @dataclass(frozen=True)
-class L2Ball(_Ball):
+class L2Ball(NormBall):
     """{|w|_2 <= size}."""
 
     dimension: int
@@ -192,7 +200,7 @@ class L2Ball(_Ball):
         return Estimate(self.size * float(chi.mean(self.dimension)))
 
 
-class _SignedVertices(_Ball):
+class _SignedVertices(NormBall):
     """Balls whose vertices are size * (+-e_j): index j < p is +e_j, index p + j is -e_j."""
 
     @property
@@ -244,7 +252,7 @@ class L1Ball(_SignedVertices):
 
 
 @dataclass(frozen=True)
-class LinfBall(_Ball):
+class LinfBall(NormBall):
     """{|w|_inf <= size}, with 2^p vertices."""
 
     dimension: int
@@ -306,9 +314,8 @@ class Simplex(ConvexSet):
     def gauge(self, v: Vector) -> float:
         return float(np.sum(v)) / self.size if np.all(v >= 0) else math.inf
 
-    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
-        shaped = w.shape == (self.dimension,)
-        return bool(shaped and np.min(w) >= -tolerance and abs(np.sum(w) - self.size) <= tolerance)
+    def violation(self, w: Vector) -> float:
+        return max(0.0, -float(np.min(w)), abs(float(np.sum(w)) - self.size))
 
     def gaussian_width(self) -> Estimate:
         # E max b_j = int_0^inf P[max > t] - P[max < -t] dt.
@@ -358,8 +365,21 @@ class Box(ConvexSet):
         return bool(np.array_equal(self.low, -self.high))
 
     @property
+    def shrinkable(self) -> bool:  # type: ignore[override]  # depends on the bounds
+        return bool(np.all(self.low <= 0) and np.all(self.high >= 0))
+
+    @property
     def _reach(self) -> Vector:
         return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
+    def nearest_to_zero(self) -> Vector:
+        """The point of the box with the smallest coordinates, shape (p,)."""
+        return self.clip(np.zeros(self.dimension))
+
+    def clip(self, w: Vector) -> Vector:
+        """The nearest point of the box."""
+        return np.clip(w, self.low, self.high)
 
     @property
     def radius(self) -> float:
@@ -379,9 +399,8 @@ class Box(ConvexSet):
     def gauge(self, v: Vector) -> float:
         return _gauge_of_halfspaces(np.concatenate([v, -v]), np.concatenate([self.high, -self.low]))
 
-    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
-        shaped = w.shape == self.low.shape
-        return bool(shaped and np.all(w >= self.low - tolerance) and np.all(w <= self.high + tolerance))
+    def violation(self, w: Vector) -> float:
+        return float(np.max(np.maximum(self.low - w, w - self.high), initial=0.0))
 
     def gaussian_width(self) -> Estimate:
         # A coordinate contributes (high - low)/2 * E|b|; the centre contributes nothing on average.
@@ -396,7 +415,7 @@ class Box(ConvexSet):
 
 
 @dataclass(frozen=True)
-class GroupL1Ball(_Ball):
+class GroupL1Ball(NormBall):
     """{sum over groups of |w_group|_2 <= size}; groups partition the coordinates 0..p-1."""
 
     groups: tuple[tuple[int, ...], ...]
@@ -444,7 +463,7 @@ class GroupL1Ball(_Ball):
 
 
 @dataclass(frozen=True)
-class KSupportBall(_Ball):
+class KSupportBall(NormBall):
     """The hull of the vectors with at most ``sparsity`` non-zeros and |w|_2 <= size.
 
     Its gauge is the k-support norm of Argyriou, Foygel and Srebro (2012), their Proposition 2.1.
@@ -523,9 +542,9 @@ class ConvexHull(ConvexSet):
             "the gauge of a hull is a linear program: use privopt.oracles.closed_form.gauge"
         )
 
-    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+    def violation(self, w: Vector) -> float:
         raise NoClosedFormError(
-            "membership in a hull is a linear program: use privopt.oracles.closed_form.contains"
+            "the distance from a hull takes a solver: use privopt.oracles.closed_form.violation"
         )
 
     @property
@@ -565,12 +584,13 @@ class Polytope(ConvexSet):
 
     @cached_property
     def centrally_symmetric(self) -> bool:  # type: ignore[override]  # depends on the rows
-        A, b = self._halfspaces
+        A, b = self.halfspaces
         rows = {(*a, side) for a, side in zip((A + 0.0).tolist(), b.tolist(), strict=True)}
         return rows == {(*a, side) for a, side in zip((-A + 0.0).tolist(), b.tolist(), strict=True)}
 
     @property
-    def _halfspaces(self) -> tuple[Vector, Vector]:
+    def halfspaces(self) -> tuple[Vector, Vector]:
+        """All constraints as rows: (A, b) with the box's 2 p rows below, high then low."""
         eye = np.eye(self.dimension)
         A = np.concatenate([self.A, eye, -eye])
         return A, np.concatenate([self.b, self.box.high, -self.box.low])
@@ -598,17 +618,23 @@ class Polytope(ConvexSet):
         )
 
     def gauge(self, v: Vector) -> float:
-        A, b = self._halfspaces
+        A, b = self.halfspaces
         return _gauge_of_halfspaces(A @ v, b)
 
-    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
-        inside = self.box.contains(w, tolerance)
-        return bool(inside and np.all(self.A @ w <= self.b + tolerance))
+    def violation(self, w: Vector) -> float:
+        return max(self.box.violation(w), float(np.max(self.A @ w - self.b, initial=0.0)))
+
+    def lower_bound(self, g: Vector, multipliers: Vector) -> float:
+        """A lower bound on <w, g> over C for any multipliers y >= 0 of A w <= b (weak duality).
+
+        min over the box of <w, g + A'y>, less <b, y>.
+        """
+        return -self.box.support(-(g + multipliers @ self.A)) - float(multipliers @ self.b)
 
     @cached_property
     def _corners(self) -> Vector:
         """All vertices, by trying every p-subset of the halfspaces; a corner met twice is kept once."""
-        A, b = self._halfspaces
+        A, b = self.halfspaces
         found = []
         for subset in itertools.combinations(range(len(b)), self.dimension):
             rows = list(subset)
@@ -629,59 +655,6 @@ class Polytope(ConvexSet):
 
     def _list_vertices(self) -> Vector:
         return self._corners
-
-
-def intersect(first: ConvexSet, second: ConvexSet) -> ConvexSet:
-    """The intersection of two sets of one dimension, where a set of this module is exactly that.
-
-    Concentric balls of one kind; boxes and l-infinity balls; those with polytopes; and polytopes.
-
-    Raises:
-        NoClosedFormError: no set of this module is the intersection.
-        InfeasibleDomainError: the intersection of the two boxes is empty.
-    """
-    if first.dimension != second.dimension:
-        raise InvalidInputError(f"sets of dimensions {first.dimension} and {second.dimension}")
-    if isinstance(first, WholeSpace) or first is second:
-        return second
-    if isinstance(second, WholeSpace):
-        return first
-    if isinstance(first, _Ball) and type(first) is type(second) and _shape(first) == _shape(second):
-        return min(first, second, key=lambda ball: ball.size)
-    a, b = _as_polytope(first), _as_polytope(second)
-    low, high = np.maximum(a.box.low, b.box.low), np.minimum(a.box.high, b.box.high)
-    if len(a.b) + len(b.b) == 0:
-        return Box(low, high)
-    return Polytope(np.concatenate([a.A, b.A]), np.concatenate([a.b, b.b]), low, high)
-
-
-def _shape(ball: _Ball) -> object:
-    """What two balls must share to be multiples of each other."""
-    return getattr(ball, "groups", None), getattr(ball, "sparsity", None)
-
-
-@singledispatch
-def _as_polytope(convex_set: ConvexSet) -> Polytope:
-    raise NoClosedFormError(
-        f"no exact intersection with {type(convex_set).__name__}: only boxes, l-infinity balls and "
-        "polytopes, or balls of one kind around 0"
-    )
-
-
-@_as_polytope.register
-def _(convex_set: Polytope) -> Polytope:
-    return convex_set
-
-
-@_as_polytope.register
-def _(convex_set: Box) -> Polytope:
-    return Polytope(np.zeros((0, convex_set.dimension)), np.zeros(0), convex_set.low, convex_set.high)
-
-
-@_as_polytope.register
-def _(convex_set: LinfBall) -> Polytope:
-    reach = np.full(convex_set.dimension, convex_set.size)
-    return _as_polytope(Box(-reach, reach))
 
 
 def _gauge_of_halfspaces(products: Vector, sides: Vector) -> float:

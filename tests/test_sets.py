@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from privopt.oracles.closed_form import contains, gauge, gaussian_width, support
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
+from privopt.problems.intersections import intersect
 from privopt.problems.sets import (
     Box,
     ConvexHull,
@@ -24,7 +25,6 @@ from privopt.problems.sets import (
     Polytope,
     Simplex,
     WholeSpace,
-    intersect,
 )
 
 P = 4

@@ -10,13 +10,26 @@ from privopt.experiments import dpgd_baseline
 from privopt.experiments.dpgd_baseline import dpgd_accuracies
 from privopt.experiments.first_order_noise import advanced_epsilon, gradient_row, selection_row
 from privopt.mechanisms.utility import accuracy, excess_risk, frank_wolfe_gap, gradient_mapping_norm
+from privopt.oracles.closed_form import contains
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.oracles.proximal import lower_bound, minimize_convex
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.intersections import BoxIntersection
 from privopt.problems.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, lasso, ridge
 from privopt.problems.risk import EmpiricalRisk
-from privopt.problems.sets import ConvexSet, L1Ball, L2Ball, LinfBall, Simplex, WholeSpace
+from privopt.problems.sets import (
+    Box,
+    ConvexHull,
+    ConvexSet,
+    KSupportBall,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    Polytope,
+    Simplex,
+    WholeSpace,
+)
 from privopt.problems.synthetic_regression import make_logistic_signs
 
 X, Y, _ = make_logistic_signs(400, 5, seed=0)
@@ -31,13 +44,20 @@ PROBLEMS: list[tuple[ConvexSet, ElasticNet]] = [
     (WholeSpace(5), lasso(0.02)),
     (WholeSpace(5), ridge(0.02)),
     (WholeSpace(5), ElasticNet(0.02, 0.02)),
+    (Simplex(5, 2.0), lasso(0.1)),
+    (KSupportBall(5, 2, 1.0), lasso(0.01)),
+    (Box(np.full(5, 0.1), np.ones(5)), lasso(0.05)),
+    (ConvexHull(np.random.default_rng(1).standard_normal((12, 5))), ridge(0.1)),
+    (Polytope(np.ones((1, 5)), [1.0], np.full(5, -0.5), np.ones(5)), NO_REGULARIZER),
+    (Polytope(np.ones((1, 5)), [1.0], np.full(5, -0.5), np.ones(5)), lasso(0.02)),
+    (BoxIntersection(Box(np.full(5, -0.5), np.ones(5)), L2Ball(5, 0.9)), lasso(0.02)),
 ]
 
 
 @pytest.mark.parametrize(("space", "penalty"), PROBLEMS)
 def test_minima_are_certified_and_lower_bounds_hold_everywhere(space: ConvexSet, penalty: ElasticNet) -> None:
     found = minimize_convex(RISK, space, penalty, gap=1e-7).require(1e-7)
-    assert space.contains(found.point, 1e-9)
+    assert contains(space, found.point, 1e-9)
     rng = np.random.default_rng(0)
     for w in rng.normal(size=(20, 5)):
         assert lower_bound(RISK, space, penalty, w) <= found.value + 1e-9
@@ -61,7 +81,7 @@ def test_what_cannot_be_certified_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="convex"):
         minimize_convex(EmpiricalRisk(X, Y, SigmoidLoss()), L2Ball(5, 1.0))
     with pytest.raises(UnsupportedProblemError):
-        lower_bound(RISK, Simplex(5, 1.0), lasso(0.1), np.zeros(5))
+        lower_bound(RISK, ConvexHull(np.eye(5)), lasso(0.1), np.zeros(5))
     with pytest.raises(CertificateError):
         minimize_convex(RISK, L2Ball(5, 3.0), steps=1).require(1e-9)
 

@@ -39,9 +39,7 @@ class PolytopeMinimizer:
             raise SolverFailedError(f"HiGHS could not minimise over the polytope: {result.message}")
         point = np.clip(result.x, box.low, box.high)
         multipliers = np.maximum(-result.ineqlin.marginals, 0.0)
-        bound = -box.support(-(g + multipliers @ c.A)) - float(multipliers @ c.b)
-        violation = float(np.max(c.A @ point - c.b, initial=0.0))
-        return LinearAnswer(point, float(point @ g), bound, violation)
+        return LinearAnswer(point, float(point @ g), c.lower_bound(g, multipliers), c.violation(point))
 
 
 def hull_gauge(hull: ConvexHull, v: Vector) -> float:
@@ -56,12 +54,3 @@ def hull_gauge(hull: ConvexHull, v: Vector) -> float:
     if result.status != 0:
         raise SolverFailedError(f"HiGHS could not decompose the vector: {result.message}")
     return float(result.fun)
-
-
-def hull_contains(hull: ConvexHull, w: Vector, tolerance: float) -> bool:
-    """Whether some convex combination of the points is within ``tolerance`` of w in every coordinate."""
-    m = len(hull.points)
-    A = np.concatenate([hull.points.T, -hull.points.T])
-    b = np.concatenate([w, -w]) + tolerance
-    result: Any = linprog(np.zeros(m), A_ub=A, b_ub=b, A_eq=np.ones((1, m)), b_eq=[1.0], method="highs")
-    return bool(result.status == 0)

@@ -1,11 +1,18 @@
-"""Oracles that are formulas. Each builder refuses, with every reason, what it has no formula for."""
+"""Oracles for sets: formulas, or finite methods. Each builder refuses what it has neither for."""
 
 from privopt.oracles.closed_form.bregman import bregman_step, natural_geometry
 from privopt.oracles.closed_form.gauge_step import gauge_step
 from privopt.oracles.closed_form.linear import linear_minimizer
 from privopt.oracles.closed_form.projection import projector
 from privopt.oracles.closed_form.prox import prox_step
-from privopt.oracles.closed_form.quantities import contains, gauge, gaussian_width, support
+from privopt.oracles.closed_form.quantities import (
+    contains,
+    gauge,
+    gaussian_width,
+    penalized_support,
+    support,
+    violation,
+)
 
 __all__ = [
     "bregman_step",
@@ -15,9 +22,11 @@ __all__ = [
     "gaussian_width",
     "linear_minimizer",
     "natural_geometry",
+    "penalized_support",
     "projector",
     "prox_step",
     "support",
+    "violation",
 ]
 
 if __name__ != "privopt.oracles.closed_form":

@@ -6,8 +6,10 @@ from functools import singledispatch
 
 import numpy as np
 
+from privopt.oracles.closed_form.projection import checked
 from privopt.oracles.convex import LinearAnswer, LinearMinimizer
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.intersections import BoxIntersection
 from privopt.problems.regularizers import Vector
 from privopt.problems.sets import (
     Box,
@@ -26,6 +28,8 @@ from privopt.problems.sets import (
 def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
     """The linear minimisation oracle of a set; a polytope's is a linear program with a checked dual.
 
+    For a set of your own, register a function of set and gradient: ``facing.register(YourSet)``.
+
     Raises:
         UnsupportedProblemError: the set is unbounded or unknown.
     """
@@ -33,65 +37,71 @@ def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
         from privopt.oracles.backends.polytope import PolytopeMinimizer
 
         return PolytopeMinimizer(convex_set)
-    if _facing.dispatch(type(convex_set)) is _facing.dispatch(object):
+    if facing.dispatch(type(convex_set)) is facing.dispatch(object):
         raise UnsupportedProblemError(
             f"no linear minimiser for {type(convex_set).__name__}: it needs a bounded set with a known "
             "support function"
         )
 
     def minimize(g: Vector) -> LinearAnswer:
-        point = _facing(convex_set, g)
+        point = facing(convex_set, checked(g, convex_set.dimension))
         return LinearAnswer(point, float(point @ g), -convex_set.support(-g))
 
     return minimize
 
 
 @singledispatch
-def _facing(convex_set: object, g: Vector) -> Vector:
+def facing(convex_set: object, g: Vector) -> Vector:
+    """A point of the set that minimises <v, g>, shape (p,), by the formula registered for the set."""
     raise UnsupportedProblemError(f"no linear minimiser for {type(convex_set).__name__}")
 
 
-@_facing.register
+@facing.register
 def _(convex_set: L1Ball, g: Vector) -> Vector:
     best = int(np.argmax(np.abs(g)))
     return convex_set.vertex(best + convex_set.dimension if g[best] > 0 else best)
 
 
-@_facing.register
+@facing.register
 def _(convex_set: L2Ball, g: Vector) -> Vector:
     length = float(np.linalg.norm(g))
     return np.zeros_like(g) if length == 0 else g * (-convex_set.size / length)
 
 
-@_facing.register
+@facing.register
 def _(convex_set: LinfBall, g: Vector) -> Vector:
     return np.where(g > 0, -convex_set.size, convex_set.size)
 
 
-@_facing.register
+@facing.register
 def _(convex_set: Simplex, g: Vector) -> Vector:
     return convex_set.vertex(int(np.argmin(g)))
 
 
-@_facing.register
+@facing.register
 def _(convex_set: Box, g: Vector) -> Vector:
     return np.where(g > 0, convex_set.low, convex_set.high)
 
 
-@_facing.register
+@facing.register
 def _(convex_set: GroupL1Ball, g: Vector) -> Vector:
     best = int(np.argmax(convex_set.group_norms(g)))
-    return _facing(L2Ball(convex_set.dimension, convex_set.size), np.where(convex_set.labels == best, g, 0.0))
+    return facing(L2Ball(convex_set.dimension, convex_set.size), np.where(convex_set.labels == best, g, 0.0))
 
 
-@_facing.register
+@facing.register
 def _(convex_set: KSupportBall, g: Vector) -> Vector:
     kept = np.argpartition(-np.abs(g), convex_set.sparsity - 1)[: convex_set.sparsity]
     largest = np.zeros_like(g)
     largest[kept] = g[kept]
-    return _facing(L2Ball(convex_set.dimension, convex_set.size), largest)
+    return facing(L2Ball(convex_set.dimension, convex_set.size), largest)
 
 
-@_facing.register
+@facing.register
 def _(convex_set: ConvexHull, g: Vector) -> Vector:
     return convex_set.vertex(int(np.argmin(convex_set.points @ g)))
+
+
+@facing.register
+def _(convex_set: BoxIntersection, g: Vector) -> Vector:
+    return convex_set.maximizer(-g)

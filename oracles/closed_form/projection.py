@@ -1,4 +1,7 @@
-"""Euclidean projections."""
+"""Euclidean projections.
+
+Mechanisms project what was noised already: a projection that is off costs accuracy, never privacy.
+"""
 
 from __future__ import annotations
 
@@ -9,64 +12,104 @@ from scipy.optimize import brentq
 
 from privopt.oracles.convex import Projector
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.intersections import BoxIntersection, scaled_into, shifted_to_sum
 from privopt.problems.regularizers import Vector, soft_threshold
 from privopt.problems.sets import (
     Box,
+    ConvexHull,
     ConvexSet,
     GroupL1Ball,
     KSupportBall,
     L1Ball,
     L2Ball,
     LinfBall,
+    Polytope,
     Simplex,
     WholeSpace,
 )
 
+_GAP = 1e-9  # relative; rounding leaves about 1e-14
+
 
 def projector(convex_set: ConvexSet) -> Projector:
-    """The projection onto a set.
+    """The projection onto a set: a formula, or an active-set method for hulls and polytopes.
+
+    For a set of your own, register a function of set and point: ``project.register(YourSet)``.
 
     Raises:
-        UnsupportedProblemError: no formula is known; use a linear minimiser (Frank-Wolfe) instead.
+        UnsupportedProblemError: no projection is known; use a linear minimiser (Frank-Wolfe) instead.
+        InfeasibleDomainError: a polytope without a point.
     """
-    if _project.dispatch(type(convex_set)) is _project.dispatch(object):
+    if isinstance(convex_set, Polytope):
+        return _polytope_projector(convex_set)
+    if project.dispatch(type(convex_set)) is project.dispatch(object):
         raise UnsupportedProblemError(
-            f"no projection in closed form onto {type(convex_set).__name__}: use a Frank-Wolfe mechanism"
+            f"no projection onto {type(convex_set).__name__}: use a Frank-Wolfe mechanism"
         )
-    return lambda x: _project(convex_set, x)
+    return lambda x: project(convex_set, checked(x, convex_set.dimension))
+
+
+def checked(x: Vector, dimension: int) -> Vector:
+    """x itself, if it is a finite vector of that length.
+
+    Raises:
+        InvalidInputError: it is not; a NaN would come out as a point.
+    """
+    if x.shape != (dimension,) or not np.all(np.isfinite(x)):
+        raise InvalidInputError(f"expected {dimension} finite coordinates, got shape {x.shape}, or NaN")
+    return x
+
+
+def _polytope_projector(polytope: Polytope) -> Projector:
+    """min |w|^2/2 - <x, w>; the gap, a bound on the squared distance to the projection, is checked.
+
+    It raises ``CertificateError`` rather than return a point that is not one.
+    """
+    from privopt.oracles.quadratic import quadratic_minimizer
+
+    quadratic = quadratic_minimizer(polytope, np.eye(polytope.dimension))
+    size = polytope.radius
+
+    def nearest(x: Vector) -> Vector:
+        scale = size + float(np.linalg.norm(x))
+        return quadratic.minimize(-x).require(gap=_GAP * scale * size, violation=_GAP * scale)
+
+    return nearest
 
 
 @singledispatch
-def _project(convex_set: object, x: Vector) -> Vector:
+def project(convex_set: object, x: Vector) -> Vector:
+    """The point of the set nearest to x, shape (p,), by the formula that is registered for the set."""
     raise UnsupportedProblemError(f"no projection onto {type(convex_set).__name__}")
 
 
-@_project.register
+@project.register
 def _(convex_set: WholeSpace, x: Vector) -> Vector:
     return x.copy()
 
 
-@_project.register
+@project.register
 def _(convex_set: L2Ball, x: Vector) -> Vector:
     return x * min(1.0, convex_set.size / max(float(np.linalg.norm(x)), convex_set.size))
 
 
-@_project.register
+@project.register
 def _(convex_set: LinfBall, x: Vector) -> Vector:
     return np.clip(x, -convex_set.size, convex_set.size)
 
 
-@_project.register
+@project.register
 def _(convex_set: Box, x: Vector) -> Vector:
-    return np.clip(x, convex_set.low, convex_set.high)
+    return convex_set.clip(x)
 
 
-@_project.register
+@project.register
 def _(convex_set: Simplex, x: Vector) -> Vector:
     return np.maximum(x - _water_level(x, convex_set.size), 0)
 
 
-@_project.register
+@project.register
 def _(convex_set: L1Ball, x: Vector) -> Vector:
     magnitudes = np.abs(x)
     if np.sum(magnitudes) <= convex_set.size:
@@ -74,15 +117,43 @@ def _(convex_set: L1Ball, x: Vector) -> Vector:
     return soft_threshold(x, _water_level(magnitudes, convex_set.size))
 
 
-@_project.register
+@project.register
 def _(convex_set: GroupL1Ball, x: Vector) -> Vector:
     norms = convex_set.group_norms(x)
-    shrunk = _project(L1Ball(len(norms), convex_set.size), norms)
+    shrunk = project(L1Ball(len(norms), convex_set.size), norms)
     ratio = np.divide(shrunk, norms, out=np.zeros_like(norms), where=norms > 0)
     return x * ratio[convex_set.labels]
 
 
-@_project.register
+@project.register
+def _(convex_set: ConvexHull, x: Vector) -> Vector:
+    from privopt.oracles.backends.least_distance import nearest_in_hull
+
+    return nearest_in_hull(convex_set.points, x)
+
+
+@project.register
+def _(convex_set: BoxIntersection, x: Vector) -> Vector:
+    """With a multiplier t, clip(x / (1 + t)), clip(x - t sign(x)) or clip(x - t)."""
+    box, size = convex_set.box, convex_set.other.size
+    if isinstance(convex_set.other, Simplex):
+        return shifted_to_sum(x, box.low, box.high, size)
+    inside = box.clip(x)
+    if convex_set.other.norm(inside) <= size:
+        return inside
+    if isinstance(convex_set.other, L2Ball):
+        return scaled_into(box, x, size)[0]
+    # Mirrored so that x >= 0; a coordinate whose wall is below 0 stays at the wall.
+    sign = np.where(x < 0, -1.0, 1.0)
+    low, high = np.minimum(sign * box.low, sign * box.high), np.maximum(sign * box.low, sign * box.high)
+    fixed, nearest = high < 0, np.clip(0.0, low, high)
+    u = np.array(high)
+    left = size + float(np.sum(high[fixed]))
+    u[~fixed] = shifted_to_sum(sign[~fixed] * x[~fixed], nearest[~fixed], high[~fixed], left)
+    return np.asarray(sign * u)
+
+
+@project.register
 def _(convex_set: KSupportBall, x: Vector) -> Vector:
     """The squared k-support norm is the least sum of w_i^2 / t_i over 0 <= t <= 1, sum t <= k.
 
