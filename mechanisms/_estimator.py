@@ -156,7 +156,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a whole file or nothing: an interrupted run leaves no half-written file behind."""
     partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(text)
+        partial.write_text(text, "utf-8")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -111,7 +111,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         """Choose the weights.
 
         Args:
-            X: records, shape (n, columns): a data frame, or an array with columns in the schema's order.
+            X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
+                columns in the schema's order.
             y: labels, shape (n,).
 
         Raises:
@@ -152,8 +153,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         classes = public_classes(self.classes, labels)
         if classes.shape != (2,) or classes[0] == classes[1]:
             raise InvalidInputError(
-                f"exactly 2 different classes are needed, got {classes.size} class(es). "
-                f"Only binary classification is supported."
+                f"exactly 2 different classes are needed, (negative, positive); got {classes.size} class(es)."
+                f" Only binary classification is supported."
             )
         return classes
 
@@ -180,6 +181,12 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         return self
 
     @property
+    def rule_(self) -> str:
+        """How points become a label, in words."""
+        check_is_fitted(self)
+        return f"{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
+
+    @property
     def certificate_(self) -> Certificate | None:
         """The oracle's evidence. Its numbers are functions of the records: not private, not saved."""
         check_is_fitted(self)
@@ -192,19 +199,28 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         return np.asarray(self._scores(X) / scale, dtype=np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,). The comparison with 0 is made in integers."""
+        """Labels, shape (n,). The comparison with 0 is made in integers.
+
+        With a declared schema, columns of data frames are found by name, in any order, and further ones are
+        ignored. With an inferred one they must be those of ``fit``, in that order, as scikit-learn has it.
+        """
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X = validated(self, X, reset=False, dtype=np.float64)
-        elif hasattr(self, "n_features_in_"):
-            validated(self, X, reset=False, skip_check_array=True)
+        elif self.schema is None and hasattr(self, "n_features_in_"):
+            validated(
+                self, X, reset=False, skip_check_array=True
+            )  # inferred: the columns of ``fit``, as there
         return np.asarray(self.schema_.encode(X).X @ self.coef_[0], dtype=np.int64)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
+        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private.
+
+        ``rule`` and ``scorecard`` are for people: they repeat what weights, schema and classes say.
+        """
         check_is_fitted(self)
         text = json.dumps(
             {
@@ -213,6 +229,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
                 "oracle": self.oracle,
                 "noise": dict(self.release_.noise),
                 "spend": self.spend_.to_dict(),
+                "rule": self.rule_,
+                "scorecard": self.scorecard_.to_dict("records"),
                 "classes": self.classes_.tolist(),
                 "weights": self.coef_[0].tolist(),
                 "schema": self.schema_.to_dict(),
@@ -229,7 +247,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             InvalidInputError: not such a file.
         """
         try:
-            model = json.loads(Path(path).read_text())
+            model = json.loads(Path(path).read_text("utf-8"))
             if model["format"] != _MODEL_FORMAT:
                 raise InvalidInputError(f"{path}: format {model['format']!r}, expected {_MODEL_FORMAT!r}")
             spend = PrivacySpend.from_dict(model["spend"])
@@ -241,7 +259,10 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         except InvalidInputError:
             raise
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"{path} is not a saved privopt scorecard: {error!r}") from error
+            raise InvalidInputError(
+                f"{path} is not a scorecard that privopt saved ({type(error).__name__}); "
+                f"model.save and `privopt fit --save` write such files"
+            ) from error
         if release.point.shape != (schema.n_features,):
             raise InvalidInputError(f"{path}: {release.point.size} weights for {schema.n_features} features")
         fitted = cls(
@@ -259,7 +280,10 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
 
 
 def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
-    """Points per feature level; a record is positive exactly when its points sum to more than 0."""
+    """Points per feature level; a record is positive exactly when its points sum to more than 0.
+
+    A number earns its points in proportion: "none at 0, all at 100" gives half of them at 50.
+    """
     features, levels = zip(*schema.levels, strict=True)
     return pd.DataFrame({"feature": features, "level": levels, "points": points})
 

@@ -86,7 +86,7 @@ def test_every_mechanism_learns_a_scorecard_from_a_data_frame(mechanism: str) ->
     assert model.mechanism_ == mechanism
     assert model.scorecard_["points"].tolist() == model.coef_[0].tolist()
     assert model.scorecard_["feature"].tolist()[-1] == "intercept"
-    assert model.scorecard_["level"].tolist()[:2] == ["per 100 above 0", "basic"]
+    assert model.scorecard_["level"].tolist()[:2] == ["in proportion: none at 0, all at 100", "basic"]
     assert model.intercept_[0] == model.coef_[0, -1]
     scores = model.decision_function(X)
     assert np.array_equal(model.predict(X), np.where(scores > 0, "ill", "well"))
@@ -134,6 +134,45 @@ def test_numpy_columns_come_in_the_schema_order() -> None:
     fresh = classifier().fit(array, y)
     assert np.array_equal(model.coef_, fresh.coef_)
     assert np.array_equal(model.predict(X), fresh.predict(array))
+
+
+def test_data_frames_are_read_by_name_in_any_order() -> None:
+    X, y = patients()
+    model = classifier().fit(X, y)
+    shuffled = X[["smoker", "age", "plan"]].assign(note="more")
+    assert np.array_equal(model.predict(shuffled), model.predict(X))
+    assert np.array_equal(classifier().fit(shuffled, y).coef_, model.coef_)
+    with pytest.raises(InvalidInputError, match="'plan'"):
+        model.predict(X.drop(columns="plan"))
+
+
+def test_a_person_can_compute_the_score_from_the_saved_card(tmp_path: Path) -> None:
+    X, y = patients()
+    model = classifier(epsilon=50.0).fit(X, y)
+    model.save(tmp_path / "model.json")
+    saved = json.loads((tmp_path / "model.json").read_text())
+    assert saved["rule"] == "ill when the points sum to more than 0, else well"
+    card = {(line["feature"], line["level"]): line["points"] for line in saved["scorecard"]}
+    scores = model.decision_function(X)
+    for i in range(20):
+        age, plan, smoker = X.iloc[i]
+        grid = 10 * math.floor(age / 10 + 0.5)  # step = 10
+        by_hand = card["age", "in proportion: none at 0, all at 100"] * grid / 100
+        by_hand += card["plan", plan] + card["smoker", smoker] + card["intercept", "always"]
+        assert scores[i] == pytest.approx(by_hand)
+
+
+def test_what_failed_says_what_was_booked(tmp_path: Path) -> None:
+    X, y = patients()
+    ledger = Ledger.create(tmp_path / "ledger", 1.0)
+    options: dict[str, Any] = {"epsilon": 0.2, "insecure_seed": None, "ledger": ledger}
+    with pytest.raises(UnfinishedDrawError) as stopped:
+        classifier(**options, limits=Limits(cancelled=lambda: True)).fit(X, y)
+    assert ["counts as spent" in note for note in stopped.value.__notes__] == [True]
+    with pytest.raises(InvalidInputError) as early:
+        classifier(**options).fit(X.drop(columns="plan"), y)
+    assert not hasattr(early.value, "__notes__")
+    assert len(ledger.entries()) == 1
 
 
 def test_saved_models_predict_alike_and_hold_nothing_private(tmp_path: Path) -> None:
