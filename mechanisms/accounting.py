@@ -122,6 +122,21 @@ def pure_to_zcdp(epsilon: float) -> float:
     return check_epsilon(epsilon) ** 2 / 2
 
 
+def pure_to_gdp(epsilon: float) -> float:
+    """The least mu for which every epsilon-DP release is mu-GDP: 2 Phi^-1(e^epsilon / (1 + e^epsilon)), up.
+
+    The trade-off curve of epsilon-DP is two straight lines that meet on the diagonal, at 1 / (1 + e^epsilon).
+    The curve of mu-GDP is convex and has the same ends; with this mu it passes through that point as well, so
+    it lies below both chords: Dong, Roth and Su (2022), section 2, for the two curves.
+    """
+    epsilon = check_epsilon(epsilon)
+    if epsilon < 1:  # where 1 / (1 + e^epsilon) would lose the digits of epsilon
+        mu = 2 * math.sqrt(2) * float(special.erfinv(math.tanh(epsilon / 2)))
+    else:
+        mu = -2 * float(special.ndtri_exp(special.log_expit(-epsilon)))
+    return mu * (1 + 1e-12)
+
+
 def bounded_range_to_zcdp(epsilon: float) -> float:
     """rho = epsilon^2 / 8 of an epsilon-bounded-range release: Cesar and Rogers (2021), lemma 3.4.
 

@@ -33,11 +33,9 @@ from privopt.mechanisms._estimator import (
     validated,
     write_atomically,
 )
-from privopt.mechanisms.accounting import zcdp_epsilon, zcdp_rho
-from privopt.mechanisms.first_order import DPFrankWolfeL1, RiskMechanism
 from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.parameters import check_delta, check_epsilon, check_positive
+from privopt.mechanisms.parameters import check_epsilon, check_positive
 from privopt.mechanisms.risk_registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError
@@ -95,15 +93,20 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         facts = _risk_facts(n, d, loss, bound, self.norm, self.fit_intercept)
         choice = self._choice(facts)
         # The plan is complete before a private number has entered it.
-        plan, spend = _split(
-            choice, facts, check_epsilon(self.epsilon), public_delta(self.delta, n), len(targets), self.steps
+        plan = choice.plan(
+            facts,
+            epsilon=check_epsilon(self.epsilon),
+            delta=public_delta(self.delta, n),
+            steps=self.steps,
+            releases=len(targets),
         )
         source = NoiseSource(self.insecure_seed)
         rows = _with_constant(X, bound) if self.fit_intercept else X
         risks = (
             EmpiricalRisk(rows, labels, loss, row_norm=facts.row_norm, norm=facts.norm) for labels in targets
         )
-        spend = replace(spend, insecure_seed=source.insecure_seed)
+        note = f"one-vs-rest: {plan.spend.note}" if len(targets) > 1 else plan.spend.note
+        spend = replace(plan.spend, insecure_seed=source.insecure_seed, note=note)
         with booked(self.ledger, spend):
             releases = [plan.release(risk, source) for risk in risks]
         self.releases_ = releases
@@ -261,9 +264,11 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
-    running time, and for the perturbation mechanisms whether fitting failed. With more than two classes
-    there is one release per class, and the budget is split evenly between them (basic composition; for
-    "dp-fw-l1" in zCDP): ``spend_`` states the whole.
+    running time, and for the perturbation mechanisms whether fitting failed. With K > 2 classes there is one
+    release per class, and they share the budget evenly in the notion in which the mechanism composes: on
+    full batches and under output perturbation mu / sqrt(K) each (GDP), "dp-fw-l1" rho / K (zCDP), sampled
+    mechanisms as one sequence of K times the steps, objective perturbation epsilon / K and delta / K.
+    ``spend_`` states the whole, its note the share.
 
     Args:
         epsilon: privacy budget of the whole fit, > 0 and finite.
@@ -288,7 +293,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
         spend_: what the fit cost.
         noise_: the public parameters of the noise.
-        releases_: the ``RealRelease`` of each row, with its share of the spend; not in loaded models.
+        releases_: the ``RealRelease`` of each row; not in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
 
     References:
@@ -418,20 +423,3 @@ def _with_constant(X: Any, constant: float) -> Any:
     column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
     stack: Any = sp.hstack if sp.issparse(X) else np.hstack
     return stack([X, column])
-
-
-def _split(
-    choice: Choice, facts: RiskFacts, epsilon: float, delta: float, parts: int, steps: int | None
-) -> tuple[RiskMechanism, PrivacySpend]:
-    """A plan for each of ``parts`` releases, and the spend of all together."""
-    if parts == 1:
-        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=steps)
-        return plan, plan.spend
-    note = f"one-vs-rest: {parts} releases share the budget evenly"
-    if issubclass(choice.kind, DPFrankWolfeL1):
-        rho = zcdp_rho(epsilon, delta) / parts * (1 - 1e-9)
-        plan = choice.plan(facts, epsilon=zcdp_epsilon(rho, delta), delta=delta, steps=steps)
-        return plan, PrivacySpend.zcdp(parts * (plan.spend.level or rho), delta, plan.name, note=note)
-    share = (1 - 1e-12) / parts
-    plan = choice.plan(facts, epsilon=epsilon * share, delta=check_delta(delta) * share, steps=steps)
-    return plan, PrivacySpend.approximate(epsilon, delta, plan.name, note=note)

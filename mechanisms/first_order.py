@@ -22,7 +22,13 @@ import numpy as np
 
 from privopt.mechanisms.accounting import bounded_range_to_zcdp, gaussian_mu, zcdp_rho
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.gradient_noise import SelectionNoise, VectorNoise, gaussian_steps, selection_steps
+from privopt.mechanisms.gradient_noise import (
+    SelectionNoise,
+    VectorNoise,
+    gaussian_releases,
+    selection_steps,
+    shared_by,
+)
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.parameters import check_count
 from privopt.mechanisms.spend import PrivacySpend
@@ -98,7 +104,7 @@ class RealRelease:
 
     Attributes:
         point: the parameter, shape (dimension,).
-        spend: what the release cost.
+        spend: what the releases of the plan cost, this one and any that share its budget.
         noise: the public parameters of the noise.
     """
 
@@ -142,7 +148,7 @@ class RiskMechanism(ABC):
     def release(
         self, risk: EmpiricalRisk, noise: NoiseSource | None = None, start: Vector | None = None
     ) -> RealRelease:
-        """Run once on the data. Costs ``spend``, whatever happens.
+        """Run once on the data. Costs ``spend``, whatever happens; a plan for several shares it among them.
 
         Args:
             risk: the data; its facts must be the plan's.
@@ -183,9 +189,9 @@ class RiskMechanism(ABC):
 class FullBatchMechanism(RiskMechanism):
     """Noise on the mean gradient of all records, every step.
 
-    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. The l2
-    sensitivity of the mean gradient is 2 G / n (plus rounding); T adaptive steps are one Gaussian
-    release with mu = sqrt(T) * sensitivity / sigma.
+    Privacy: mu-GDP with mu = sqrt(T) * sensitivity / sigma, stated as (epsilon, delta); neighbours by
+    replacing one record, n public. The l2 sensitivity of the mean gradient is 2 G / n (plus rounding); T
+    adaptive steps, and several such releases, are exactly one Gaussian release (``gaussian_steps``).
     """
 
     vector_noise: VectorNoise
@@ -201,6 +207,7 @@ class FullBatchMechanism(RiskMechanism):
         delta: float,
         steps: int | None = None,
         output: Output | None = None,
+        releases: int = 1,
     ) -> Self:
         """Calibrate to public facts.
 
@@ -211,6 +218,8 @@ class FullBatchMechanism(RiskMechanism):
             epsilon, delta: the target.
             steps: T; the theorem's choice by default, up to ``MOST_STEPS``.
             output: which iterate; by default the one that the theory of the loss is about.
+            releases: how many times ``release`` will be called, on the same records with whatever labels:
+                ``spend`` is what all of them cost together, mu / sqrt(releases) each.
 
         Raises:
             PrivacyParameterError: parameters out of range, or a combination that the method cannot take.
@@ -224,16 +233,17 @@ class FullBatchMechanism(RiskMechanism):
         cls._refuse(facts, space, regularizer)
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
-            mu = gaussian_mu(epsilon, delta) / facts.sensitivity
+            mu = (
+                gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases")) / facts.sensitivity
+            )
             steps = cls._default_steps(facts, space, regularizer, output, mu)
-        noise = gaussian_steps(
-            epsilon,
-            delta,
+        noise, spend = gaussian_releases(
+            *(epsilon, delta, cls.name),
             steps=check_count(steps, "steps"),
+            releases=releases,
             sensitivity=facts.sensitivity,
             dimension=facts.dimension,
         )
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
         plan = cls(facts, space, regularizer, steps, output, spend, noise)
         plan._method(default_start(space))  # an oracle that does not exist is refused now, not on the data
         return plan
@@ -469,8 +479,11 @@ class DPFrankWolfeL1(RiskMechanism):
         delta: float,
         steps: int | None = None,
         output: Output | None = None,
+        releases: int = 1,
     ) -> Self:
         """Calibrate to public facts. The arguments are those of ``FullBatchMechanism.plan``.
+
+        Several releases share rho evenly.
 
         Raises:
             PrivacyParameterError: parameters out of range, an l1 penalty, or a set without a finite list of
@@ -486,14 +499,14 @@ class DPFrankWolfeL1(RiskMechanism):
             )
         output = output or (Output.LAST if facts.loss.convex else Output.RANDOM)
         if steps is None:
-            one = selection_steps(epsilon, delta, steps=1, facts=facts, convex_set=convex_set)
+            one = selection_steps(epsilon, delta, steps=releases, facts=facts, convex_set=convex_set)
             noise = one.scale * math.log(count)
             steps = frank_wolfe_steps(facts, convex_set, regularizer, output, max(noise, 1e-300))
-        selection = selection_steps(
-            epsilon, delta, steps=check_count(steps, "steps"), facts=facts, convex_set=convex_set
-        )
-        rho = min(steps * bounded_range_to_zcdp(selection.step_epsilon), zcdp_rho(epsilon, delta))
-        spend = PrivacySpend.zcdp(rho, delta, cls.name)
+        together = check_count(steps, "steps") * check_count(releases, "releases")
+        selection = selection_steps(epsilon, delta, steps=together, facts=facts, convex_set=convex_set)
+        rho = min(together * bounded_range_to_zcdp(selection.step_epsilon), zcdp_rho(epsilon, delta))
+        note = shared_by(releases, f"{rho / releases:.4g}-zCDP each")
+        spend = PrivacySpend(epsilon, delta, "zcdp", cls.name, level=rho, note=note)
         return cls(facts, convex_set, regularizer, steps, output, spend, selection)
 
     @property

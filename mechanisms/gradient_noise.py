@@ -16,7 +16,8 @@ import numpy as np
 from privopt.mechanisms.accounting import bounded_range_step_epsilon, gaussian_mu
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
-from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon, check_positive
+from privopt.mechanisms.parameters import check_count, check_positive
+from privopt.mechanisms.spend import PrivacySpend
 from privopt.problems.regularizers import Vector
 from privopt.problems.risk import RiskFacts
 from privopt.problems.sets import ConvexSet
@@ -38,21 +39,25 @@ class VectorNoise:
         plan = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension)
         return plan.release(vector[None, :], source)
 
+    def level(self, steps: int) -> float:
+        """mu of the Gaussian differential privacy of ``steps`` adaptively chosen releases."""
+        one = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension).mu
+        return math.sqrt(steps) * one * (1 + 2.0**-50)
+
 
 def gaussian_steps(
     epsilon: float, delta: float, *, steps: int, sensitivity: float, dimension: int
 ) -> VectorNoise:
     """Noise for ``steps`` adaptively chosen full-batch releases, together (epsilon, delta)-private.
 
-    They compose to exactly one Gaussian release with mu = sqrt(steps) * (sensitivity on the grid) / sigma
-    (Dong, Roth and Su 2022), up to the total variation distance of discrete from rounded Gaussians, which
-    is paid for out of delta.
+    Each is mu-GDP on the grid (``DiscreteGaussianRelease``), and they compose to sqrt(steps) * mu (Dong, Roth
+    and Su 2022, corollary 3.3): see ``VectorNoise.level``.
 
     Raises:
-        PrivacyParameterError: a parameter outside its range, or a delta too small for the grid.
+        PrivacyParameterError: a parameter outside its range, or one that leaves nothing on the grid.
     """
     check_count(steps, "steps")
-    mu = gaussian_mu(epsilon, continuous_delta(epsilon, delta, coordinates=steps * dimension))
+    mu = gaussian_mu(epsilon, delta)
     # (sensitivity + sqrt(dimension) sigma 2^-30)(1 + 2^-40) sqrt(steps) <= mu sigma, solved for sigma.
     usable = mu / math.sqrt(steps) / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT
     if usable <= 0:
@@ -62,27 +67,35 @@ def gaussian_steps(
         )
     sigma = check_positive(sensitivity, "sensitivity") / usable * _INFLATION
     noise = VectorNoise(sensitivity, sigma, dimension)
-    spent = math.sqrt(steps) * DiscreteGaussianRelease(sensitivity, sigma, dimension).grid_sensitivity / sigma
-    if spent > mu:
+    if noise.level(steps) > mu:
         raise PrivacyParameterError("the calibrated noise does not meet its own target: report this")
     return noise
 
 
-def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
-    """What is left of delta for a proof with continuous Gaussians when ``coordinates`` discrete ones run.
+def gaussian_releases(
+    epsilon: float,
+    delta: float,
+    mechanism: str,
+    *,
+    steps: int,
+    releases: int,
+    sensitivity: float,
+    dimension: int,
+) -> tuple[VectorNoise, PrivacySpend]:
+    """Noise for several releases of so many steps each, and what all of them cost together.
 
-    Raises:
-        PrivacyParameterError: less than half is left.
+    Adaptive composition does not care where one release ends: they are ``releases`` * ``steps`` steps.
     """
-    check_epsilon(epsilon)
-    distance = DiscreteGaussianRelease(1.0, 1.0, 1).distance_to_gaussian * coordinates
-    left = check_delta(delta) - (1 + math.exp(min(epsilon, 700.0))) * distance
-    if left < delta / 2:
-        raise PrivacyParameterError(
-            f"delta = {delta:g} is too small for {coordinates} draws on the grid at epsilon = {epsilon:g}: "
-            "use a larger delta, a smaller epsilon or fewer steps"
-        )
-    return left
+    together = check_count(steps, "steps") * check_count(releases, "releases")
+    noise = gaussian_steps(epsilon, delta, steps=together, sensitivity=sensitivity, dimension=dimension)
+    mu = noise.level(together)
+    note = shared_by(releases, f"{noise.level(steps):.4g}-GDP each")
+    return noise, PrivacySpend(epsilon, delta, "gdp", mechanism, level=mu, note=note)
+
+
+def shared_by(releases: int, each: str) -> str:
+    """A note for spends that several releases share; none for one."""
+    return "" if releases == 1 else f"{releases} releases share it, {each}"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from privopt.mechanisms.accounting import gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
+from privopt.mechanisms.accounting import (
+    gaussian_epsilon,
+    gaussian_mu,
+    pure_to_gdp,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 from privopt.mechanisms.errors import (
     BudgetExceededError,
     LedgerCorruptError,
@@ -69,7 +75,8 @@ class Budget:
     Attributes:
         epsilon, delta: the total guarantee, epsilon > 0, 0 <= delta < 1.
         rule: "basic" adds epsilons and deltas. "zcdp" adds rho, keeping half of delta for the conversion and
-            half for releases that have a delta of their own. "gdp" adds mu^2 and takes GDP releases only.
+            half for releases that have a delta of their own. "gdp" adds mu^2 and takes GDP and pure releases;
+            gradient mechanisms on full batches are GDP, and compose to exactly one Gaussian release.
     """
 
     epsilon: float
@@ -95,6 +102,7 @@ class Budget:
             return _basic(spends)
         if self.rule == "zcdp":
             return _zcdp(spends, self.delta / 2)
+        self._require_gdp(spends)
         return _gdp(spends, self.delta)
 
     def affords(self, spends: Sequence[PrivacySpend]) -> bool:
@@ -106,7 +114,18 @@ class Budget:
             own, rho = math.fsum(_own_delta(s) for s in spends), math.fsum(_rho(s) for s in spends)
             limit = zcdp_rho(self.epsilon, self.delta / 2)
             return own <= self.delta / 2 * _ROUNDING and rho <= limit * _ROUNDING
+        self._require_gdp(spends)
         return _squared_mu(spends) <= gaussian_mu(self.epsilon, self.delta) ** 2 * _ROUNDING
+
+    def _require_gdp(self, spends: Sequence[PrivacySpend]) -> None:
+        # A delta of their own would have to be set aside in advance: which of mu and delta a later release
+        # uses up may depend on earlier results, and then the better of several budgets is no budget.
+        wrong = sorted({f"{s.mechanism} ({s.notion})" for s in spends if s.notion not in ("gdp", "pure")})
+        if wrong:
+            raise PrivacyParameterError(
+                f"the rule 'gdp' adds up GDP and pure releases only, not {', '.join(wrong)}: use a "
+                "ledger with the rule 'zcdp' or 'basic', or a mechanism on full batches"
+            )
 
 
 def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
@@ -126,8 +145,8 @@ def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
     left = delta - math.fsum(_own_delta(s) for s in spends)
     if left > 0:
         candidates.append(_zcdp(spends, left))
-    if delta > 0 and all(s.notion == "gdp" for s in spends):
-        candidates.append(_gdp(spends, delta))
+        if all(s.notion != "zcdp" for s in spends):
+            candidates.append(_gdp(spends, left))
     valid = [c for c in candidates if c.delta <= delta * _ROUNDING]
     if not valid:
         raise PrivacyParameterError(f"the deltas of these releases add up to more than {delta:g}")
@@ -334,8 +353,13 @@ def _zcdp(spends: Sequence[PrivacySpend], delta: float) -> Total:
 
 
 def _gdp(spends: Sequence[PrivacySpend], delta: float) -> Total:
-    """mu^2 adds up: Dong, Roth and Su (2022), corollary 3.3."""
-    return Total(gaussian_epsilon(math.sqrt(_squared_mu(spends)), delta), delta, "gdp")
+    """mu^2 adds up: Dong, Roth and Su (2022), corollary 3.3.
+
+    epsilon-DP is GDP (``pure_to_gdp``). (epsilon, delta)-DP is a release that tells all with probability
+    delta and otherwise is epsilon-DP (Kairouz, Oh and Viswanath 2015): its delta is added, as in ``_zcdp``.
+    """
+    epsilon = gaussian_epsilon(math.sqrt(_squared_mu(spends)), delta)
+    return Total(epsilon, math.fsum([delta, *(_own_delta(s) for s in spends)]), "gdp")
 
 
 def _own_delta(spend: PrivacySpend) -> float:
@@ -351,9 +375,9 @@ def _rho(spend: PrivacySpend) -> float:
 
 
 def _squared_mu(spends: Sequence[PrivacySpend]) -> float:
-    if not all(s.notion == "gdp" for s in spends):
-        raise PrivacyParameterError("the rule 'gdp' adds up GDP releases only")
-    return math.fsum((s.level or 0.0) ** 2 for s in spends)
+    if any(s.notion == "zcdp" for s in spends):
+        raise PrivacyParameterError("zCDP implies no GDP")
+    return math.fsum((pure_to_gdp(s.epsilon) if s.level is None else s.level) ** 2 for s in spends)
 
 
 def _stamp(action: str, identifier: str) -> dict[str, str]:

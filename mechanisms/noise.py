@@ -236,11 +236,22 @@ class DiscreteGaussianRelease:
     grid. Rounding moves each coordinate of a difference of two contributions by at most one grid step,
     which is the difference between ``sensitivity`` and ``grid_sensitivity``.
 
-    Privacy, neighbours by replacing one record, n public: one release satisfies rho-zCDP with
-    rho = (grid_sensitivity / sigma)**2 / 2 (Canonne, Kamath and Steinke 2020, theorem 14), and is within
-    total variation ``distance_to_gaussian`` of a rounded Gaussian mechanism, that is of mu-Gaussian
-    privacy with mu = grid_sensitivity / sigma. Under the latter, (1 + exp(epsilon)) times that distance is
-    to be added to delta.
+    Privacy, neighbours by replacing one record, n public: one release is mu-GDP with mu = ``mu``, which is
+    grid_sensitivity / sigma and the 60th bit after it, hence also mu^2/2-zCDP. A *sampled* sum has no such
+    theorem: it is within total variation ``distance_to_gaussian`` of a rounded Gaussian one, and
+    (1 + exp(epsilon)) times that distance is to be added to delta.
+
+    Proof. Let p_j be the discrete Gaussian of parameter s, z_m = Phi^-1(sum of p_j over j < m), and
+    D = (1 + s^-2) / s, s >= 2. Then z_(m+1) - z_m <= D for all m: let q_j be the normal mass of the cell
+    [z_m + (j - m) D, z_m + (j - m + 1) D], so that p and q agree on {j < m} and on {j >= m}. As a function of
+    the centre c of a cell, (log q)'' = -1 + Var, the variance of a law on an interval of length D, at most
+    D^2 / 4; hence q_j^2 / (q_(j-1) q_(j+1)) >= exp(D^2 (1 - D^2/4)) >= exp(s^-2) = p_j^2 / (p_(j-1) p_(j+1)),
+    and log(p/q) is convex. Were p_m > q_m, some later p_j < q_j, for they have equal sums; then log(p/q)
+    falls there and p_i > q_i for all i < m, which have equal sums as well. So p_m <= q_m: the claim.
+    The best tests of X against X + k are thresholds (monotone likelihood ratio). That at m has level a with
+    Phi^-1(1 - a) = z_m and misses with probability Phi(z_(m-k)) >= Phi(Phi^-1(1 - a) - k D); between
+    thresholds the trade-off is linear, that of k D-GDP convex. So a shift by k is |k| D-GDP, and coordinates
+    compose: Dong, Roth and Su (2022), corollary 3.3.
 
     Attributes:
         sensitivity: bound on |x - x'|_2 over any two contributions x, x', > 0: twice a clipping norm.
@@ -266,6 +277,11 @@ class DiscreteGaussianRelease:
     def grid_sensitivity(self) -> float:
         """l2 sensitivity of the rounded sum; the last factor covers the rounding of x / grid itself."""
         return (self.sensitivity + math.sqrt(self.dimension) * self.grid) * (1 + 2.0**-40)
+
+    @property
+    def mu(self) -> float:
+        """The level of Gaussian differential privacy, rounded up; the last factor is D s and more."""
+        return self.grid_sensitivity / self.sigma * (1 + 2.0**-50)
 
     @property
     def distance_to_gaussian(self) -> float:

@@ -18,9 +18,9 @@ from privopt.mechanisms.accounting import gaussian_mu
 from privopt.mechanisms.calibration import sound_sigma
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.first_order import Output, RiskMechanism, loss_range
-from privopt.mechanisms.gradient_noise import VectorNoise, gaussian_steps
+from privopt.mechanisms.gradient_noise import VectorNoise, gaussian_releases, gaussian_steps, shared_by
 from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.parameters import check_delta, check_epsilon
+from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.closed_form import projector
 from privopt.oracles.smooth import minimize_ridge
@@ -39,9 +39,9 @@ _HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
 class OutputPerturbation(RiskMechanism):
     """The minimum of F(w) + (l2/2) |w|^2 plus Gaussian noise, projected onto C.
 
-    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. Exact minima
-    of neighbours are within 2 G / (n l2) (Chaudhuri, Monteleoni and Sarwate 2011); a minimum with gradient
-    norm at most ``tolerance`` adds tolerance / l2 on either side.
+    Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
+    public. Exact minima of neighbours are within 2 G / (n l2) (Chaudhuri, Monteleoni and Sarwate 2011); a
+    minimum with gradient norm at most ``tolerance`` adds tolerance / l2 on either side.
 
     A penalty l2 = 0 in the plan is replaced by the one that balances its bias against the noise for
     minimisers of norm about C's radius (or that predict about 1); ``regularizer`` tells which.
@@ -61,21 +61,28 @@ class OutputPerturbation(RiskMechanism):
         *,
         epsilon: float,
         delta: float,
+        releases: int = 1,
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate to public facts. The arguments are those of ``FullBatchMechanism.plan``.
 
         Raises:
             PrivacyParameterError: parameters out of range, an l1 penalty, or a loss that is not convex.
             UnsupportedProblemError: no projection onto the set.
         """
         space = _check(cls.name, facts, convex_set, regularizer)
-        l2 = regularizer.l2 or _balanced_l2(facts, space, gaussian_mu(epsilon, delta))
+        mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
+        l2 = regularizer.l2 or _balanced_l2(facts, space, mu)
         tolerance = _tolerance(facts, _OUTPUT_TOLERANCE)
         sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2
         # |w| is at most n/2 sensitivities: the rounding of w / grid is relative to that.
         sensitivity *= 1 + 1e-12 + facts.n_records * 2.0**-51
-        noise = gaussian_steps(epsilon, delta, steps=1, sensitivity=sensitivity, dimension=facts.dimension)
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        noise, spend = gaussian_releases(
+            *(epsilon, delta, cls.name),
+            steps=1,
+            releases=releases,
+            sensitivity=sensitivity,
+            dimension=facts.dimension,
+        )
         return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, noise)
 
     @property
@@ -123,10 +130,18 @@ class ObjectivePerturbation(RiskMechanism):
         *,
         epsilon: float,
         delta: float,
+        releases: int = 1,
     ) -> Self:
-        """Calibrate to public facts. Raises as ``OutputPerturbation.plan``."""
+        """Calibrate to public facts. Raises as ``OutputPerturbation.plan``.
+
+        Several releases have an even share of epsilon and delta each (basic composition: the proof is in
+        no notion that composes better).
+        """
         space = _check(cls.name, facts, convex_set, regularizer)
-        check_epsilon(epsilon), check_delta(delta)
+        whole = (check_epsilon(epsilon), check_delta(delta))
+        epsilon, delta = (x / check_count(releases, "releases") for x in whole)
+        if releases > 1:  # so that rounding cannot make the shares more than the whole
+            epsilon, delta = epsilon * (1 - 1e-15), delta * (1 - 1e-15)
         n = facts.n_records
         factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # as large as doubles hold
         l2 = max(regularizer.l2, facts.smoothness / (n * factor))
@@ -146,7 +161,8 @@ class ObjectivePerturbation(RiskMechanism):
             2 * facts.gradient_bound / n * (1 + 1e-12),
             min(2, facts.dimension),
         )
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        note = shared_by(releases, f"({epsilon:.4g}, {delta:.3g}) each")
+        spend = PrivacySpend.approximate(*whole, cls.name, note=note)
         return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, sigma, hiding)
 
     @property

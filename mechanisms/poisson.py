@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.gradient_noise import VectorNoise, continuous_delta
-from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.gradient_noise import VectorNoise
+from privopt.mechanisms.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
 
 # Cells of the distributions. Their rounding is pessimistic, so a coarse one is valid, quick and a little too
@@ -118,6 +118,23 @@ def poisson_multiplier(
     while fits(low, _FINE):
         high, low = low, low * (1 - 2 * _COARSE_TOLERANCE)
     return _bisect(lambda z: fits(z, _FINE), low, high, _TOLERANCE)
+
+
+def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
+    """What is left of delta for a proof with continuous Gaussians when ``coordinates`` discrete ones run.
+
+    Raises:
+        PrivacyParameterError: less than half is left.
+    """
+    check_epsilon(epsilon)
+    distance = DiscreteGaussianRelease(1.0, 1.0, 1).distance_to_gaussian * coordinates
+    left = check_delta(delta) - (1 + math.exp(min(epsilon, 700.0))) * distance
+    if left < delta / 2:
+        raise PrivacyParameterError(
+            f"delta = {delta:g} is too small for {coordinates} draws on the grid at epsilon = {epsilon:g}: "
+            "use a larger delta, a smaller epsilon or fewer steps"
+        )
+    return left
 
 
 def _bisect(fits: Callable[[float], bool], low: float, high: float, tolerance: float) -> float:

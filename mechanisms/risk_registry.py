@@ -70,8 +70,12 @@ class Choice:
     regularizer: ElasticNet
     reason: str
 
-    def plan(self, facts: RiskFacts, *, epsilon: float, delta: float, steps: int | None) -> RiskMechanism:
+    def plan(
+        self, facts: RiskFacts, *, epsilon: float, delta: float, steps: int | None, releases: int = 1
+    ) -> RiskMechanism:
         """Calibrate; the penalty of objective perturbation, if there is none, follows its noise.
+
+        ``releases`` runs share the budget, in the notion in which the mechanism composes best.
 
         Raises:
             PrivacyParameterError: steps of a mechanism that takes none, or what the mechanism refuses.
@@ -82,7 +86,8 @@ class Choice:
 
         def planned(regularizer: ElasticNet) -> Any:
             return self.kind.plan(
-                facts, self.convex_set, regularizer, epsilon=epsilon, delta=delta, **options
+                *(facts, self.convex_set, regularizer),
+                **{"epsilon": epsilon, "delta": delta, "releases": releases, **options},
             )
 
         made: RiskMechanism = planned(self.regularizer)

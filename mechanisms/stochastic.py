@@ -24,7 +24,7 @@ from privopt.mechanisms.first_order import (
     loss_range,
     noisy_iteration,
 )
-from privopt.mechanisms.gradient_noise import VectorNoise
+from privopt.mechanisms.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.parameters import check_count
 from privopt.mechanisms.poisson import poisson_batch, poisson_multiplier, sampled_noise
@@ -38,6 +38,7 @@ from privopt.problems.sets import ConvexSet, WholeSpace
 # rows' predictions; this much more noise covers it for predictions up to 10^3.
 _LAYOUT = 1 + 2.0**-20
 _EPOCHS = 20
+_TOGETHER = "accounted as one sequence of sampled steps"
 _LEAST_BATCH = 32
 
 
@@ -70,17 +71,20 @@ class DPStochasticGradient(RiskMechanism):
         steps: int | None = None,
         output: Output | None = None,
         batch: int | None = None,
+        releases: int = 1,
     ) -> Self:
         """Calibrate to public facts.
 
         Args:
             batch: the expected batch size q n; 2 sqrt(n), at least 32, by default.
-            steps: T; 20 passes by default. The other arguments are those of ``FullBatchMechanism.plan``.
+            steps: T; 20 passes by default. The other arguments are those of ``FullBatchMechanism.plan``;
+                several releases are accounted together, as one sequence of steps.
         """
         space = _space(facts, convex_set)
         q = _sampling(facts, batch or max(_LEAST_BATCH, math.ceil(2 * math.sqrt(facts.n_records))))
         steps = check_count(steps or math.ceil(_EPOCHS / q), "steps")
-        z = poisson_multiplier(epsilon, delta, q=q, steps=steps, coordinates=steps * facts.dimension)
+        together = steps * check_count(releases, "releases")
+        z = poisson_multiplier(epsilon, delta, q=q, steps=together, coordinates=together * facts.dimension)
         noise = sampled_noise(z, record_bound(facts) * _LAYOUT, facts.dimension)
         per_step = math.hypot(
             facts.gradient_bound, math.sqrt(facts.dimension) * noise.sigma / (q * facts.n_records)
@@ -88,7 +92,7 @@ class DPStochasticGradient(RiskMechanism):
         reach = loss_range(facts, space) / facts.gradient_bound
         rate = min(1 / (facts.smoothness + regularizer.l2), reach / (per_step * math.sqrt(steps)))
         output = output or (Output.AVERAGE if facts.loss.convex else Output.RANDOM)
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, _TOGETHER))
         prox_step(space, regularizer)  # an oracle that does not exist is refused now, not on the data
         return cls(facts, space, regularizer, steps, output, spend, q, noise, rate)
 
@@ -146,13 +150,15 @@ class DPSVRG(RiskMechanism):
         delta: float,
         rounds: tuple[int, ...] | None = None,
         batch: int | None = None,
+        releases: int = 1,
     ) -> Self:
         """Calibrate to public facts.
 
         Args:
             rounds: inner steps of each epoch; the theorem's by default.
             batch: the expected batch size q n; by default such that all inner steps together read the data
-                about as often as the full gradients do, and at least 32.
+                about as often as the full gradients do, and at least 32. The other arguments are those of
+                ``FullBatchMechanism.plan``; several releases are accounted together.
 
         Raises:
             PrivacyParameterError: parameters out of range, a loss that is not convex, or no strong convexity
@@ -162,23 +168,24 @@ class DPSVRG(RiskMechanism):
         if not facts.loss.convex:
             raise PrivacyParameterError(f"{cls.name} needs a convex loss: use dp-pgd or dp-sgd")
         mu = gaussian_mu(epsilon, delta)
-        rounds = rounds or cls._default_rounds(facts, space, regularizer, mu / facts.sensitivity)
+        share = mu / math.sqrt(check_count(releases, "releases"))
+        rounds = rounds or cls._default_rounds(facts, space, regularizer, share / facts.sensitivity)
         epochs, inner = len(rounds), sum(check_count(m, "rounds") for m in rounds)
         p = facts.dimension
         q = _sampling(facts, batch or max(_LEAST_BATCH, math.ceil(epochs * facts.n_records / inner)))
-        anchors = math.sqrt(2 * epochs) * 2 / mu  # in units of G: sensitivity 2, mu^2 / 2 for all epochs
+        anchors = math.sqrt(2 * epochs) * 2 / share  # in units of G: sensitivity 2, mu^2 / 2 for all epochs
         z = poisson_multiplier(
             epsilon,
             delta,
             q=q,
-            steps=inner,
-            coordinates=(inner + epochs) * p,
+            steps=inner * releases,
+            coordinates=(inner + epochs) * p * releases,
             full_z=anchors,
-            full_steps=epochs,
+            full_steps=epochs * releases,
         )
         bound = facts.sensitivity / 2
         anchor_noise = sampled_noise(anchors, bound, p)
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, _TOGETHER))
         prox_step(space, regularizer)
         return cls(
             *(facts, space, regularizer, epochs + inner, Output.AVERAGE, spend),

@@ -23,6 +23,7 @@ from privopt.mechanisms.accounting import (
     gaussian_epsilon,
     gaussian_mu,
     gaussian_noise_multiplier,
+    pure_to_gdp,
     pure_to_zcdp,
     sampled_noise_multiplier,
     zcdp_epsilon,
@@ -74,6 +75,21 @@ def test_zcdp_round_trip_and_order(epsilon: float, delta: float) -> None:
     # The classical conversion (Bun and Steinke 2016) is weaker; the Gaussian itself is stronger.
     assert zcdp_epsilon(rho, delta) <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
     assert gaussian_epsilon(math.sqrt(2 * rho), delta) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 0.5, 0.999999, 1.0, 3.0, 20.0, 800.0])
+def test_pure_privacy_is_gaussian_privacy_and_no_more(epsilon: float) -> None:
+    """Randomized response is the worst pure release: its delta(e) is below that of mu at every e.
+
+    At e = 0 both are tanh(epsilon / 2), so that 1% less would already be too little.
+    """
+    mu = pure_to_gdp(epsilon)
+    e = np.linspace(0, epsilon * 1.1, 200)
+    pure = PureSteps(epsilon).deltas(e)
+    assert all(d <= gaussian_delta(mu, x) for d, x in zip(pure, e.tolist(), strict=True))
+    if epsilon < 5:
+        assert gaussian_delta(mu, 0.0) == pytest.approx(math.tanh(epsilon / 2), rel=1e-9)
+        assert gaussian_delta(0.99 * mu, 0.0) < pure[0]
 
 
 def test_zcdp_conversion_against_a_dense_minimum() -> None:

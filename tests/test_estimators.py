@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from privopt.mechanisms.accounting import zcdp_rho
 from privopt.mechanisms.errors import (
     BudgetExceededError,
     PrivacyParameterError,
@@ -30,10 +31,16 @@ from privopt.mechanisms.estimators import (
     PrivateSigmoidClassifier,
 )
 from privopt.mechanisms.ledger import Ledger
-from privopt.mechanisms.risk_registry import RISK_MECHANISMS, parse_regularizer, parse_set
+from privopt.mechanisms.risk_registry import (
+    RISK_MECHANISMS,
+    choose_risk_mechanism,
+    parse_regularizer,
+    parse_set,
+)
 from privopt.problems import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.losses import BiweightLoss, LogisticLoss
 from privopt.problems.regularizers import ElasticNet, lasso, ridge
+from privopt.problems.risk import RiskFacts
 from privopt.problems.sets import L1Ball, Simplex
 
 CONVEX_ONLY = ("dp-accmd", "dp-svrg", "dp-svrg++", "output-perturbation", "objective-perturbation")
@@ -216,16 +223,33 @@ def test_more_classes_split_the_budget_and_say_so() -> None:
     assert model.coef_.shape == (3, 3)
     assert model.score(X, y) > 0.9
     assert (model.spend_.epsilon, model.spend_.delta) == (3.0, 1e-5)
-    assert "one-vs-rest" in model.spend_.note
-    assert sum(r.spend.epsilon for r in model.releases_) <= 3.0
-    assert sum(r.spend.delta for r in model.releases_) <= 1e-5
+    assert model.spend_.note.startswith("one-vs-rest: 3 releases share it, (1, 3.33e-06) each")
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(3000))
     chosen = classifier(classes=(0, 1, 2), epsilon=3.0, delta=1e-5, mechanism="dp-fw-l1").fit(X, y)
-    assert chosen.spend_.notion == "zcdp"
-    assert chosen.spend_.level == pytest.approx(sum(r.spend.level or 0 for r in chosen.releases_))
-    assert 2.9 < chosen.spend_.epsilon <= 3.0
-    # zCDP composes to more than an even split of epsilon and delta.
-    assert chosen.releases_[0].spend.epsilon > 1.2
+    assert chosen.spend_.level == pytest.approx(zcdp_rho(3.0, 1e-5), rel=1e-6)
+    assert f"{zcdp_rho(3.0, 1e-5) / 3:.4g}-zCDP each" in chosen.spend_.note
+
+
+@pytest.mark.parametrize("mechanism", ["dp-pgd", "dp-fw-l1", "output-perturbation"])
+def test_classes_share_the_budget_as_one_composition(mechanism: str) -> None:
+    """K releases of T steps cost what one release of K T steps costs: the noise is that of the one."""
+    facts = RiskFacts(5000, 4, LogisticLoss())
+    choice = choose_risk_mechanism(mechanism, facts, L1Ball(4, 5.0), ElasticNet(l2=0.1))
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+    taken = None if mechanism == "output-perturbation" else 10
+    each = choice.plan(facts, **budget, steps=taken, releases=4)
+    if taken is None:
+        one = choice.plan(facts, **budget, steps=None)
+        assert each.noise["sigma"] == pytest.approx(2 * one.noise["sigma"], rel=1e-6)
+    else:
+        one = choice.plan(facts, **budget, steps=4 * taken)
+        assert {k: each.noise[k] for k in one.noise} == one.noise
+    assert (each.spend.epsilon, each.spend.delta) == (1.0, 1e-6)
+    assert each.spend.level == pytest.approx(one.spend.level)
+    # An even split of epsilon and delta, the basic composition, needs more noise.
+    basic = choice.plan(facts, epsilon=0.25, delta=2.5e-7, steps=taken)
+    name = "gumbel_scale" if mechanism == "dp-fw-l1" else "sigma"
+    assert basic.noise[name] > 1.5 * each.noise[name]
 
 
 def test_saved_models_predict_alike_and_hold_nothing_private(tmp_path: Path) -> None:

@@ -424,8 +424,8 @@ def test_refusals() -> None:
         DPFrankWolfeL1.plan(facts, L2Ball(P, 1.0), **BUDGET)
     with pytest.raises(PrivacyParameterError, match="dimension"):
         DPProximalGradient.plan(facts, L2Ball(P + 1, 1.0), **BUDGET)
-    with pytest.raises(PrivacyParameterError, match="too small"):
-        gaussian_steps(50.0, 1e-12, steps=1000, sensitivity=1.0, dimension=100)
+    with pytest.raises(PrivacyParameterError, match="leave nothing"):
+        gaussian_steps(1e-6, 1e-12, steps=10**6, sensitivity=1.0, dimension=10**6)
     with pytest.raises(PlanMismatchError, match="plan again"):
         DPProximalGradient.plan(facts, **BUDGET).release(logistic_risk(n=999))
 

@@ -18,15 +18,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms import ledger as ledger_module
-from privopt.mechanisms.accounting import gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
+from privopt.mechanisms.accounting import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 from privopt.mechanisms.errors import (
     BudgetExceededError,
     LedgerCorruptError,
     LedgerError,
     PrivacyParameterError,
 )
+from privopt.mechanisms.first_order import DPFrankWolfeL2, DPGradientDescent
 from privopt.mechanisms.ledger import Budget, Ledger, compose
+from privopt.mechanisms.perturbation import OutputPerturbation
 from privopt.mechanisms.spend import PrivacySpend
+from privopt.problems.losses import LogisticLoss
+from privopt.problems.risk import RiskFacts
+from privopt.problems.sets import L2Ball
 
 pytest.importorskip("fcntl")
 
@@ -116,6 +127,101 @@ def test_compose_takes_the_best_rule() -> None:
         compose([PrivacySpend.approximate(0.5, 2 * delta, "own delta")], delta)
 
 
+def exact_epsilon(mu: float, pure: list[float], delta: float) -> float:
+    """The exact epsilon of a Gaussian release of level mu beside randomized responses, by bisection.
+
+    A response loses +e with chance s = 1 / (1 + exp(-e)) and -e otherwise; given all of those losses, l in
+    sum, delta is that of the Gaussian at epsilon - l, which for negative arguments follows by symmetry.
+    """
+
+    def gaussian(e: float) -> float:
+        return gaussian_delta(mu, e) if e >= 0 else 1 - math.exp(e) * (1 - gaussian_delta(mu, -e))
+
+    def total(epsilon: float) -> float:
+        found = 0.0
+        for signs in itertools.product((1, -1), repeat=len(pure)):
+            chance = math.prod(1 / (1 + math.exp(-s * e)) for s, e in zip(signs, pure, strict=True))
+            found += chance * gaussian(epsilon - sum(s * e for s, e in zip(signs, pure, strict=True)))
+        return found
+
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if total(middle) > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize(("mu", "pure"), [(0.5, [0.3, 0.3]), (0.2, [0.1] * 6), (1.5, [2.0]), (0.01, [1.0])])
+def test_gaussian_releases_beside_others_are_never_under_counted(mu: float, pure: list[float]) -> None:
+    """Against the exact law; and a rule that took pure releases for mu = epsilon / 2 would be caught."""
+    delta = 1e-5
+    spends = [PrivacySpend.gdp(mu, delta, "g"), *(PrivacySpend.pure(e, "p") for e in pure)]
+    exact = exact_epsilon(mu, pure, delta)
+    assert exact <= compose(spends, delta).epsilon <= 1.5 * exact
+    assert exact <= Budget(9.0, delta, "gdp").total(spends).epsilon
+    if len(pure) == 6:
+        assert gaussian_epsilon(math.sqrt(mu**2 + sum((e / 2) ** 2 for e in pure)), delta) < exact
+    # An (epsilon, delta) release tells all with chance delta, and is randomized response otherwise.
+    own = [PrivacySpend.approximate(s.epsilon, delta / 20, "a") for s in spends[1:]]
+    left = delta - len(own) * delta / 20
+    assert exact_epsilon(mu, pure, left) <= compose([spends[0], *own], delta).epsilon
+
+
+def test_two_gradient_fits_compose_as_one_gaussian(tmp_path: Path) -> None:
+    facts = RiskFacts(10_000, 20, LogisticLoss())
+    delta = 1e-6
+    fits = [
+        DPGradientDescent.plan(facts, epsilon=1.0, delta=delta, steps=30).spend,
+        DPFrankWolfeL2.plan(facts, L2Ball(20, 3.0), epsilon=2.0, delta=delta, steps=50).spend,
+        OutputPerturbation.plan(facts, epsilon=0.5, delta=delta).spend,
+    ]
+    assert [s.notion for s in fits] == ["gdp"] * 3
+    assert [s.epsilon for s in fits] == [1.0, 2.0, 0.5]
+    mu = math.sqrt(sum(gaussian_mu(s.epsilon, delta) ** 2 for s in fits))
+    together = compose(fits, delta)
+    assert together.epsilon == pytest.approx(gaussian_epsilon(mu, delta), rel=1e-6)
+    assert together.epsilon < 0.75 * 3.5
+    assert together.delta == delta  # three fits, one delta
+    ledger = Ledger.create(tmp_path / "ledger", together.epsilon * (1 + 1e-9), delta, rule="gdp")
+    for spend in fits:
+        ledger.commit(ledger.reserve(spend))
+    assert not ledger.affords(OutputPerturbation.plan(facts, epsilon=0.1, delta=delta).spend)
+    # A fit calibrated to the whole budget is affordable, and in a zCDP ledger it costs its mu^2 / 2.
+    assert Budget(1.0, delta, "gdp").affords(fits[:1])
+    assert Budget(9.0, 2 * delta, "zcdp").total(fits).epsilon == pytest.approx(zcdp_epsilon(mu**2 / 2, delta))
+
+
+def test_ledgers_from_before_gaussian_releases_were_recorded_as_such_stay_readable(tmp_path: Path) -> None:
+    """Lines as version 0 wrote them: full-batch fits as (epsilon, delta), with and without levels."""
+    spend = {"neighbours": "replace-one", "claim": "proved", "note": "", "insecure_seed": None}
+    old = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "notion": "approximate",
+        "mechanism": "dp-gd",
+        "level": None,
+        **spend,
+    }
+    rho = zcdp_rho(0.5, 1e-6)
+    zcdp = {"epsilon": 0.5, "delta": 1e-6, "notion": "zcdp", "mechanism": "dp-fw-l1", "level": rho, **spend}
+    path = tmp_path / "ledger"
+    header = {
+        "privopt_ledger": 1,
+        "neighbours": "replace-one",
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "rule": "basic",
+    }
+    lines = [
+        header,
+        {"action": "reserve", "id": "a", "time": "2026-01-01T00:00:00+00:00", "spend": old},
+        {"action": "commit", "id": "a", "time": "2026-01-01T00:00:01+00:00"},
+        {"action": "reserve", "id": "b", "time": "2026-01-01T00:00:02+00:00", "spend": zcdp},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert Ledger(path).total() == ledger_module.Total(1.5, 2e-6, "basic")
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
@@ -148,8 +254,9 @@ def test_what_guarantees_nothing_is_refused(tmp_path: Path) -> None:
         with pytest.raises(PrivacyParameterError, match="guarantees nothing"):
             ledger.reserve(spend)
     gdp_only = Ledger.create(tmp_path / "gdp", 1.0, 1e-5, rule="gdp")
-    with pytest.raises(PrivacyParameterError, match="GDP releases only"):
-        gdp_only.reserve(TENTH)
+    for other in (PrivacySpend.approximate(0.1, 1e-7, "dp-sgd"), PrivacySpend.zcdp(0.01, 1e-7, "dp-fw-l1")):
+        with pytest.raises(PrivacyParameterError, match=f"not {other.mechanism}"):
+            gdp_only.reserve(other)
     assert not gdp_only.entries()
 
 

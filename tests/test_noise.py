@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
-from scipy import stats
+from scipy import special, stats
 
 from privopt.experiments.benchmark_noise import noise_rates
 from privopt.mechanisms.errors import NoiseSourceError, PrivacyParameterError
@@ -262,6 +262,31 @@ def test_rounded_sensitivity_covers_the_worst_rounding() -> None:
     tight = DiscreteGaussianRelease(sensitivity=float(np.linalg.norm(a - b)), sigma=1.0, dimension=4)
     assert float(np.linalg.norm(a - b)) < moved <= tight.grid_sensitivity
     assert plan.distance_to_gaussian < 1e-18
+
+
+@pytest.mark.parametrize("s", [2.0, 3.0, 8.0, 30.0])
+def test_discrete_gaussian_is_gaussian_private_at_the_stated_level(s: float) -> None:
+    """Tests of X against X + 1 that reject at X >= m: level and miss by summation, m up to 30 s away.
+
+    z(miss) >= z(1 - level) - mu is mu-GDP. The stated mu, (1 + s^-2) / s, suffices everywhere; the mu of the
+    continuous Gaussian, 1 / s, does not, so the lemma is about something. The worst m is near the centre,
+    and needs 1 + 1 / (24 s^2).
+    """
+    x = np.arange(-math.ceil(60 * s), math.ceil(60 * s) + 1)
+    weights = np.exp(-(x**2) / (2 * s * s))
+    tail = np.cumsum(weights[::-1])[::-1] / weights.sum()  # P[X >= m], accurate to the last digits
+    above = tail[(x >= 1) & (tail > 1e-200)]
+    z = -special.ndtri(above)  # Phi^-1(P[X < m]) for m = 1, 2, ...; that of m = 0 is -z[0]
+    steps = np.diff(np.concatenate([[-z[0]], z]))
+    assert len(steps) > 25 * s
+    assert 1 / s < steps.max() <= (1 + s**-2) / s
+    assert steps.max() == pytest.approx((1 + 1 / (24 * s * s)) / s, rel=0.05 / s**2)
+
+
+def test_the_level_of_a_release_covers_grid_and_lemma() -> None:
+    plan = DiscreteGaussianRelease(sensitivity=3.0, sigma=7.0, dimension=5)
+    assert plan.mu >= plan.grid_sensitivity / plan.sigma > 3 / 7
+    assert plan.mu == pytest.approx(3 / 7, rel=1e-8)
 
 
 def test_distance_to_gaussian_bounds_the_true_distance() -> None:

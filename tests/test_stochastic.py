@@ -14,7 +14,13 @@ from privopt.mechanisms.accounting import gaussian_epsilon
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.first_order import Output
 from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.poisson import poisson_batch, poisson_epsilon, poisson_multiplier, sampled_noise
+from privopt.mechanisms.poisson import (
+    continuous_delta,
+    poisson_batch,
+    poisson_epsilon,
+    poisson_multiplier,
+    sampled_noise,
+)
 from privopt.mechanisms.stochastic import DPSVRG, DPStochasticGradient, DPSVRGPlusPlus
 from privopt.problems.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.regularizers import ElasticNet, lasso, ridge
@@ -110,6 +116,16 @@ def test_multiplier_meets_the_target_and_is_not_wasteful() -> None:
         poisson_multiplier(1.0, 1e-5, q=0.0, steps=1, coordinates=1)
     with pytest.raises(PrivacyParameterError, match="alone"):
         poisson_multiplier(0.5, 1e-5, q=0.01, steps=5, coordinates=1, full_z=1.0, full_steps=5)
+
+
+def test_the_grid_is_paid_for_out_of_delta() -> None:
+    """(1 + e^epsilon) times the total variation distance of a release on the grid from a continuous one."""
+    each = 4.0**-30 / 32  # per coordinate, with 2^30 grid steps in sigma
+    assert continuous_delta(2.0, 1e-10, coordinates=10**6) == pytest.approx(
+        1e-10 - (1 + math.exp(2)) * 1e6 * each, rel=1e-12
+    )
+    with pytest.raises(PrivacyParameterError, match="too small"):
+        continuous_delta(50.0, 1e-12, coordinates=100_000)
 
 
 def test_sampled_noise_covers_the_bound_and_the_grid() -> None:
