@@ -1,118 +1,281 @@
-"""What a gradient step costs: time per full pass over Covertype against reading the matrix once, and NumPy.
+"""What a gradient step costs: time per full pass over Covertype against reading the matrix once, and peers.
 
-Run: ``python -m privopt.experiments.benchmark_gradient``.
+    python -m privopt.experiments.benchmark_gradient [--output FOLDER]
+
+Everything is timed in one run, on the same matrix, best of a few. ``--output`` leaves ``gradient.md`` and
+``gradient.csv``, ``sparse-steps.csv``. Peers that are not installed are listed as such: see
+``privopt.experiments.peers``.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 import tracemalloc
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+import typer
+from numba import njit
+from numpy.typing import NDArray
+from rich.console import Console
 from scipy.special import expit
 
+from privopt.experiments import peers
+from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.first_order import DPFrankWolfeL1, DPGradientDescent
+from privopt.problems import _passes
 from privopt.problems.covertype import covertype_binary
 from privopt.problems.losses import LogisticLoss
 from privopt.problems.risk import EmpiricalRisk
 from privopt.problems.sets import L1Ball
 
-_REPEATS = 7
+_REPEATS = 9
 _STEPS = 5
+_ROW_NORM = 12**0.5  # of Covertype, from its schema
+_PEERS = ("numpy", "scipy", "numba", "scikit-learn", "torch", "opacus", "diffprivlib")
+READ = "reading the matrix: a sum on as many threads as the gradient"
+GRADIENT = "gradient, rows clipped"
+STEP = "one step of DP-GD, noise included"
 
 
-def gradient_costs(dtype: Any) -> dict[str, float]:
-    """Seconds per pass (the best of a few), ratios, and peak extra memory in MB, all in this run.
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one call (the best of a few) and the memory that it took beyond what was there."""
 
-    read: ``X.sum()``, which streams the matrix once and does nothing else. numpy: the textbook expression
-    with full-length temporaries. full: ``EmpiricalRisk.gradient``, which also clips rows. step: one noisy
-    iteration of DP-GD, everything included.
-    """
-    X, y = covertype_binary(dtype)
+    what: str
+    dtype: str
+    seconds: float
+    peak_megabytes: float
+
+
+def gradient_costs(X: Any, y: Any) -> Iterator[Cost]:
+    """What privopt, NumPy and the peers need for one iteration over all rows of a dense matrix."""
     signs: Any = y.astype(X.dtype)
     w: Any = np.random.default_rng(0).normal(size=X.shape[1])
-    risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=12**0.5)
+    lowered = w.astype(X.dtype)
+    risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=_ROW_NORM)
     plan = DPGradientDescent.plan(risk.facts, epsilon=1.0, delta=1 / len(y) ** 2, steps=_STEPS)
+    flat, cuts = X.ravel(), [slice(p.start, p.stop) for p in _passes.parts(X.size, 1, X.size)]
 
     def textbook() -> Any:
-        return X.T @ (-signs * expit(-signs * (X @ w.astype(X.dtype)))) / len(y)
+        return X.T @ (-signs * expit(-signs * (X @ lowered))) / len(y)
 
-    read = best_seconds(lambda: X.sum())
-    full = best_seconds(lambda: risk.gradient(w))
-    naive = best_seconds(textbook)
-    step = best_seconds(lambda: plan.release(risk)) / _STEPS
-    return {
-        "matrix MB": X.nbytes / 1e6,
-        "read s": read,
-        "read GB/s": X.nbytes / read / 1e9,
-        "gradient s": full,
-        "numpy s": naive,
-        "DP-GD step s": step,
-        "gradient / read": full / read,
-        "gradient / numpy": full / naive,
-        "gradient peak MB": peak_megabytes(lambda: risk.gradient(w)),
-        "numpy peak MB": peak_megabytes(textbook),
-    }
+    cost = partial(measure, dtype=X.dtype.name)
+    yield cost(READ, lambda: _passes.in_order(lambda part: _sum(flat[part]), cuts))
+    yield cost("reading the matrix: NumPy's sum, one thread", lambda: X.sum())
+    yield cost(GRADIENT, lambda: risk.gradient(w))
+    yield cost("value and gradient", lambda: risk.value_and_gradient(w))
+    yield cost(STEP, lambda: plan.release(risk), calls=_STEPS)
+    yield cost("NumPy, textbook expression, no clipping", textbook)
+    yield from _peer_costs(cost, X, signs, lowered)
 
 
-def sparse_costs(n: int = 20_000, per_row: int = 50) -> pd.DataFrame:
+def _peer_costs(cost: Any, X: NDArray[Any], signs: NDArray[Any], w: NDArray[Any]) -> Iterator[Cost]:
+    if peers.module("torch"):
+        gradient = peers.torch_gradient(X, signs)
+        yield cost("PyTorch autograd, no clipping", lambda: gradient(w))
+        clipped = peers.vmap_gradient(X, signs, _ROW_NORM)
+        yield cost("PyTorch vmap, per-sample gradients clipped", lambda: clipped(w))
+    if peers.module("opacus"):
+        yield cost("Opacus step, per-sample gradients clipped, noise", peers.opacus_step(X, signs, _ROW_NORM))
+    if X.dtype == np.float64:
+        estimator = peers.module("sklearn.linear_model").LogisticRegression
+        yield _per_iteration("scikit-learn, per L-BFGS iteration", estimator, X, signs)
+        if peers.module("diffprivlib"):
+            private = partial(
+                peers.module("diffprivlib.models").LogisticRegression, epsilon=1.0, data_norm=_ROW_NORM
+            )
+            yield _per_iteration("diffprivlib, per L-BFGS iteration", private, X, signs)
+
+
+def _per_iteration(what: str, estimator: Any, X: Any, y: Any) -> Cost:
+    """Of a fit that takes a number of iterations: the difference of two fits, so that set-up cancels."""
+    few, many = 2, 8
+
+    def fit(iterations: int) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it has not converged: it was told to stop
+            return estimator(max_iter=iterations, tol=1e-12, random_state=0).fit(X, y)
+
+    long, short = (measure(what, partial(fit, k), X.dtype.name, repeats=3) for k in (many, few))
+    return Cost(what, X.dtype.name, (long.seconds - short.seconds) / (many - few), long.peak_megabytes)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
+def _sum(values: NDArray[Any]) -> Any:
+    total = values.dtype.type(0)
+    for i in range(values.size):
+        total += values[i]
+    return total
+
+
+def sparse_costs(
+    n: int = 20_000, per_row: int = 50, features: Sequence[int] = (1_000, 10_000, 100_000, 1_000_000)
+) -> pd.DataFrame:
     """Seconds per DP-FW-L1 step against the number of features, at the same number of non-zeros."""
     rng = np.random.default_rng(0)
     y = rng.choice([-1, 1], n)
     rows = []
-    for p in (1_000, 10_000, 100_000, 1_000_000):
+    for p in features:
         columns = rng.integers(0, p, (n, per_row)).ravel()
         starts = np.arange(0, n * per_row + 1, per_row)
         X = sp.csr_array((np.ones(n * per_row), columns, starts), shape=(n, p))
         X.sum_duplicates()
         risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=1.0, norm="linf")
         plan = DPFrankWolfeL1.plan(risk.facts, L1Ball(p, 10.0), epsilon=1.0, delta=1e-9, steps=_STEPS)
-        fit = partial(plan.release, risk)
-        seconds = best_seconds(fit) / _STEPS
+        w = rng.normal(size=p)
+        gradient = measure("gradient", partial(risk.gradient, w))
+        step = measure("step", partial(plan.release, risk), calls=_STEPS)
         rows.append(
             {
                 "p": p,
                 "non-zeros": X.nnz,
-                "s per step": seconds,
-                "ns per non-zero": 1e9 * seconds / X.nnz,
-                "ns per (non-zero + vertex)": 1e9 * seconds / (X.nnz + 2 * p),
-                "peak MB": peak_megabytes(fit),
+                "gradient ms": 1e3 * gradient.seconds,
+                "step ms": 1e3 * step.seconds,
+                "ns per (non-zero + vertex)": 1e9 * step.seconds / (X.nnz + 2 * p),
+                "peak MB": step.peak_megabytes,
                 "dense MB": 8e-6 * n * p,
             }
         )
     return pd.DataFrame(rows)
 
 
-def best_seconds(run: Callable[[], object]) -> float:
-    """The least of a few times: what the machine needs when nothing else disturbs it."""
+def measure(
+    what: str, run: Callable[[], object], dtype: str = "float64", *, calls: int = 1, repeats: int = _REPEATS
+) -> Cost:
+    """The least of a few times, which is what the machine needs undisturbed, and peak memory.
+
+    Args:
+        calls: how many iterations ``run`` is; the time is per iteration.
+    """
     run()
+    peak = peak_megabytes(run)
     times = []
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         began = time.perf_counter()
         run()
         times.append(time.perf_counter() - began)
-    return min(times)
+    return Cost(what, dtype, min(times) / calls, peak)
 
 
 def peak_megabytes(run: Callable[[], object]) -> float:
-    """Memory that a call allocates at most, beyond what was there."""
+    """Memory that a call holds at most beyond what was there.
+
+    The larger of what Python's allocators counted, NumPy's among them, and by how much the resident memory of
+    the process grew, which sees PyTorch's but not what a library had kept from an earlier call.
+    """
+    before = _resident_peak(reset=True)
     tracemalloc.start()
     run()
-    peak = tracemalloc.get_traced_memory()[1]
+    counted = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return peak / 1e6
+    return max(counted, _resident_peak() - before) / 1e6
 
 
-def main() -> None:
-    dense = pd.DataFrame({np.dtype(t).name: gradient_costs(t) for t in (np.float64, np.float32)})
-    print("Covertype, 581,012 x 54, logistic loss\n", dense.to_string(float_format="{:.4g}".format))
-    print("\nDP-FW-L1, sparse\n", sparse_costs().to_string(float_format="{:.4g}".format))
+def _resident_peak(*, reset: bool = False) -> float:
+    """The most resident memory since the last reset, in bytes; 0 where the system does not tell."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:  # not Linux
+        return 0.0
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def wide(costs: pd.DataFrame) -> pd.DataFrame:
+    """One line per measure: milliseconds, times reading, and memory, per dtype."""
+    lines = []
+    for what, group in costs.groupby("what", sort=False):
+        line: dict[str, object] = {"one pass over the rows": what}
+        for dtype in ("float64", "float32"):
+            found = group[group["dtype"] == dtype]
+            read = costs[(costs["what"] == READ) & (costs["dtype"] == dtype)]["seconds"]
+            seconds, peak = (found[c].iloc[0] if len(found) else None for c in ("seconds", "peak_megabytes"))
+            line[f"{dtype} ms"] = "" if seconds is None else f"{1e3 * seconds:.1f}"
+            line["x reading" if dtype == "float64" else "x reading "] = (
+                "" if seconds is None else f"{seconds / read.iloc[0]:.2f}"
+            )
+            line["memory MB" if dtype == "float64" else "memory MB "] = "" if peak is None else f"{peak:.1f}"
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> str:
+    """The page of the documentation."""
+    read = costs[costs["what"] == READ].set_index("dtype")["seconds"]
+    speeds = ", ".join(
+        f"{shape[0] * shape[1] * np.dtype(str(t)).itemsize / s / 1e9:.0f} GB/s for {t}"
+        for t, s in read.items()
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in peers.versions(*_PEERS).items())
+    table = sparse.map(lambda v: f"{v:,.4g}" if isinstance(v, float) else f"{v:,}")
+    return (
+        "# What a gradient step costs\n\n"
+        f"Made by `python -m privopt.experiments.benchmark_gradient --output FOLDER` on {processor()}, "
+        f"{_passes.threads_available()} threads. {versions}. Best of {_REPEATS} calls, all in one run.\n\n"
+        f"## Covertype, {shape[0]:,} x {shape[1]}, logistic loss, one iteration over all rows\n\n"
+        f"{markdown(wide(costs))}\n\n"
+        f"*Times of one iteration, as multiples of the time to read the matrix once ({speeds}), and the most "
+        "memory that the call held beyond the matrix.*\n\n"
+        "How to read it: a gradient must read the matrix, so 1 is the least; two reads with the vector of "
+        "predictions kept in between would be 2. Clipping rows to a public norm bounds every record's "
+        "gradient of a linear model, which is why privopt needs no gradient per record; the lines that "
+        "clip per-sample gradients show what that would cost in time and memory. The iterations of "
+        "scikit-learn and diffprivlib include L-BFGS's own work, which is small; diffprivlib adds its noise "
+        "once, before the first iteration.\n\n"
+        "## DP-FW-L1 on sparse data, one step\n\n"
+        f"{markdown(table)}\n\n"
+        "*The same number of non-zeros and ever more features p. A step costs the non-zeros and the 2 p "
+        "vertices, each of which needs noise of its own; never p x n.*\n"
+    )
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A table in Markdown, cells as they print."""
+    header = "| " + " | ".join(str(c).strip() for c in table.columns) + " |"
+    rule = "|---|" + "---:|" * (len(table.columns) - 1)
+    return "\n".join([header, rule, *("| " + " | ".join(map(str, row)) + " |" for row in table.to_numpy())])
+
+
+def processor() -> str:
+    """What the system says its processor is."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+
+
+def main(
+    output: Annotated[Path | None, typer.Option(help="Folder for the page and its figures.")] = None,
+) -> None:
+    """Time everything, print the page, and write it where asked."""
+    costs: list[Cost] = []
+    shape = (0, 0)
+    for dtype in (np.float64, np.float32):
+        X, y = covertype_binary(dtype)
+        shape = (X.shape[0], X.shape[1])
+        costs += gradient_costs(X, y)
+    dense, sparse = pd.DataFrame([asdict(c) for c in costs]), sparse_costs()
+    text = page(dense, sparse, shape)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_atomically(output / "gradient.md", text)
+        write_atomically(output / "gradient.csv", dense.to_csv(index=False))
+        write_atomically(output / "sparse-steps.csv", sparse.to_csv(index=False))
+    Console(soft_wrap=True).print(text, highlight=False, markup=False)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

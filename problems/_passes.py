@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numba
 import numpy as np
@@ -25,6 +25,7 @@ from privopt.problems.losses import RealArray
 
 Vector = NDArray[np.float64]
 Visit = Callable[[slice, Vector], float]
+_T = TypeVar("_T")
 
 # Large enough to hide the cost of a few calls from Python, small enough that a block is still in cache when
 # it is read the second time.
@@ -142,7 +143,7 @@ def full_pass(visit: Visit, n: int, d: int, stored: int, itemsize: int) -> tuple
             number += visit(block, total)
         return number, total
 
-    found = _in_order(run, parts(n, d, stored))
+    found = in_order(run, parts(n, d, stored))
     number, total = found[0]
     for more, addend in found[1:]:
         number += more
@@ -150,9 +151,7 @@ def full_pass(visit: Visit, n: int, d: int, stored: int, itemsize: int) -> tuple
     return number, total
 
 
-def _in_order(
-    run: Callable[[slice], tuple[float, Vector]], shares: list[slice]
-) -> list[tuple[float, Vector]]:
+def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
     """``run`` of every share, in their order; threads live for one call, so that a fork is safe."""
     threads = min(threads_available(), len(shares))
     if threads == 1:
