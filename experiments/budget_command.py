@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.errors import BudgetExceededError, LedgerError
 from privopt.mechanisms.ledger import RULES, Ledger
 from privopt.mechanisms.spend import PrivacySpend
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, did_you_mean
 
 app = typer.Typer(help="Keep a privacy budget in a file.", no_args_is_help=True)
 tell = Console(soft_wrap=True)
@@ -34,7 +34,9 @@ def create(
 ) -> None:
     """Start a ledger with a total budget."""
     if rule not in RULES:
-        raise InvalidInputError(f"unknown rule {rule!r}; there are {', '.join(RULES)}")
+        raise InvalidInputError(
+            f"unknown rule {rule!r}{did_you_mean(rule, RULES)}; there are {', '.join(RULES)}"
+        )
     if rule != "basic" and delta == 0:
         raise InvalidInputError(f"the rule {rule} needs --delta > 0")
     Ledger.create(file, epsilon, delta, rule=rule)
@@ -44,7 +46,7 @@ def create(
 @app.command()
 def show(file: FileArgument, as_json: JsonOption = False) -> None:
     """What has been spent, by what, and what is left."""
-    ledger = Ledger(file)
+    ledger = open_ledger(file)
     report = budget_report(ledger)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
@@ -66,7 +68,7 @@ def check(
     file: FileArgument, epsilon: EpsilonOption, delta: DeltaOption = 0.0, mechanism: NameOption = "unnamed"
 ) -> None:
     """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
-    affordable = Ledger(file).affords(_spend(epsilon, delta, mechanism))
+    affordable = open_ledger(file).affords(_spend(epsilon, delta, mechanism))
     tell.print("affordable" if affordable else "not affordable")
     if not affordable:
         raise typer.Exit(1)
@@ -78,12 +80,33 @@ def spend(
 ) -> None:
     """Book a release that is about to run elsewhere; exit code 1, and nothing booked, if it overdraws."""
     try:
-        ledger = Ledger(file)
+        ledger = open_ledger(file)
         ledger.commit(ledger.reserve(_spend(epsilon, delta, mechanism)))
     except BudgetExceededError as error:
         tell.print(str(error))
         raise typer.Exit(1) from error
     tell.print("booked")
+
+
+def open_ledger(file: Path) -> Ledger:
+    """The ledger in a file.
+
+    Raises:
+        LedgerError: no such file, or one that is damaged.
+        InvalidInputError: a file of another kind.
+    """
+    if file.is_dir():
+        raise InvalidInputError(f"{file} is a folder, not a ledger")
+    if not file.exists():
+        raise LedgerError(f"no ledger {file}; `privopt budget create {file} --epsilon TOTAL` starts one")
+    if file.is_file():
+        with file.open("rb") as stream:
+            if b'"privopt_ledger"' not in stream.read(4096).split(b"\n")[0]:
+                raise InvalidInputError(
+                    f"{file} is not a privopt ledger: its first line is no ledger's header. "
+                    f"`privopt budget create` makes ledgers"
+                )
+    return Ledger(file)
 
 
 def budget_report(ledger: Ledger) -> dict[str, Any]:

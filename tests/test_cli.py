@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import pandas as pd
 import pytest
 
 from privopt.experiments.cli import main
+from privopt.mechanisms.ledger import Ledger
 
 SCHEMA = """
 intercept = true
@@ -180,6 +182,29 @@ def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
         (("--data", "nowhere.csv"), "nowhere.csv"),
         (("--save", "."), "InvalidInputError"),
         (("--json", "nowhere/out.json"), "InvalidInputError"),
+        (("--json", "/proc/out.json"), "InvalidInputError: --json /proc/out.json: its folder"),
+        (("--epsilon", "abc"), "UsageError: Invalid value for '--epsilon'"),
+        (("--epsilon", "-1"), "PrivacyParameterError"),
+        (("--epsilom", "1"), "--epsilon"),
+        (("--mechanism", "exponental"), "did you mean 'exponential'?"),
+        (("--mechanism", "dp-dg"), "did you mean 'dp-gd'?"),
+        (("--mechanism", "opdisc", "--delta", "0"), "PrivacyParameterError"),
+        (("--mechanism", "opdisc", "--calibration", "printd"), "sound or printed"),
+        (("--mechanism", "opdisc", "--oracle", "pulp-higs"), "did you mean 'pulp-highs'?"),
+        (
+            ("--oracle", "pulp-highs"),
+            "needs a sampler: an oracle that draws at random; there are auto, native",
+        ),
+        (("--mechanism", "exponential", "--delta", "1e-6"), "exponential is pure"),
+        (("--lattice", "1:-1"), "LOW = 1 is above HIGH = -1"),
+        (("--lattice", "-2:2", "--mechanism", "rspm"), "--lattice=-1:1"),
+        (("--target", "stat"), "did you mean 'state'?); there are 'age', 'smoker', 'state'"),
+        (("--target", "age"), "it declares 'age', which is the label"),
+        (("--data", "."), "is a folder"),
+        (("--time-limit", "0"), "time limit must be > 0"),
+        (("--ledger", "nowhere"), "privopt budget create nowhere"),
+        (("--ledger", "patients.csv"), "is not a privopt ledger"),
+        (("--ledger", "."), "is a folder"),
     ],
 )
 def test_bad_words_give_one_line_and_leave_nothing(
@@ -190,7 +215,7 @@ def test_bad_words_give_one_line_and_leave_nothing(
     run = privopt(*FIT, "--data", "patients.csv", *files, *words, cwd=clinic)
     assert run.returncode == 2
     assert error in run.stderr
-    assert "Traceback" not in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
     assert set(clinic.iterdir()) == before
 
 
@@ -254,10 +279,67 @@ def test_budgets_are_kept_checked_and_enforced(privopt: Command, clinic: Path) -
     assert "survey" in privopt("budget", "show", "ledger").stdout
 
 
+def test_the_version(privopt: Command) -> None:
+    assert privopt("--version").stdout == f"privopt {metadata.version('privopt')}\n"
+
+
+@pytest.mark.parametrize("words", [("fitt",), ("fit",), ("fit", "--data"), ("budget", "shw", "x"), ()])
+def test_usage_errors_are_one_line_too(privopt: Command, words: tuple[str, ...]) -> None:
+    run = privopt(*words)
+    assert run.returncode == 2
+    assert run.stderr.count("\n") == 1 if words else "Usage" in run.stdout + run.stderr
+
+
+def test_files_of_another_kind_are_no_ledgers(privopt: Command, clinic: Path) -> None:
+    for words in (("show",), ("check", "--epsilon", 1), ("spend", "--epsilon", 1)):
+        run = privopt("budget", words[0], "patients.csv", *words[1:], cwd=clinic)
+        assert run.returncode == 2
+        assert "is not a privopt ledger" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--schema", "other.toml"), "Nothing was booked in ledger"),
+        (("--lattice", "-9:9", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
+    ],
+)
+def test_a_failed_fit_says_what_was_booked(
+    privopt: Command, clinic: Path, words: tuple[str, ...], told: str
+) -> None:
+    (clinic / "other.toml").write_text(SCHEMA.replace('"smoker"', '"diabetic"'))
+    privopt("budget", "create", "ledger", "--epsilon", 9, cwd=clinic)
+    run = privopt(*FIT, "--data", "patients.csv", "--ledger", "ledger", *words)
+    assert run.returncode == 2
+    assert told in run.stderr
+    spent = json.loads(privopt("budget", "show", "ledger", "--json").stdout)["spent"]["epsilon"]
+    assert spent == (0 if "Nothing" in told else 5)
+
+
+def test_replacing_a_file_is_said(privopt: Command, clinic: Path) -> None:
+    words = ("--data", "patients.csv", "--save", "model.json")
+    assert "note" not in privopt(*FIT, *words, cwd=clinic).stderr
+    assert "note: --save model.json: the file exists, and is replaced" in privopt(*FIT, *words).stderr
+
+
+def test_columns_in_any_order_and_labels_as_written(privopt: Command, clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "patients.csv")
+    frame["state"] = np.where(frame["state"] == "ill", "01", "00")  # would read as numbers
+    frame.to_csv(clinic / "codes.csv", index=False)
+    frame[["state", "smoker", "age"]].to_csv(clinic / "turned.csv", sep=";", index=False)
+    words = ("--classes", "00,01", "--epsilon", 50, "--save", "model.json")
+    for data in ("codes.csv", "turned.csv"):
+        run = privopt(*FIT, *words, "--data", data, cwd=clinic)
+        assert run.returncode == 0, run.stderr
+    first, second = (privopt("predict", "model.json", data).stdout for data in ("codes.csv", "turned.csv"))
+    assert first == second
+    assert set(first.split("\n")[1].split(",")[1]) <= {"0", "1"}
+
+
 def test_solvers_lists_what_is_here(privopt: Command) -> None:
     run = privopt("solvers")
     assert run.returncode == 0, run.stderr
-    for name in ("enumerate", "native", "pulp-highs", "pulp-cbc"):
+    for name in ("enumerate", "native", "pulp-highs", "pulp-cbc", "elimination", "floating point"):
         assert name in run.stdout
 
 
@@ -269,14 +351,18 @@ def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "privopt.experiments.cli", "fit", "--data", "noise.csv", "--target", "y",
         "--mechanism", "opdisc", "--oracle", "interval", "--lattice", "-9:9", "--epsilon", "1000",
-        "--json", "out.json",
+        "--json", "out.json", "--ledger", "ledger",
     ]  # fmt: skip
+    Ledger.create(tmp_path / "ledger", 2000.0, 0.1)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
         assert running.stderr is not None
         while "Ctrl-C" not in running.stderr.readline():
             assert running.poll() is None
         os.kill(running.pid, signal.SIGINT)
         _, errors = running.communicate(timeout=60)
-    assert running.returncode == 2, errors
-    assert "INTERRUPTED" in errors
-    assert [p.name for p in tmp_path.iterdir()] == ["noise.csv"]
+    assert running.returncode == 130, errors
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith("Interrupted: nothing was released. The reserved epsilon = 1000")
+    assert "counts as spent in ledger" in last
+    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "ledger"}
+    assert [e.state for e in Ledger(tmp_path / "ledger").entries()] == ["reserved"]

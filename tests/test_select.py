@@ -104,11 +104,12 @@ def test_the_limits_in_the_inventory_are_the_oracles() -> None:
         assert f"{oracle.max_work:.0e}".replace("e+0", "e") in told[kind, "enumerate"]
     cells = CellLimits()
     assert NativeOracle().limits == GibbsElimination().limits == GibbsBranch().limits == cells
-    for kind, name in (("minimises", "native"), ("draws", "elimination"), ("draws", "branch")):
-        text = told[kind, name]
-        assert f"{cells.cells:,} distinct" in text
-        assert f"{cells.numeric_combinations:,} weight vectors" in text
-        assert f"{cells.table_bytes >> 30} GiB" in text
+    text = told["minimises", "native"]
+    assert f"{cells.cells:,} distinct" in text
+    assert f"{cells.numeric_combinations:,} weight vectors" in text
+    assert f"{cells.table_bytes >> 30} GiB" in text
+    for name in ("elimination", "branch"):
+        assert told["draws", name].startswith("as native")
     assert f"{NativeOracle().max_squared_norm:,}" in told["minimises", "native"]
     assert f"{IntervalOracle().max_squared_norm:,}" in told["minimises", "interval"]
     assert f"{IntervalOracle().max_bytes >> 30} GiB" in told["minimises", "interval"]
