@@ -38,6 +38,7 @@ from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.parameters import check_epsilon, check_positive
 from privopt.mechanisms.risk_registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.spend import PrivacySpend
+from privopt.oracles.interface import Limits, Watch
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
 from privopt.problems.regularizers import ElasticNet
@@ -61,6 +62,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     regularizer: ElasticNet | str
     fit_intercept: bool
     steps: int | None
+    limits: Limits | None
     ledger: Ledger | str | Path | None
     insecure_seed: int | None
     coef_: Any
@@ -82,7 +84,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
             BudgetExceededError: the ledger refused; nothing was run.
-            OracleError: no certified minimum, for the perturbation mechanisms; nothing was released.
+            OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
+                minimum; nothing was released, and what the ledger reserved stays spent.
         """
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
         n, d = X.shape
@@ -108,7 +111,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         note = f"one-vs-rest: {plan.spend.note}" if len(targets) > 1 else plan.spend.note
         spend = replace(plan.spend, insecure_seed=source.insecure_seed, note=note)
         with booked(self.ledger, spend):
-            releases = [plan.release(risk, source) for risk in risks]
+            clock = (self.limits or Limits()).start()
+            releases = [plan.release(risk, source, limits=_remaining(clock)) for risk in risks]
         self.releases_ = releases
         self.noise_ = plan.noise
         self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
@@ -213,6 +217,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
         steps: int | None = None,
+        limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
     ) -> None:
@@ -226,6 +231,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
         self.regularizer = regularizer
         self.fit_intercept = fit_intercept
         self.steps = steps
+        self.limits = limits
         self.ledger = ledger
         self.insecure_seed = insecure_seed
 
@@ -285,6 +291,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; covers the intercept too.
         fit_intercept: whether a constant feature of size R joins each row, inside the clipped norm.
         steps: number of noisy steps of mechanisms that have one; by default the theory's.
+        limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
@@ -356,6 +363,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
         steps: int | None = None,
+        limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
     ) -> None:
@@ -370,6 +378,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         self.regularizer = regularizer
         self.fit_intercept = fit_intercept
         self.steps = steps
+        self.limits = limits
         self.ledger = ledger
         self.insecure_seed = insecure_seed
 
@@ -417,6 +426,12 @@ def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, interce
     """Public facts of the rows, with the constant feature if there is one: it is as large as their bound."""
     extended = bound * math.sqrt(2) if intercept and norm == "l2" else bound
     return RiskFacts(n, d + intercept, loss, extended, norm)
+
+
+def _remaining(clock: Watch) -> Limits:
+    """The limits of the next of several releases: what the others have left of the time."""
+    left = clock.remaining
+    return clock.limits if left is None else replace(clock.limits, seconds=max(left, 1e-9))
 
 
 def _with_constant(X: Any, constant: float) -> Any:

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from privopt.mechanisms.gradient_noise import (
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.parameters import check_count
 from privopt.mechanisms.spend import PrivacySpend
+from privopt.oracles.certificate import Status
 from privopt.oracles.closed_form import (
     bregman_step,
     gauge_step,
@@ -41,6 +42,9 @@ from privopt.oracles.closed_form import (
     projector,
     prox_step,
 )
+from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.interface import Limits, Watch
+from privopt.oracles.smooth import SmoothCertificate
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import ConvexHull, ConvexSet, Polytope, Simplex, WholeSpace
@@ -77,12 +81,50 @@ class Method:
     point: Callable[[State], Vector] = lambda state: state
 
 
+@dataclass
+class StepClock:
+    """Counts the steps of an iteration, reports them, and stops it when a limit is reached.
+
+    Attributes:
+        watch: the limits.
+        total: how many steps there will be.
+        done: how many there were.
+    """
+
+    watch: Watch
+    total: int
+    done: int = 0
+
+    def tick(self) -> None:
+        """Before a step.
+
+        Raises:
+            UnfinishedDrawError: a limit was reached. Iterates so far are not released: which one would be the
+                last depends on running time, and that on the records.
+        """
+        if (reason := self.watch.stop()) is not None:
+            remedy = "raise the time limit, or take fewer steps (steps=...)"
+            raise UnfinishedDrawError(
+                f"stopped by {reason.name} after {self.watch.seconds:.1f} s and {self.done} of {self.total} "
+                "steps: nothing was released, though what a ledger reserved stays spent. "
+                f"To do: {reason.value if reason is Status.INTERRUPTED else remedy}"
+            )
+        self.watch.report(math.nan, math.nan, self.done, self.total)
+        self.done += 1
+
+
 def noisy_iteration(
-    method: Method, gradient: Callable[[Vector], Vector], perturb: Perturb, steps: int
+    method: Method,
+    gradient: Callable[[Vector], Vector],
+    perturb: Perturb,
+    steps: int,
+    clock: StepClock | None = None,
 ) -> Iterator[Vector]:
     """The iterates x_2, ..., x_{steps+1} of a method: gradient, noise, oracle step, again and again."""
     state = method.start
     for k in range(steps):
+        if clock is not None:
+            clock.tick()
         x = method.query(k, state)
         state = method.step(k, state, x, perturb(gradient(x)))
         yield method.point(state)
@@ -102,15 +144,23 @@ def choose_output(iterates: Iterator[Vector], output: Output, first: Vector) -> 
 class RealRelease:
     """A released real vector.
 
+    ``certificate`` is *not* private, and is dropped when a release is pickled.
+
     Attributes:
         point: the parameter, shape (dimension,).
         spend: what the releases of the plan cost, this one and any that share its budget.
         noise: the public parameters of the noise.
+        certificate: the evidence for the minimum that was perturbed, where there is one.
     """
 
     point: Vector
     spend: PrivacySpend
     noise: Mapping[str, float]
+    certificate: SmoothCertificate | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**fields, "certificate": None}
 
 
 @dataclass(frozen=True)
@@ -142,11 +192,17 @@ class RiskMechanism(ABC):
         """The public parameters of the noise."""
 
     @abstractmethod
-    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
-        """The output; without a source, of the same algorithm without noise."""
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, SmoothCertificate | None]:
+        """The output; without a source, of the same algorithm without noise. And its certificate, if any."""
 
     def release(
-        self, risk: EmpiricalRisk, noise: NoiseSource | None = None, start: Vector | None = None
+        self,
+        risk: EmpiricalRisk,
+        noise: NoiseSource | None = None,
+        start: Vector | None = None,
+        limits: Limits | None = None,
     ) -> RealRelease:
         """Run once on the data. Costs ``spend``, whatever happens; a plan for several shares it among them.
 
@@ -154,20 +210,23 @@ class RiskMechanism(ABC):
             risk: the data; its facts must be the plan's.
             noise: where randomness comes from; the operating system by default.
             start: the first iterate, in C. Public: not from the same data without paying for it.
+            limits: time limit, progress and cancellation. A run that they stop releases nothing.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
+            UnfinishedDrawError, CertificateError: a limit was reached. That it was, like the running time,
+                is outside the guarantee.
         """
         self._check(risk)
         source = noise or NoiseSource()
-        point = self._run(risk, self._start(start), source)
+        point, proof = self._run(risk, self._start(start), source, (limits or Limits()).start())
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
-        return RealRelease(point, spend, self.noise)
+        return RealRelease(point, spend, self.noise, proof)
 
     def without_noise(self, risk: EmpiricalRisk, start: Vector | None = None) -> Vector:
         """The same algorithm with no noise at all, the last iterate in place of a random one. NOT private."""
         self._check(risk)
-        return self._run(risk, self._start(start), None)
+        return self._run(risk, self._start(start), None, Limits().start())[0]
 
     def _check(self, risk: EmpiricalRisk) -> None:
         if risk.facts != self.facts:
@@ -274,12 +333,14 @@ class FullBatchMechanism(RiskMechanism):
     def _method(self, start: Vector) -> Method:
         """The algorithm."""
 
-    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, None]:
         method = self._method(start)
         steps = self._drawn_steps(source)
         perturb: Perturb = (lambda g: g) if source is None else (lambda g: self.vector_noise.add(g, source))
-        first = method.point(method.start)
-        return choose_output(noisy_iteration(method, risk.gradient, perturb, steps), self.output, first)
+        iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(watch, steps))
+        return choose_output(iterates, self.output, method.point(method.start)), None
 
 
 class DPGradientDescent(FullBatchMechanism):
@@ -513,7 +574,9 @@ class DPFrankWolfeL1(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"gumbel_scale": self.selection.scale, "sensitivity": self.selection.sensitivity}
 
-    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, None]:
         rate = frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
         l2, steps = self.regularizer.l2, self._drawn_steps(source)
 
@@ -522,8 +585,9 @@ class DPFrankWolfeL1(RiskMechanism):
             best = int(np.argmax(scores)) if source is None else self.selection.choose(scores, source)
             return (1 - rate(k)) * x + rate(k) * self.convex_set.vertex(best)
 
-        iterates = noisy_iteration(Method(start, step), risk.gradient, lambda g: g, steps)
-        return choose_output(iterates, self.output, start)
+        clock = StepClock(watch, steps)
+        iterates = noisy_iteration(Method(start, step), risk.gradient, lambda g: g, steps, clock)
+        return choose_output(iterates, self.output, start), None
 
 
 def default_start(convex_set: ConvexSet) -> Vector:

@@ -23,7 +23,8 @@ from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.closed_form import projector
-from privopt.oracles.smooth import minimize_ridge
+from privopt.oracles.interface import Watch
+from privopt.oracles.smooth import SmoothCertificate, minimize_ridge
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import ConvexSet, WholeSpace
@@ -89,12 +90,15 @@ class OutputPerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
 
-    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, SmoothCertificate]:
         """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
-        w = minimize_ridge(risk, self.regularizer.l2, self.tolerance).require(self.tolerance)
+        answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=watch)
+        w = answer.require(self.tolerance)
         if source is not None:
             w = self.vector_noise.add(w, source)
-        return projector(self.convex_set)(w)
+        return projector(self.convex_set)(w), answer.certificate
 
 
 @dataclass(frozen=True)
@@ -169,19 +173,20 @@ class ObjectivePerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma, "output_sigma": self.vector_noise.sigma, "l2": self.regularizer.l2}
 
-    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, SmoothCertificate]:
         """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
-        l2 = self.regularizer.l2
+        l2, onto = self.regularizer.l2, projector(self.convex_set)
         if source is None:
-            return projector(self.convex_set)(
-                minimize_ridge(risk, l2, self.tolerance).require(self.tolerance)
-            )
+            answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)
+            return onto(answer.require(self.tolerance)), answer.certificate
         b = source.gaussian(self.sigma, self.facts.dimension)
         # A double stands for the real number that it was rounded from: that moves the minimum as well.
         rounding = 2.0**-48 * float(np.linalg.norm(b))
-        answer = minimize_ridge(risk, l2, self.tolerance, linear=b)
+        answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=watch)
         w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
-        return projector(self.convex_set)(w)
+        return onto(w), answer.certificate
 
 
 def _check(name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet) -> ConvexSet:

@@ -19,6 +19,7 @@ from privopt.mechanisms.first_order import (
     Method,
     Output,
     RiskMechanism,
+    StepClock,
     choose_output,
     euclidean_steps,
     loss_range,
@@ -30,6 +31,7 @@ from privopt.mechanisms.parameters import check_count
 from privopt.mechanisms.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.closed_form import prox_step
+from privopt.oracles.interface import Watch
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import ConvexSet, WholeSpace
@@ -100,7 +102,9 @@ class DPStochasticGradient(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma / (self.sampling * self.facts.n_records), "q": self.sampling}
 
-    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, None]:
         n, q, eta = self.facts.n_records, self.sampling, self.step_size
         step = prox_step(self.convex_set, self.regularizer)
         draw = source or NoiseSource()  # batches are random with or without noise
@@ -110,8 +114,9 @@ class DPStochasticGradient(RiskMechanism):
 
         method = Method(start, lambda _k, _state, x, g: step(x - (eta / (q * n)) * g, eta))
         perturb = (lambda g: g) if source is None else (lambda g: self.vector_noise.add(g, source))
-        iterates = noisy_iteration(method, gradient, perturb, self._drawn_steps(source))
-        return choose_output(iterates, self.output, start)
+        steps = self._drawn_steps(source)
+        iterates = noisy_iteration(method, gradient, perturb, steps, StepClock(watch, steps))
+        return choose_output(iterates, self.output, start), None
 
 
 @dataclass(frozen=True)
@@ -215,20 +220,23 @@ class DPSVRG(RiskMechanism):
     def _next_start(self, _last: Vector, average: Vector) -> Vector:
         return average
 
-    def _run(self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None) -> Vector:
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, None]:
         draw = source or NoiseSource()  # batches are random with or without noise
         step = prox_step(self.convex_set, self.regularizer)
         x = anchor = start
+        clock = StepClock(watch, sum(self.rounds))
         for m in self.rounds:
             full = risk.gradient(anchor)
             if source is not None:
                 full = self.anchor_noise.add(full, source)
             difference = self._difference(risk, anchor, draw, noisy=source is not None)
             method = Method(x, _svrg_step(step, self.step_size, full))
-            iterates = list(noisy_iteration(method, difference, lambda g: g, m))
+            iterates = list(noisy_iteration(method, difference, lambda g: g, m, clock))
             anchor = np.mean(iterates, axis=0)
             x = self._next_start(iterates[-1], anchor)
-        return anchor
+        return anchor, None
 
     def _difference(
         self, risk: EmpiricalRisk, anchor: Vector, source: NoiseSource, *, noisy: bool

@@ -32,12 +32,20 @@ class Task(Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """A snapshot of a running solve, in units of loss."""
+    """A snapshot of a running solve, in units of loss.
+
+    Attributes:
+        incumbent, bound: the best value and the proved bound so far; NaN where there is no such thing.
+        nodes: work done: nodes, candidates, or steps of an iteration.
+        seconds: since the start.
+        total: the work to be done in all, where it is known.
+    """
 
     incumbent: float
     bound: float
     nodes: int
     seconds: float
+    total: int | None = None
 
     @property
     def gap(self) -> float:
@@ -89,12 +97,12 @@ class Watch:
             return Status.INTERRUPTED
         return Status.TIME_LIMIT if self.remaining == 0.0 else None
 
-    def report(self, incumbent: float, bound: float, nodes: int = 0) -> None:
+    def report(self, incumbent: float, bound: float, nodes: int = 0, total: int | None = None) -> None:
         """Pass a snapshot on, at most five times a second."""
         now = self.seconds
         if self.limits.on_progress is not None and now - self._reported >= 0.2:
             self._reported = now
-            self.limits.on_progress(Progress(incumbent, bound, nodes, now))
+            self.limits.on_progress(Progress(incumbent, bound, nodes, now, total))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import tracemalloc
 import warnings
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
@@ -37,6 +39,9 @@ from privopt.mechanisms.risk_registry import (
     parse_regularizer,
     parse_set,
 )
+from privopt.oracles import OracleError, UnfinishedDrawError
+from privopt.oracles.certificate import Status
+from privopt.oracles.interface import Limits, Progress
 from privopt.problems import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.losses import BiweightLoss, LogisticLoss
 from privopt.problems.regularizers import ElasticNet, lasso, ridge
@@ -356,3 +361,72 @@ def test_sets_and_penalties_have_a_text_form() -> None:
     for text in ("l3:1", "l1:x", "l1:1+l1:2", ""):
         with pytest.raises(InvalidInputError):
             parse_regularizer(text)
+
+
+@pytest.mark.parametrize("mechanism", ["dp-pgd", "dp-fw-l1", "output-perturbation", "objective-perturbation"])
+def test_a_fit_stops_when_told_and_releases_nothing(mechanism: str, tmp_path: Path) -> None:
+    X, y = task(500)
+    ledger = Ledger.create(tmp_path / "ledger", 9.0, 1e-3)
+    for limits, reason in (
+        (Limits(seconds=1e-9), "TIME_LIMIT"),
+        (Limits(cancelled=lambda: True), "INTERRUPTED"),
+    ):
+        model = classifier(epsilon=4.0, mechanism=mechanism, limits=limits, ledger=ledger, insecure_seed=None)
+        with pytest.raises(OracleError, match=f"{reason}.*nothing was released.*To do: "):
+            model.fit(X, y)
+        assert not hasattr(model, "coef_")
+    # The failure may depend on the records, and noise was drawn: both fits stay spent.
+    assert [e.state for e in ledger.entries()] == ["reserved", "reserved"]
+    assert ledger.total().epsilon == pytest.approx(8.0)
+
+
+def test_a_fit_can_be_stopped_between_steps_and_between_classes() -> None:
+    """The third class's second step is the first to be refused: 2 T + 1 questions were answered."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2 * 5 + 1
+
+    model = classifier(classes=(0, 1, 2), mechanism="dp-pgd", steps=5, limits=Limits(cancelled=cancelled))
+    with pytest.raises(UnfinishedDrawError, match="1 of 5 steps"):
+        model.fit(np.eye(3)[y], y)
+    assert asked == 2 * 5 + 2
+    assert not hasattr(model, "releases_")
+
+
+def test_progress_counts_steps_and_limits_change_nothing_else() -> None:
+    X, y = task(500)
+    seen: list[Progress] = []
+    limits = Limits(seconds=600.0, on_progress=seen.append)
+    options: dict[str, Any] = {"mechanism": "dp-gd", "steps": 7}
+    watched = classifier(**options, limits=limits).fit(X, y)
+    assert np.array_equal(watched.coef_, classifier(**options).fit(X, y).coef_)
+    assert (seen[0].nodes, seen[0].total) == (0, 7)
+    seen.clear()
+    classifier(mechanism="objective-perturbation", limits=limits).fit(X, y)
+    assert seen[0].bound <= seen[0].incumbent  # the objective under noise, and a bound on its minimum
+
+
+def test_certificates_are_kept_and_never_pickled() -> None:
+    X, y = task(500)
+    model = classifier(mechanism="output-perturbation", regularizer="l2:0.1").fit(X, y)
+    proof = model.releases_[0].certificate
+    assert proof is not None
+    assert proof.status is Status.OPTIMAL
+    assert proof.gradient_norm <= 0.01 * math.sqrt(2) / 500  # the tolerance of the proof: G / (100 n)
+    assert proof.gap == pytest.approx(proof.gradient_norm**2 / 0.2)
+    # A bound on the minimum, against a general solver.
+    constant = np.column_stack([X, np.ones(len(X))])
+    signs = np.where(y == "yes", 1, -1)
+
+    def objective(w: np.ndarray) -> float:
+        return float(np.mean(np.logaddexp(0, -signs * (constant @ w))) + 0.05 * w @ w)
+
+    least = minimize(objective, np.zeros(4), options={"gtol": 1e-9}).fun
+    assert proof.bound - 1e-12 <= least <= proof.value + 1e-12
+    assert pickle.loads(pickle.dumps(model)).releases_[0].certificate is None
+    assert classifier(mechanism="dp-gd").fit(X, y).releases_[0].certificate is None

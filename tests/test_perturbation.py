@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,9 @@ from scipy.stats import norm
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.perturbation import ObjectivePerturbation, OutputPerturbation
+from privopt.oracles.certificate import Status
 from privopt.oracles.errors import CertificateError
-from privopt.oracles.smooth import SmoothAnswer, minimize_ridge
+from privopt.oracles.smooth import SmoothAnswer, SmoothCertificate, minimize_ridge
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.regularizers import lasso, ridge
@@ -60,13 +63,13 @@ def test_certificate_of_float32_data_is_about_the_exact_gradient() -> None:
     answer = minimize_ridge(EmpiricalRisk(X, y, LogisticLoss()), 1e-4, 1e-9)
     exact = EmpiricalRisk(X.astype(np.float64), y, LogisticLoss())
     w = answer.point
-    assert np.linalg.norm(exact.gradient(w) + 1e-4 * w) <= answer.gradient_norm <= 1e-9
+    assert np.linalg.norm(exact.gradient(w) + 1e-4 * w) <= answer.certificate.gradient_norm <= 1e-9
 
 
 def test_a_worse_point_is_refused() -> None:
     answer = minimize_ridge(logistic_risk(), 0.1, 1e-10)
     with pytest.raises(CertificateError, match="gradient norm"):
-        SmoothAnswer(answer.point, 1e-5).require(1e-10)
+        SmoothAnswer(answer.point, replace(answer.certificate, gradient_norm=1e-5)).require(1e-10)
     with pytest.raises(InvalidInputError, match="convex"):
         minimize_ridge(logistic_risk(), 0.0, 1e-10)
 
@@ -104,8 +107,9 @@ def test_an_unproved_minimum_is_not_released(
     risk = logistic_risk()
     plan = mechanism.plan(risk.facts, regularizer=ridge(0.1), **BUDGET)
 
-    def lazy(risk: EmpiricalRisk, l2: float, tolerance: float, linear: Vector | None = None) -> SmoothAnswer:
-        return SmoothAnswer(np.zeros(P), 2 * tolerance)
+    def lazy(risk: EmpiricalRisk, l2: float, tolerance: float, **more: Any) -> SmoothAnswer:
+        proof = SmoothCertificate(Status.HEURISTIC, risk.value(np.zeros(P)), 2 * tolerance, l2, 0.0)
+        return SmoothAnswer(np.zeros(P), proof)
 
     monkeypatch.setattr("privopt.mechanisms.perturbation.minimize_ridge", lazy)
     with pytest.raises(CertificateError):
