@@ -16,6 +16,7 @@ from privopt.oracles.errors import (
     UnsupportedProblemError,
 )
 from privopt.oracles.gibbs import Draw, GibbsOracle, Law
+from privopt.oracles.gibbs_conformance import check_gibbs_oracle
 from privopt.oracles.interface import DiscreteOracle, Limits, PreparedOracle, Progress, Proposal, Query, Task
 from privopt.oracles.select import gibbs_oracle, minimizer
 from privopt.oracles.wrappers import Caching, Counting, TimeLimited, Timing
@@ -46,6 +47,7 @@ __all__ = [
     "UnfinishedDrawError",
     "UnknownOracleError",
     "UnsupportedProblemError",
+    "check_gibbs_oracle",
     "check_oracle",
     "gibbs_oracle",
     "minimizer",

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -32,6 +33,7 @@ from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import UNIT, Perturbation, from_fixed, levels
 
+Case = TypeVar("Case")
 Finding = tuple[str, str]  # where (perturbation and circumstances, or ""), and what is wrong
 DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
 
@@ -139,37 +141,51 @@ def check_oracle(
             skipped.append(f"{instance.name}: {refusal}")
             continue
         except Exception as error:
-            failures.append(Failure(instance.name, "build", _described(error)))
+            failures.append(Failure(instance.name, "build", described(error)))
             continue
         for check in _CHECKS:
-            name = check.__name__.removeprefix("_check_").replace("_", " ")
-            found = [Failure(instance.name, name, reason, where) for where, reason in _run(check, case)]
+            name = name_of(check)
+            found = [Failure(instance.name, name, reason, where) for where, reason in findings(check, case)]
             failures += found
             passed += [] if found else [f"{instance.name}: {name}"]
         lexicographic |= case.lexicographic
-    if not passed and not failures:
+    if (passed or failures) and not lexicographic:
+        skipped.append("lexicographic ties: never claimed, so mechanisms that need them will fail closed")
+    return verdict(ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures)))
+
+
+def verdict(report: ConformanceReport) -> ConformanceReport:
+    """The report, if something was checked and nothing failed.
+
+    Raises:
+        ConformanceError: otherwise.
+    """
+    if not report.passed and not report.failures:
+        skipped = report.skipped
         refused = f"all {len(skipped)} instances were refused" if skipped else "no seeds were given"
         first = f"; the first: {skipped[0]}" if skipped else ""
-        raise ConformanceError(f"{oracle.name}: {refused}, so nothing was checked{first}")
-    if not lexicographic:
-        skipped.append("lexicographic ties: never claimed, so mechanisms that need them will fail closed")
-    report = ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures))
-    if failures:
+        raise ConformanceError(f"{report.oracle}: {refused}, so nothing was checked{first}")
+    if report.failures:
         raise ConformanceError(str(report))
     return report
 
 
-def _run(check: Callable[[_Case], Iterator[Finding]], case: _Case) -> list[Finding]:
+def name_of(check: Callable[..., object]) -> str:
+    return check.__name__.removeprefix("_check_").replace("_", " ")
+
+
+def findings(check: Callable[[Case], Iterator[Finding]], case: Case) -> list[Finding]:
     """The findings of one check; whatever the oracle raises is one of them."""
     found: list[Finding] = []
     try:
         found.extend(check(case))
     except Exception as error:
-        found.append(("", _described(error)))
+        found.append(("", described(error)))
     return found
 
 
-def _described(error: Exception) -> str:
+def described(error: Exception) -> str:
+    """What was raised, and where in the file of whoever wrote the oracle."""
     return f"raised {type(error).__name__}: {error}{_location(error)}"
 
 
@@ -230,6 +246,21 @@ class _Case:
             yield f"stopped by {c.status.name} although no limit was set"
         if answer.point is None:
             yield "no point although no limit was set"
+
+
+class RandomStates:
+    """The global random states of Python and numpy when this was made."""
+
+    def __init__(self) -> None:
+        self._numpy, self._python = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def touched(self) -> Iterator[str]:
+        """What has changed since."""
+        if self._python != random.getstate():
+            yield "the global random state of Python was touched"
+        now = np.random.get_state()  # noqa: NPY002
+        if any(not np.array_equal(a, b) for a, b in zip(self._numpy, now, strict=True)):
+            yield "the global random state of numpy was touched"
 
 
 # --- Checks. Each yields where and what is wrong. -----------------------------------------------------
@@ -311,7 +342,7 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
     tables = [t for p in case.instance.perturbations.values() for t in (*p.unary, p.radial) if t is not None]
     arrays = [problem.X, problem.y, problem.lattice.low, problem.lattice.high, *tables]
     before = [a.copy() for a in arrays]
-    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    states = RandomStates()
     prepared = case.oracle.prepare(problem, case.instance.task)
     for p in case.instance.perturbations.values():
         prepared.minimize(p)
@@ -320,13 +351,7 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
         for a, b in zip(arrays, before, strict=True):
             if a.flags.writeable:
                 a[...] = b  # so that later checks speak of their own subject
-    if python_state != random.getstate():
-        yield "", "the global random state of Python was touched"
-    if any(
-        not np.array_equal(a, b)
-        for a, b in zip(numpy_state, np.random.get_state(), strict=True)  # noqa: NPY002
-    ):
-        yield "", "the global random state of numpy was touched"
+    yield from (("", finding) for finding in states.touched())
 
 
 def _check_refusals(case: _Case) -> Iterator[Finding]:
@@ -387,31 +412,34 @@ def instances(seed: int) -> Iterator[Instance]:
 
 def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     signs = IntegerLattice(-1, 1, dimension=5)
-    yield "signs, one-hot and numeric", _halfspace(rng, signs, blocks=(2, 2), numeric=1)
+    yield "signs, one-hot and numeric", random_halfspace(rng, signs, blocks=(2, 2), numeric=1)
     yield (
         "asymmetric box",
-        _halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 3]), blocks=(2,), numeric=1),
+        random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 3]), blocks=(2,), numeric=1),
     )
     yield (
         "box with radius",
-        _halfspace(rng, IntegerLattice(-2, 2, dimension=3, radius=5**0.5), blocks=(3,), numeric=0),
+        random_halfspace(rng, IntegerLattice(-2, 2, dimension=3, radius=5**0.5), blocks=(3,), numeric=0),
     )
     # |w|^2 <= 7 is attained by no point of {-2, 0, 2} + ...: the largest |w|^2 is below max_squared_norm.
     yield (
         "radius that is not attained",
-        _halfspace(rng, IntegerLattice([-3, -3], [3, 3], radius=7**0.5), blocks=(), numeric=2),
+        random_halfspace(rng, IntegerLattice([-3, -3], [3, 3], radius=7**0.5), blocks=(), numeric=2),
     )
     yield (
         "box without the origin",
-        _halfspace(rng, IntegerLattice([1, -3, 0], [2, -1, 3], radius=3.5), blocks=(2,), numeric=1),
+        random_halfspace(rng, IntegerLattice([1, -3, 0], [2, -1, 3], radius=3.5), blocks=(2,), numeric=1),
     )
-    yield "sets of columns", _halfspace(rng, IntegerLattice(0, 1, dimension=5), blocks=(3, 2), numeric=0)
-    yield "one point", _halfspace(rng, IntegerLattice([1, -1], [1, -1]), blocks=(2,), numeric=0)
+    yield (
+        "sets of columns",
+        random_halfspace(rng, IntegerLattice(0, 1, dimension=5), blocks=(3, 2), numeric=0),
+    )
+    yield "one point", random_halfspace(rng, IntegerLattice([1, -1], [1, -1]), blocks=(2,), numeric=0)
     yield (
         "zero features",
         ZeroOneHalfspace(np.zeros((4, 2), dtype=int), [1, 1, -1, 1], IntegerLattice(-1, 1, dimension=2)),
     )
-    yield "scores of zero", _decimal_ties()
+    yield "scores of zero", decimal_ties()
     binary = rng.integers(0, 2, (30, 5))
     labels = rng.choice([-1, 1], 30)
     yield "conjunction", MonotoneConjunction(binary, labels)
@@ -420,7 +448,7 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
 
 
-def _halfspace(
+def random_halfspace(
     rng: Generator, lattice: IntegerLattice, *, blocks: tuple[int, ...], numeric: int
 ) -> ZeroOneHalfspace:
     """One-hot blocks with the given numbers of levels, then integer columns; labels from a noisy rule."""
@@ -434,7 +462,7 @@ def _halfspace(
     return ZeroOneHalfspace(X, y, lattice)
 
 
-def _decimal_ties() -> ZeroOneHalfspace:
+def decimal_ties() -> ZeroOneHalfspace:
     """Only w = (1, 1, -1) makes no error, and only where 0.1 + 0.2 - 0.3 counts as 0 and predicts -1."""
     X = np.repeat([[1, 2, 3], [2, 4, 6], [2, 4, 5]], 5, axis=0)
     y = np.repeat([-1, -1, 1], 5)

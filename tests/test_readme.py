@@ -1,4 +1,4 @@
-"""Every Python block of the README runs as printed."""
+"""Every Python block of the README and of CONTRIBUTING runs as printed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+CONTRIBUTING = README.parent / "CONTRIBUTING.md"
+EXAMPLES = {
+    page: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in (README, CONTRIBUTING)
+}
+BLOCKS = [block for blocks in EXAMPLES.values() for block in blocks]
 
 
-def test_the_readme_has_its_examples() -> None:
-    assert len(BLOCKS) >= 2
+def test_the_pages_have_their_examples() -> None:
+    assert len(EXAMPLES[README]) >= 2
+    assert EXAMPLES[CONTRIBUTING]
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
@@ -34,7 +39,7 @@ def test_readme_block_runs(number: int, tmp_path: Path) -> None:
 
 PAGES = [
     README,
-    README.parent / "CONTRIBUTING.md",
+    CONTRIBUTING,
     *sorted((README.parent / "experiments" / "docs").glob("*.md")),
 ]
 
