@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any, Self
 
 from privopt.mechanisms.accounting import gaussian_epsilon, zcdp_epsilon
@@ -144,6 +145,7 @@ class PrivacySpend:
         return f"{self.mechanism}: {pair} ({self.neighbours}; {self.claim}{voided})"
 
 
+@lru_cache(maxsize=64)  # every release checks the spend of its plan again
 def _implied_epsilon(notion: str, level: float, delta: float) -> float:
     return zcdp_epsilon(level, delta) if notion == "zcdp" else gaussian_epsilon(level, delta)
 
