@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from privopt.mechanisms.errors import BudgetExceededError, LedgerError
@@ -39,8 +40,10 @@ def create(
         )
     if rule != "basic" and delta == 0:
         raise InvalidInputError(f"the rule {rule} needs --delta > 0")
+    if file.exists():
+        raise LedgerError(f"{file} exists already; `privopt budget show {file}` tells what it holds")
     Ledger.create(file, epsilon, delta, rule=rule)
-    tell.print(f"{file}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
+    tell.print(f"{escape(str(file))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
 
 
 @app.command()
@@ -54,13 +57,11 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     table = Table("state", "mechanism", "epsilon", "delta")
     for entry in report["entries"]:
         spend = entry["spend"]
-        table.add_row(entry["state"], spend["mechanism"], f"{spend['epsilon']:g}", f"{spend['delta']:g}")
+        table.add_row(
+            entry["state"], escape(spend["mechanism"]), f"{spend['epsilon']:g}", f"{spend['delta']:g}"
+        )
     tell.print(table)
-    spent, budget = report["spent"], report["budget"]
-    tell.print(
-        f"spent epsilon = {spent['epsilon']:.6g} of {budget['epsilon']:g}, delta = {spent['delta']:.3g} "
-        f"of {budget['delta']:g} (replace-one, rule {budget['rule']}; reserved counts as spent)"
-    )
+    tell.print(_state(ledger))
 
 
 @app.command()
@@ -68,8 +69,9 @@ def check(
     file: FileArgument, epsilon: EpsilonOption, delta: DeltaOption = 0.0, mechanism: NameOption = "unnamed"
 ) -> None:
     """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
-    affordable = open_ledger(file).affords(_spend(epsilon, delta, mechanism))
-    tell.print("affordable" if affordable else "not affordable")
+    ledger = open_ledger(file)
+    affordable = ledger.affords(_spend(epsilon, delta, mechanism))
+    tell.print(f"{'affordable' if affordable else 'not affordable'}: {_state(ledger)}")
     if not affordable:
         raise typer.Exit(1)
 
@@ -83,7 +85,7 @@ def spend(
         ledger = open_ledger(file)
         ledger.commit(ledger.reserve(_spend(epsilon, delta, mechanism)))
     except BudgetExceededError as error:
-        tell.print(str(error))
+        tell.print(escape(str(error)))
         raise typer.Exit(1) from error
     tell.print("booked")
 
@@ -118,6 +120,14 @@ def budget_report(ledger: Ledger) -> dict[str, Any]:
         "neighbours": "replace-one",
         "entries": [{"state": e.state, "spend": e.spend.to_dict()} for e in ledger.entries()],
     }
+
+
+def _state(ledger: Ledger) -> str:
+    spent, budget = ledger.total(), ledger.budget
+    return (
+        f"spent epsilon = {spent.epsilon:.6g} of {budget.epsilon:g}, delta = {spent.delta:.3g} of "
+        f"{budget.delta:g} (replace-one, rule {budget.rule}; reserved counts as spent)"
+    )
 
 
 def _spend(epsilon: float, delta: float, mechanism: str) -> PrivacySpend:

@@ -151,11 +151,13 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         classes = public_classes(self.classes, labels)
-        if classes.shape != (2,) or classes[0] == classes[1]:
+        if classes.shape != (2,):
             raise InvalidInputError(
                 f"exactly 2 different classes are needed, (negative, positive); got {classes.size} class(es)."
                 f" Only binary classification is supported."
             )
+        if classes[0] == classes[1]:
+            raise InvalidInputError("the negative and the positive class must differ")
         return classes
 
     def _public_schema(self, X: Any) -> Schema:

@@ -88,7 +88,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
                 f"{draw.oracle} draws with a relative error of {math.expm1(error):.2g} and loses mass "
                 f"{lost:.2g}; epsilon = {self.spend.epsilon:g} leaves room for "
                 f"{_ARITHMETIC_SHARE * self.spend.epsilon / 2:.2g} and {_NEVER:.2g}. "
-                f"To do: a larger epsilon, or an oracle with finer arithmetic"
+                f"To do: an epsilon nearer to 1, or an oracle with finer arithmetic"
             )
         return self.released(draw.point, source, draw.oracle, None)
 

@@ -56,7 +56,9 @@ class IntegerLattice:
             )
         for name, bound in (("low", lower), ("high", upper)):
             if not np.issubdtype(bound.dtype, np.integer):
-                raise InvalidInputError(f"lattice bound {name} must hold integers, got dtype {bound.dtype}")
+                raise InvalidInputError(
+                    f"lattice bound {name} must hold 64-bit integers, got dtype {bound.dtype}"
+                )
         object.__setattr__(self, "low", _frozen(np.broadcast_to(lower, shape)))
         object.__setattr__(self, "high", _frozen(np.broadcast_to(upper, shape)))
         object.__setattr__(self, "squared_radius", None if radius is None else _integer_square(radius))
@@ -154,6 +156,7 @@ def _frozen(a: NDArray[np.integer]) -> IntArray:
 
 
 def _integer_square(radius: float) -> int:
-    if not (math.isfinite(radius) and radius >= 0):
-        raise InvalidInputError(f"radius must be finite and >= 0, got {radius}")
-    return math.floor(radius**2 + _RADIUS_SLACK)
+    square = float(radius) * float(radius)  # infinite where ** would raise
+    if not (math.isfinite(square) and radius >= 0):
+        raise InvalidInputError(f"radius must be >= 0 with a finite square, got {radius}")
+    return math.floor(square + _RADIUS_SLACK)

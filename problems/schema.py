@@ -418,7 +418,7 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
 def _schema_file(path: str | Path) -> Path:
     file = Path(path)
     if file.suffix not in (".toml", ".json"):
-        raise SchemaError(f"schema file {file.name}: its name must end in .toml or .json")
+        raise SchemaError(f"schema file {file}: its name must end in .toml or .json")
     return file
 
 

@@ -196,6 +196,10 @@ def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
             "needs a sampler: an oracle that draws at random; there are auto, native",
         ),
         (("--mechanism", "exponential", "--delta", "1e-6"), "exponential is pure"),
+        (("--lattice", "-1:1:1e300"), "radius must be >= 0 with a finite square"),
+        (("--lattice", "-99999999999999999999:1"), "64-bit integers"),
+        (("--classes", "ill,ill"), "must differ"),
+        (("--classes", "well, ill"), "outside the declared classes 'well', ' ill'"),
         (("--lattice", "1:-1"), "LOW = 1 is above HIGH = -1"),
         (("--lattice", "-2:2", "--mechanism", "rspm"), "--lattice=-1:1"),
         (("--target", "stat"), "did you mean 'state'?); there are 'age', 'smoker', 'state'"),
@@ -301,7 +305,9 @@ def test_files_of_another_kind_are_no_ledgers(privopt: Command, clinic: Path) ->
     ("words", "told"),
     [
         (("--schema", "other.toml"), "Nothing was booked in ledger"),
-        (("--lattice", "-9:9", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
+        (("--oracle", "enumerate", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
+        (("--oracle", "elimination", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
+        (("--oracle", "branch", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
     ],
 )
 def test_a_failed_fit_says_what_was_booked(
