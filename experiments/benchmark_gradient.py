@@ -9,8 +9,6 @@ Everything is timed in one run, on the same matrix, best of a few. ``--output`` 
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 import tracemalloc
 import warnings
@@ -30,6 +28,7 @@ from rich.console import Console
 from scipy.special import expit
 
 from privopt.experiments import peers
+from privopt.experiments.pages import markdown_table, processor, readable
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.first_order import DPFrankWolfeL1, DPGradientDescent
 from privopt.problems import _passes
@@ -218,13 +217,12 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
         for t, s in read.items()
     )
     versions = ", ".join(f"{name} {version}" for name, version in peers.versions(*_PEERS).items())
-    table = sparse.map(lambda v: f"{v:,.4g}" if isinstance(v, float) else f"{v:,}")
     return (
         "# What a gradient step costs\n\n"
         f"Made by `python -m privopt.experiments.benchmark_gradient --output FOLDER` on {processor()}, "
         f"{_passes.threads_available()} threads. {versions}. Best of {_REPEATS} calls, all in one run.\n\n"
         f"## Covertype, {shape[0]:,} x {shape[1]}, logistic loss, one iteration over all rows\n\n"
-        f"{markdown(wide(costs))}\n\n"
+        f"{markdown_table(wide(costs))}\n\n"
         f"*Times of one iteration, as multiples of the time to read the matrix once ({speeds}), and the most "
         "memory that the call held beyond the matrix.*\n\n"
         "How to read it: a gradient must read the matrix, so 1 is the least; two reads with the vector of "
@@ -234,27 +232,10 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
         "scikit-learn and diffprivlib include L-BFGS's own work, which is small; diffprivlib adds its noise "
         "once, before the first iteration.\n\n"
         "## DP-FW-L1 on sparse data, one step\n\n"
-        f"{markdown(table)}\n\n"
+        f"{markdown_table(sparse.map(readable))}\n\n"
         "*The same number of non-zeros and ever more features p. A step costs the non-zeros and the 2 p "
         "vertices, each of which needs noise of its own; never p x n.*\n"
     )
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """A table in Markdown, cells as they print."""
-    header = "| " + " | ".join(str(c).strip() for c in table.columns) + " |"
-    rule = "|---|" + "---:|" * (len(table.columns) - 1)
-    return "\n".join([header, rule, *("| " + " | ".join(map(str, row)) + " |" for row in table.to_numpy())])
-
-
-def processor() -> str:
-    """What the system says its processor is."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
 
 
 def main(

@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 
 from privopt.experiments import peers
-from privopt.experiments.benchmark_gradient import markdown, processor
 from privopt.experiments.figures import accuracy_figure, save
 from privopt.experiments.first_order_command import encoded, schema_norm
+from privopt.experiments.pages import markdown_table, processor
 from privopt.experiments.runs import Results, Row
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.estimators import PrivateLogisticRegression
@@ -193,7 +193,7 @@ def _section(output: Path, task: Task, rows: pd.DataFrame) -> str:
         f"## {task.name}\n\n"
         f"{len(task.y):,} records to train on, {len(task.y_test):,} to test on, {task.X.shape[1]} features, "
         f"row norms at most {task.norm:.4g}, delta = {task.delta:.2g}. Test accuracy without privacy "
-        f"{best:.4f}, of the larger class {larger:.4f}.\n\n{markdown(table(rows))}\n\n"
+        f"{best:.4f}, of the larger class {larger:.4f}.\n\n{markdown_table(table(rows))}\n\n"
         f"*Test accuracy by epsilon, mean ± standard deviation of the draws; the last column is the median "
         f"time of a fit.*\n\n![test accuracy on {task.name}]({picture})\n\n"
         f"*{task.name}: mean test accuracy against epsilon, with a band of one standard deviation. Solid: "

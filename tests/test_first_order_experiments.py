@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from privopt.experiments import benchmark_gradient, first_order_accuracy, peers
+from privopt.experiments import benchmark_gradient, first_order_accuracy, first_order_noise, peers
 from privopt.experiments.first_order_accuracy import Task
+
+DOCS = Path(__file__).resolve().parent.parent / "experiments" / "docs"
 
 
 def small_task(n: int = 400, d: int = 3) -> Task:
@@ -60,6 +62,11 @@ def test_gradient_page_from_small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     sparse = benchmark_gradient.sparse_costs(50, 3, (100,))
     text = benchmark_gradient.page(costs, sparse, (2_000, 5))
     assert benchmark_gradient.STEP in text
+
+
+def test_the_noise_page_in_the_docs_is_what_the_code_adds() -> None:
+    """It depends on public facts alone. Stale: run the module with ``--output experiments/docs``."""
+    assert (DOCS / "first-order-noise.md").read_text() == first_order_noise.page()
 
 
 def test_peak_memory_sees_what_a_call_holds() -> None:
