@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 Outcome = int | str | tuple[int, ...]
 
 # Runs per task: long enough to pay for starting one, short enough to lose little when interrupted.
-_CHUNK = 500
+_CHUNK = 200
 # Laws from floating point may exceed a tight claim by rounding; a refutation must exceed it by more.
 _TOLERANCE = 1e-9
 
@@ -198,7 +198,7 @@ def audit(
     Args:
         sampler, neighbour: the mechanism on D and on D'.
         epsilon, delta: the claim.
-        runs: runs on each data set, both halves together; rounded up to a multiple of 1,000.
+        runs: runs on each data set, both halves together; rounded up to a multiple of 400.
         confidence: of the lower bound, in (0, 1).
         workers: processes that run the mechanism.
         journal: a JSON-lines file that counts are appended to, and read from after an interruption; several

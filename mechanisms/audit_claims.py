@@ -26,6 +26,7 @@ class Subject:
         first, second: the mechanism on two neighbouring data sets.
         epsilon, delta: the claim.
         exact_epsilon: the smallest epsilon that holds on these two data sets, where it can be computed.
+        laws: where it was computed from probabilities of the outcomes 0, 1, ..., those of the two samplers.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Subject:
     epsilon: float
     delta: float
     exact_epsilon: float | None = None
+    laws: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,12 @@ class AuditLine:
 
     @property
     def verdict(self) -> str:
+        """One word for ``passed`` and why; "(law)" where the runs were too few and the exact law decided."""
         if not self.mutant:
             return "REFUTED" if self.refuted else "stands"
         if self.result.refuted:
             return "rejected"
-        return "rejected by its exact law" if self.refuted else "NOT REJECTED"
+        return "rejected (law)" if self.refuted else "NOT REJECTED"
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready account, without the event."""

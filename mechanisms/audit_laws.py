@@ -51,9 +51,9 @@ def audit_plan(plan: LatticeMechanism[Any], pair: Neighbours) -> ExactAudit:
 def output_law(plan: LatticeMechanism[Any], problem: DiscreteProblem) -> Floats:
     """Probabilities of a plan's outcomes on one data set.
 
-    Outcomes are the points in lexicographic order; for OPDisc and RSPM on one parity record they are the two
-    parities (even, odd), which tell all: flipping an even number of coordinates is a symmetry of problem
-    and noise, so the law is uniform within a parity.
+    Outcomes are the points in lexicographic order; for OPDisc and RSPM on parities they are the two parities
+    (even, odd), which tell all: flipping an even number of coordinates is a symmetry of problem and noise, so
+    the law is uniform within a parity.
 
     Raises:
         AuditError: the law is not known in closed form for this plan and problem.
@@ -74,33 +74,32 @@ def output_law(plan: LatticeMechanism[Any], problem: DiscreteProblem) -> Floats:
 
 
 def wrong_parity(tail: float, dimension: int) -> float:
-    """P[the winner errs] for one parity record, from P[a coordinate's noise alone outweighs the record].
+    """P[the winner has the parity with more losses], from P[a coordinate's noise alone outweighs those].
 
-    Without the record, noise picks each level by a fair coin, so either parity wins half of the time. The
-    wrong one keeps its place if flipping even the least decided coordinate costs more than the record.
+    Without losses, noise picks each level by a fair coin, so either parity wins half of the time. The wrong
+    one keeps its place if flipping even the least decided coordinate costs more than it would save.
     """
     return float(0.5 * tail**dimension)
 
 
 def _parity_law(plan: OPDisc | GaussianRSPM, problem: ParityProblem) -> Floats:
-    if problem.n_records != 1:
-        raise AuditError("the law on a parity is known for one record")
-    d = problem.lattice.dimension
-    wrong = wrong_parity(_decided(plan, problem.lattice), d)
-    return np.array([wrong, 1 - wrong] if problem.labels[0] > 0 else [1 - wrong, wrong])
+    majority = int(np.sum(problem.labels))
+    tail = _decided(plan, problem.lattice, abs(majority))
+    wrong = wrong_parity(tail, problem.lattice.dimension)
+    return np.array([wrong, 1 - wrong] if majority > 0 else [1 - wrong, wrong])
 
 
-def _decided(plan: OPDisc | GaussianRSPM, lattice: IntegerLattice) -> float:
-    """P[flipping one coordinate costs more than 1 loss] under the noise of a plan."""
+def _decided(plan: OPDisc | GaussianRSPM, lattice: IntegerLattice, losses: int) -> float:
+    """P[flipping one coordinate costs more than so many losses] under the noise of a plan."""
     if isinstance(plan, OPDisc):
         if not isinstance(lattice, SignLattice):
             raise AuditError("the law of OPDisc on a parity is known over {-1, 1}^d")
         # A flip moves <eta, pi(w)> by 2 |eta_j| / sqrt(d).
-        return float(special.erfc(math.sqrt(lattice.dimension / 8) / plan.sigma))
+        return float(special.erfc(losses * math.sqrt(lattice.dimension / 8) / plan.sigma))
     # A flip moves sum_k eta_k loss(w, e_k) by |eta_j|.
     if isinstance(plan, LaplaceRSPM):
-        return math.exp(-1 / plan.scale)
-    return float(special.erfc(1 / (math.sqrt(2) * plan.scale)))
+        return math.exp(-losses / plan.scale)
+    return float(special.erfc(losses / (math.sqrt(2) * plan.scale)))
 
 
 def _points(lattice: IntegerLattice) -> IntArray:

@@ -2,8 +2,9 @@
 
 Whoever audits a mechanism needs data on which a wrong one shows. Four kinds are kept here:
 
-- parity: one record whose loss is the parity of w, against its complement. Every point's neighbours in the
-  lattice change sides, so noise has to hide the record in all directions at once;
+- parity: a record whose loss is the parity of w, against its complement. Every point's neighbours in the
+  lattice change sides, so noise has to hide the record in all directions at once. More records of one parity
+  around it move the loser into the tail of the noise, where its probability changes faster;
 - outlier: many records that agree, one of which is replaced by an extreme one that does not;
 - all-equal: every point has the same loss, so that only noise and tie-breaking decide; one record breaks it;
 - duplicated: copies of two opposed records that cancel, one of which is replaced by a copy of the other kind.
@@ -221,9 +222,10 @@ class Neighbours:
         return self.first.losses(points) - self.second.losses(points)
 
 
-def parity_neighbours(lattice: IntegerLattice) -> Neighbours:
-    """One record: the parity, or its complement."""
-    return Neighbours("parity", ParityProblem([1], lattice), ParityProblem([-1], lattice))
+def parity_neighbours(lattice: IntegerLattice, records: int = 1) -> Neighbours:
+    """Records of one parity, the last of which is replaced by its complement."""
+    common = [1] * (records - 1)
+    return Neighbours("parity", ParityProblem([*common, 1], lattice), ParityProblem([*common, -1], lattice))
 
 
 def singled_out_neighbours(lattice: IntegerLattice) -> Neighbours:
