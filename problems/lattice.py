@@ -69,10 +69,10 @@ class IntegerLattice:
             raise InfeasibleDomainError(
                 f"empty lattice: low > high in coordinates {np.flatnonzero(self.low > self.high).tolist()}"
             )
-        nearest = np.clip(0, self.low, self.high)
-        if self.squared_radius is not None and int(nearest @ nearest) > self.squared_radius:
+        shortest = sum(v * v for v in np.clip(0, self.low, self.high).tolist())
+        if self.squared_radius is not None and shortest > self.squared_radius:
             raise InfeasibleDomainError(
-                f"empty lattice: its shortest vector has squared norm {int(nearest @ nearest)}, "
+                f"empty lattice: its shortest vector has squared norm {shortest}, "
                 f"above radius^2 = {self.squared_radius}"
             )
 
@@ -83,7 +83,8 @@ class IntegerLattice:
     @cached_property
     def max_squared_norm(self) -> int:
         """An upper bound on |w|^2 over the lattice: D^2 in the papers' notation. Public."""
-        box = int(np.sum(np.maximum(self.low**2, self.high**2)))
+        bounds = zip(self.low.tolist(), self.high.tolist(), strict=True)
+        box = sum(max(low * low, high * high) for low, high in bounds)  # Python integers: no overflow
         return box if self.squared_radius is None else min(box, self.squared_radius)
 
     @cached_property

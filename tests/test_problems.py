@@ -213,3 +213,10 @@ def test_one_record_moves_a_loss_by_at_most_its_bound(kind: type[DiscreteProblem
         moved = np.abs(kind(other_X, other_y, lattice).losses(points) - base)  # type: ignore[call-arg]
         largest = max(largest, int(moved.max()))
     assert largest == kind.record_loss_bound == 1
+
+
+def test_norms_of_vast_lattices_do_not_wrap_around() -> None:
+    # 2^32 squared is 2^64, which is 0 in 64-bit integers: a norm that sets the noise must not become small.
+    assert IntegerLattice(0, 2**32, dimension=2).max_squared_norm == 2**65
+    with pytest.raises(InfeasibleDomainError):
+        IntegerLattice(2**32, 2**33, dimension=1, radius=10.0)
