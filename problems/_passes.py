@@ -1,15 +1,16 @@
 """One pass over the rows of a matrix: cut into blocks that stay in cache, shared among threads.
 
-The cuts depend on the shape of the matrix alone and partial sums are added in a fixed order, so a pass gives
-the same bits whatever the number of threads. The kernels are compiled at first use and kept on disk; that is
-why this module, and numba with it, is imported by those who run a pass and not with the package.
+Cuts do not depend on the number of threads, and partial sums are added in a fixed order, so a pass gives the
+same bits on any number of them. Blocks begin at rows that n and d alone determine, so what is computed for a
+row depends on no other row, not even in its last bit. The kernels are compiled at first use and kept on disk;
+that is why this module, and numba with it, is imported by those who run a pass and not with the package.
 """
 
 from __future__ import annotations
 
 import contextvars
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -30,6 +31,7 @@ _T = TypeVar("_T")
 # Large enough to hide the cost of a few calls from Python, small enough that a block is still in cache when
 # it is read the second time.
 BLOCK_BYTES = 1 << 20
+_SPARSE_BLOCK = 1024  # rows: their length in bytes is a fact about the records
 # Parts are what threads share out. Each has an accumulator as long as a row, so parts are so few that these
 # hold at most a quarter as many numbers as the matrix.
 _MOST_PARTS = 64
@@ -46,6 +48,10 @@ class Rows(Protocol):
     @property
     def stored(self) -> int:
         """How many numbers are stored, zeros of a sparse matrix not counted."""
+
+    @property
+    def block(self) -> int:
+        """How many rows make a block."""
 
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
         """scale_i <row_i, w> for some rows, in the dtype of the matrix; w has it too."""
@@ -71,6 +77,10 @@ class DenseRows:
     def stored(self) -> int:
         return int(self.X.size)
 
+    @property
+    def block(self) -> int:
+        return max(1, BLOCK_BYTES // int(self.X[0].nbytes))
+
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
         found = np.empty_like(scale[rows])
         _predict_dense(self.X[rows], scale[rows], w, found)
@@ -91,6 +101,10 @@ class SparseRows:
     @property
     def stored(self) -> int:
         return int(self.data.size)
+
+    @property
+    def block(self) -> int:
+        return _SPARSE_BLOCK
 
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
         found = np.empty_like(scale[rows])
@@ -114,36 +128,30 @@ def _one_per_row(weights: RealArray, rows: slice) -> RealArray:
     return found
 
 
-def parts(n: int, d: int, stored: int) -> list[slice]:
-    """The rows 0..n in consecutive parts of about equal length."""
-    count = min(max(stored // max(4 * d, _LEAST_STORED), 1), _MOST_PARTS, n)
-    cuts = [n * k // count for k in range(count + 1)]
+def parts(n: int, d: int, stored: int, block: int = 1) -> list[slice]:
+    """The rows 0..n in consecutive parts of about equal length, each of whole blocks."""
+    whole = -(-n // block)
+    count = min(max(stored // max(4 * d, _LEAST_STORED), 1), _MOST_PARTS, whole)
+    cuts = [min(whole * k // count * block, n) for k in range(count + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
 
-def blocks(part: slice, row_bytes: float) -> Iterator[slice]:
-    """A part in consecutive blocks of about ``BLOCK_BYTES``."""
-    step = max(1, int(BLOCK_BYTES / row_bytes))
-    for start in range(part.start, part.stop, step):
-        yield slice(start, min(start + step, part.stop))
-
-
-def full_pass(visit: Visit, n: int, d: int, stored: int, itemsize: int) -> tuple[float, Vector]:
-    """The sum of the numbers that ``visit(block, total)`` returns, and of what it adds to ``total``.
+def full_pass(visit: Visit, n: int, d: int, stored: int, block: int) -> tuple[float, Vector]:
+    """The sum of the numbers that ``visit(rows, total)`` returns, and of what it adds to ``total``.
 
     Args:
         visit: called once per block of rows, from several threads, each with a ``total`` of its own that is
             zero at first, shape (d,).
-        n, d, stored, itemsize: rows, columns, numbers stored and bytes of each.
+        n, d, stored, block: rows, columns, numbers stored, and rows in a block.
     """
 
     def run(part: slice) -> tuple[float, Vector]:
         number, total = 0.0, np.zeros(d)
-        for block in blocks(part, max(1.0, stored / n) * itemsize):
-            number += visit(block, total)
+        for start in range(part.start, part.stop, block):
+            number += visit(slice(start, min(start + block, part.stop)), total)
         return number, total
 
-    found = in_order(run, parts(n, d, stored))
+    found = in_order(run, parts(n, d, stored, block))
     number, total = found[0]
     for more, addend in found[1:]:
         number += more

@@ -242,7 +242,7 @@ class EmpiricalRisk:
         from privopt.problems._passes import full_pass
 
         n, d = self.facts.n_records, self.facts.dimension
-        number, total = full_pass(visit, n, d, self._rows.stored, self.X.dtype.itemsize)
+        number, total = full_pass(visit, n, d, self._rows.stored, self._rows.block)
         return number / n, total / n
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:

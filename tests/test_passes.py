@@ -29,6 +29,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many parts of several blocks each, even for small data."""
     monkeypatch.setattr(_passes, "_LEAST_STORED", 1_000)
     monkeypatch.setattr(_passes, "BLOCK_BYTES", 3_000)
+    monkeypatch.setattr(_passes, "_SPARSE_BLOCK", 50)
 
 
 def data(kind: str, n: int = N) -> tuple[NDArray[np.float64], EmpiricalRisk]:
@@ -90,21 +91,47 @@ def test_several_threads_do_work_at_once() -> None:
         return 1.0
 
     # Two parts of one block each.
-    number, total = _passes.full_pass(visit, n=20, d=2, stored=2_000, itemsize=1)
+    number, total = _passes.full_pass(visit, n=20, d=2, stored=2_000, block=10)
     assert number == 2.0
     assert len(names) == 2
     assert not total.any()
 
 
 def test_cuts_cover_every_row_once_and_bound_the_accumulators() -> None:
-    for n, d, stored in ((1, 5, 5), (7, 3, 21), (581_012, 54, 581_012 * 54), (2_000, 10**6, 10**6)):
-        cut = _passes.parts(n, d, stored)
-        rows = [b for part in cut for b in _passes.blocks(part, stored / n * 8)]
-        assert rows[0].start == 0
-        assert rows[-1].stop == n
-        assert all(a.stop == b.start for a, b in itertools.pairwise(rows))
-        assert all(b.stop > b.start for b in rows)
+    for n, d, stored, block in (
+        (1, 5, 5, 7),
+        (7, 3, 21, 7),
+        (581_012, 54, 581_012 * 54, 2_427),
+        (2_000, 10**6, 10**6, 1_024),
+        (10**7, 4, 4 * 10**7, 5),
+    ):
+        cut = _passes.parts(n, d, stored, block)
+        assert (cut[0].start, cut[-1].stop) == (0, n)
+        assert all(a.stop == b.start for a, b in itertools.pairwise(cut))
+        assert all(part.stop > part.start and part.start % block == 0 for part in cut)
         assert len(cut) == 1 or len(cut) * d <= stored / 4
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_rows_do_not_move_a_row_s_block(kind: str) -> None:
+    """Replacing a record changes how much a sparse matrix stores, and must not move the other rows."""
+    rng = np.random.default_rng(3)
+    seen = []
+    for density in (0.01, 0.9):
+        X = sp.random_array((N, D), density=density, format="csr", rng=rng)
+        dtype = np.float32 if kind.endswith("32") else np.float64
+        given = (X if kind.startswith("sparse") else X.toarray()).astype(dtype)
+        rows = _passes.rows_of(given)
+        blocks: list[int] = []
+
+        def visit(b: slice, _total: NDArray[np.float64], blocks: list[int] = blocks) -> float:
+            blocks.append(b.start)
+            return 0.0
+
+        _passes.full_pass(visit, N, D, rows.stored, rows.block)
+        seen.append(sorted(blocks))
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
