@@ -22,13 +22,16 @@ from privopt.mechanisms.accounting import (
     bounded_range_to_zcdp,
     gaussian_epsilon,
     gaussian_mu,
-    sampled_noise_multiplier,
     zcdp_epsilon,
 )
+from privopt.mechanisms.audit import Binned, exact_epsilon
+from privopt.mechanisms.audit_claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit_laws import audit_plan
 from privopt.mechanisms.audit_neighbours import ParityProblem, SignLattice, parity_neighbours
 from privopt.mechanisms.mechanism import LatticeMechanism
+from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.opdisc import OPDisc
+from privopt.mechanisms.poisson import poisson_multiplier
 from privopt.mechanisms.rspm import GaussianRSPM
 from privopt.problems.lattice import IntegerLattice
 
@@ -56,32 +59,41 @@ class Demonstration:
 
 
 def the_winner_depends_on_the_noise() -> Demonstration:
-    """OPDisc and Gaussian RSPM on a parity: exact true epsilon under three calibrations."""
+    """OPDisc and Gaussian RSPM on parities: exact true epsilon under three calibrations."""
     rows = []
     for d in (50, 100, 200, 1000):
-        lattice = SignLattice(d)
-        plans = [
-            OPDisc.plan(ParityProblem, lattice, epsilon=1.0, delta=1e-6, calibration=c)
+        opdisc = [
+            OPDisc.plan(ParityProblem, SignLattice(d), epsilon=1.0, delta=1e-6, calibration=c)
             for c in ("printed", "sound")
         ]
-        code = dataclasses.replace(plans[0], sigma=plans[0].sigma / 2)
-        found = [_true_epsilon(plan) for plan in (plans[0], code, plans[1])]
-        rows.append(("OPDisc, {-1, 1}^d", str(d), "1", *map(_short, found)))
+        code = dataclasses.replace(opdisc[0], sigma=opdisc[0].sigma / 2)
+        rows += _parity_rows("OPDisc, {-1, 1}^d", [opdisc[0], code, opdisc[1]])
     for d in (200, 1000):
-        box = IntegerLattice(0, 1, dimension=d)
-        others = [
-            GaussianRSPM.plan(ParityProblem, box, epsilon=1.0, delta=1e-6, calibration=c)
+        rspm = [
+            GaussianRSPM.plan(
+                ParityProblem, IntegerLattice(0, 1, dimension=d), epsilon=1.0, delta=1e-6, calibration=c
+            )
             for c in ("printed", "sound")
         ]
-        halved = dataclasses.replace(others[0], scale=others[0].scale / 2)
-        found = [_true_epsilon(plan) for plan in (others[0], halved, others[1])]
-        rows.append(("RSPM, {0, 1}^d", str(d), "1", *map(_short, found)))
-    columns = ("mechanism", "d", "claimed", "printed noise", "published code (half)", "sound noise")
+        halved = dataclasses.replace(rspm[0], scale=rspm[0].scale / 2)
+        rows += _parity_rows("RSPM, {0, 1}^d", [rspm[0], halved, rspm[1]])
+    columns = ("mechanism", "d", "n", "claimed", "printed noise", "published code (half)", "sound noise")
     return Demonstration(1, "the winner depends on the noise", columns, tuple(rows))
 
 
-def _true_epsilon(plan: LatticeMechanism[Any]) -> float:
-    return audit_plan(plan, parity_neighbours(plan.lattice)).true_epsilon
+def _parity_rows(name: str, plans: Sequence[LatticeMechanism[Any]]) -> list[tuple[str, ...]]:
+    """One record, and for each plan the number of records that agree which is worst for it."""
+    one = [_short(_true_epsilon(plan, 1)) for plan in plans]
+    several = [max((_true_epsilon(plan, n), n) for n in range(1, 60)) for plan in plans]
+    d = str(plans[0].lattice.dimension)
+    return [
+        (name, d, "1", "1", *one),
+        (name, d, "worst", "1", *(f"{_short(found)}, n = {n}" for found, n in several)),
+    ]
+
+
+def _true_epsilon(plan: LatticeMechanism[Any], records: int) -> float:
+    return audit_plan(plan, parity_neighbours(plan.lattice, records)).true_epsilon
 
 
 def squared_rho() -> Demonstration:
@@ -158,6 +170,65 @@ def a_scale_that_leaks() -> Demonstration:
     return Demonstration(4, "the scale of the noise leaks", columns, tuple(rows))
 
 
+@dataclass(frozen=True)
+class TrimmedMean:
+    """The clamped trimmed mean of fixed records plus (S/s) sinh(Y), Y standard normal: a sampler to audit.
+
+    Attributes:
+        records: sorted.
+        trimmed: m, how many are left out at either end.
+        scale: what takes the place of the smooth sensitivity S, from (records, m, t, width).
+        epsilon: (1/2) epsilon^2-zCDP is claimed; t = epsilon^2 / 16 and s = epsilon / 4 as printed.
+        width: of the interval [0, width] that the mean is clamped to.
+    """
+
+    records: tuple[float, ...]
+    trimmed: int
+    scale: Callable[[Floats, int, float, float], float]
+    epsilon: float
+    width: float = 1.0
+
+    @property
+    def centre(self) -> float:
+        x = np.array(self.records)
+        return float(np.clip(np.mean(x[self.trimmed : x.size - self.trimmed]), 0, self.width))
+
+    @property
+    def spread(self) -> float:
+        """S / s."""
+        x = np.array(self.records)
+        return self.scale(x, self.trimmed, self.epsilon**2 / 16, self.width) / (self.epsilon / 4)
+
+    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
+        return np.asarray(self.centre + self.spread * np.sinh(noise.gaussian(1.0, runs)))
+
+    def law(self, edges: Floats) -> Floats:
+        """The probabilities of the bins between edges: the noise is below c if Y is below asinh(c)."""
+        y = np.concatenate([[-np.inf], np.arcsinh((edges - self.centre) / self.spread), [np.inf]])
+        # Differences of the smaller tail, which keep their digits.
+        law = np.where(y[1:] < 0, np.diff(special.ndtr(y)), -np.diff(special.ndtr(-y)))
+        return np.asarray(law / math.fsum(law))
+
+
+def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3) -> AuditedClaim:
+    """Algorithm 2 on an outlier: with the exact smooth sensitivity, and with the printed scale, a mutant."""
+    n, m = 1000, 10
+    claimed = zcdp_epsilon(epsilon**2 / 2, delta)
+    far = np.geomspace(1e-2, 1e6, 80)
+    edges = np.concatenate([-far[::-1], far])
+
+    def subject(name: str, scale: Callable[[Floats, int, float, float], float]) -> Subject:
+        first, second = (TrimmedMean((*(0.0,) * (n - 1), last), m, scale, epsilon) for last in (0.0, outlier))
+        worst = exact_epsilon(first.law(edges), second.law(edges), delta)
+        bins = tuple(edges.tolist())
+        return Subject(name, Binned(first, bins), Binned(second, bins), claimed, delta, worst)
+
+    printed = subject("printed scale", _printed_scale)
+    return AuditedClaim(
+        "trimmed mean", f"outlier, n = {n}", subject(RELEASED, _smooth_sensitivity), (printed,)
+    )
+
+
 def _printed_scale(x: Floats, m: int, t: float, width: float) -> float:
     return max(float(x[-1] - x[0]) / (x.size - 2 * m), math.exp(-m * t) * width)
 
@@ -226,8 +297,8 @@ def a_condition_that_excludes_the_theorem() -> Demonstration:
         epochs = math.ceil(math.log(n**2 / (p * -math.log(delta) * condition)))
         steps = epochs * m
         printed = math.sqrt(steps * -math.log(delta)) / n
-        # A difference of two gradients of one record has norm <= 2 G: replacing it moves the sum by <= 4 G.
-        needed = 4 * sampled_noise_multiplier(1.0, delta, sampling_rate=1 / n, steps=steps)
+        # A difference of two gradients of one record has norm <= 2 G, the unit of the multiplier.
+        needed = 2 * poisson_multiplier(1.0, delta, q=1 / n, steps=steps, coordinates=p * steps)
         row = (f"{n:g}", f"{condition:g}", str(epochs), str(m), "1", f"{steps / n**2:.2g} c1")
         rows.append((*row, f"{printed:.3f} sqrt(c)", f"{needed:.3f}", f"{(needed / printed) ** 2:.0f}"))
     columns = (

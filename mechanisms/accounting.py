@@ -4,10 +4,11 @@ Notation: a mechanism is mu-GDP if it is at least as private as one Gaussian rel
 sensitivity / sigma = mu (Dong, Roth and Su 2022); rho-zCDP as in Bun and Steinke (2016). All conversions
 keep the neighbouring relation of what they are given.
 
-Sampled and mixed sequences have no closed form and go through the privacy loss distributions of
-dp-accounting. Its accountants are not used: in 0.6.0 "replace one" divides sigma by the sensitivity in one
-of them and by half of it in the other, counts are ignored for randomized response, and its worst pair for
-Poisson sampling under replacement is one-dimensional. What is composed here is a curve proved below.
+Sampled and mixed sequences have no closed form and go through the convolutions of dp-accounting. Its
+accountants are not used: in 0.6.0 "replace one" divides sigma by the sensitivity in one of them and by half
+of it in the other, and counts are ignored for randomized response. What is convolved here are closed-form
+curves; ``privopt.mechanisms.poisson``, which calibrates sampled mechanisms, uses the library's own
+discretisation of the same pair, so the two check each other.
 """
 
 from __future__ import annotations
@@ -178,20 +179,25 @@ class GaussianSteps:
         check_count(self.count, "count")
 
     def deltas(self, epsilon: Floats) -> Floats:
-        """An upper bound, to rounding, on delta of one release at each epsilon >= 0.
+        """Delta of one release at each epsilon >= 0, to rounding.
 
-        The sample of the other records is shared by both data sets. Given it, the outputs are mixtures
-        (1-q) N(0) + q N(x) and (1-q) N(0) + q N(x'), |x|, |x'| <= C. By advanced joint convexity (Balle,
-        Barthe and Gaboardi 2018, theorem 2) delta at e is q times that of N(x) against (1-b) N(0) + b N(x')
-        at e', where exp(e') = 1 + (exp(e) - 1)/q and b = exp(e - e'). By convexity that is at most (1-b)
-        times the delta of two normals C apart plus b times that of two normals 2 C apart. Nothing here
-        depends on the dimension.
+        That of (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C), which dominates in any dimension (proof in
+        ``privopt.mechanisms.poisson``). With sigma = 1 the likelihood ratio grows with x, and equals exp(e)
+        where exp(C x) solves a quadratic: the best event is a half-line.
         """
-        q, mu = self.sampling_rate, 1 / self.noise_multiplier
-        inner = np.logaddexp(0.0, epsilon - math.log(q) + np.log(-np.expm1(-np.maximum(epsilon, 1e-300))))
-        near, far = _gaussian_deltas(mu / 2, inner)[0], _gaussian_deltas(mu, inner)[0]
-        share = np.exp(epsilon - inner)
-        return np.asarray(q * ((1 - share) * near + share * far))
+        q, c = self.sampling_rate, 1 / (2 * self.noise_multiplier)
+        with np.errstate(divide="ignore"):
+            stays, joins = np.log1p(-q), math.log(q)
+            grown = epsilon + np.log1p(-np.exp(-epsilon))  # log(exp(e) - 1)
+        tilt = stays + grown - epsilon / 2 - math.log(2) - joins + c * c / 2
+        # asinh(exp(tilt)), which is tilt + log 2 long before exp overflows.
+        root = np.where(tilt < 20, np.arcsinh(np.exp(np.minimum(tilt, 20))), tilt + math.log(2))
+        x = (epsilon / 2 + root) / c
+        above = (1 - q) * special.ndtr(-x) + q * special.ndtr(c - x)
+        other = np.exp(epsilon + stays + special.log_ndtr(-x)) + np.exp(
+            epsilon + joins + special.log_ndtr(-x - c)
+        )
+        return np.maximum(above - other, 0.0)
 
 
 @dataclass(frozen=True)
@@ -237,20 +243,6 @@ def composed_epsilon(steps: Sequence[Steps], delta: float) -> float:
         composed = law if composed is None else composed.compose(law)
     assert composed is not None
     return float(composed.get_epsilon_for_delta(delta)) * (1 + 1e-9)
-
-
-def sampled_noise_multiplier(epsilon: float, delta: float, *, sampling_rate: float, steps: int) -> float:
-    """sigma / sensitivity for ``steps`` Poisson-sampled Gaussian releases (see ``GaussianSteps``).
-
-    At most 0.1% above what ``composed_epsilon`` allows, never below. The search comes down from the answer
-    without sampling: far below the answer the loss distributions would fill the memory.
-    """
-    start = gaussian_noise_multiplier(epsilon, delta, steps)
-    return smallest(
-        lambda z: composed_epsilon([GaussianSteps(z, sampling_rate, steps)], delta) <= epsilon,
-        start=start,
-        width=1e-3,
-    )
 
 
 # Grid of the loss distributions; a coarser one is still an upper bound.

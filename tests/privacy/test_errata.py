@@ -10,6 +10,9 @@ import pytest
 from scipy import stats
 
 from privopt.experiments import errata
+from privopt.mechanisms.audit import Binned
+from privopt.mechanisms.audit_claims import audit_claim
+from privopt.mechanisms.noise import NoiseSource
 
 PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
 
@@ -62,6 +65,30 @@ def test_printed_scale_is_not_smooth() -> None:
     zeros, outlier = np.zeros(50), np.append(np.zeros(49), 1e6)
     moved = errata._printed_scale(outlier, 5, 0.1, 1.0) / errata._printed_scale(zeros, 5, 0.1, 1.0)
     assert math.log(moved) > 100 * 0.1
+
+
+def test_the_audit_kit_rejects_the_printed_scale_and_lets_the_smooth_sensitivity_stand() -> None:
+    """An outlier of 10^6 moves the printed scale 1,906-fold and the smooth sensitivity by e^t."""
+    audited = errata.trimmed_mean_claim(1e6)
+    lines = audit_claim(audited, runs=20_000, insecure_seed=1)
+    assert [line.verdict for line in lines] == ["stands", "rejected"]
+    for line in lines:
+        assert line.exact_epsilon is not None
+        assert line.result.lower_bound <= line.exact_epsilon
+    # Without an outlier there is nothing to find: the same scale on both sides.
+    quiet = errata.trimmed_mean_claim(0.0)
+    assert [s.exact_epsilon for s in (quiet.claim, *quiet.mutants)] == [0.0, 0.0]
+
+
+def test_laws_of_the_trimmed_mean_are_those_of_its_releases() -> None:
+    for subject in (errata.trimmed_mean_claim(1e4).claim, errata.trimmed_mean_claim(1e4).mutants[0]):
+        sampler = subject.second
+        assert isinstance(sampler, Binned)
+        assert isinstance(sampler.draw, errata.TrimmedMean)
+        edges = np.linspace(-3, 3, 21) * sampler.draw.spread
+        drawn = sampler.draw(5000, NoiseSource(insecure_seed=2))
+        counts = np.bincount(np.digitize(drawn, edges), minlength=22)
+        assert stats.chisquare(counts, 5000 * sampler.draw.law(edges)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("ratio", [1.5, 8.0])
