@@ -2,46 +2,105 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-       padding: 0 1rem; color: #222 }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .75rem; border-bottom: 1px solid #ddd; text-align: right }
-th:first-child, td:first-child { text-align: left }
-svg { max-width: 100%; height: auto }
+body { font: 1rem/1.55 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem;
+       color: #222; background: #fff }
+h1, h2 { line-height: 1.25 }
+h2 { margin-top: 2.5rem; border-top: 1px solid #ddd; padding-top: 1rem }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem; font-variant-numeric: tabular-nums }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: right;
+         vertical-align: top; white-space: nowrap }
+th { border-bottom: 2px solid #888 }
+.words { text-align: left }
+figure { margin: 1.5rem 0 }
+img { width: 100%; min-width: 34rem; height: auto; display: block }  /* a phone scrolls rather than shrinks */
+caption { white-space: normal }
+figcaption, caption { color: #444; font-size: .9rem; text-align: left; padding: .5rem 0 }
+pre { overflow-x: auto; background: #f5f5f5; padding: .75rem; font-size: .85rem }
 """
 
 
-def page(title: str, sections: Sequence[tuple[str, Sequence[str | pd.DataFrame | Figure]]]) -> str:
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its caption: what one sees, and what to conclude."""
+
+    figure: Figure
+    caption: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table with its caption; columns of text stand to the left."""
+
+    frame: pd.DataFrame
+    caption: str
+
+
+Part = str | Picture | Listing
+
+
+def page(title: str, sections: Sequence[tuple[str, Sequence[Part]]]) -> str:
     """The whole page.
 
     Args:
         title: its heading.
-        sections: headings with what stands below each: paragraphs (plain text), tables and figures.
+        sections: headings with what stands below each: paragraphs (plain text; one that starts with a space
+            keeps its lines), tables and figures.
     """
     body = [f"<h1>{html.escape(title)}</h1>"]
     for heading, parts in sections:
         body.append(f"<h2>{html.escape(heading)}</h2>")
         body.extend(_render(part) for part in parts)
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style>"
+    )
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
+        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n'
+        + "\n".join(body)
+        + "\n</body></html>\n"
     )
 
 
-def _render(part: str | pd.DataFrame | Figure) -> str:
-    if isinstance(part, pd.DataFrame):
-        return str(part.to_html(index=False, border=0, escape=True, float_format=lambda x: f"{x:.4g}"))
-    if isinstance(part, Figure):
-        buffer = io.StringIO()
-        part.savefig(buffer, format="svg")
-        svg = buffer.getvalue()
-        return svg[svg.index("<svg") :]
+def _render(part: Part) -> str:
+    if isinstance(part, Listing):
+        return _table(part)
+    if isinstance(part, Picture):
+        buffer = io.BytesIO()
+        part.figure.savefig(buffer, format="svg", metadata={"Date": None})
+        data = base64.b64encode(buffer.getvalue()).decode()
+        caption = html.escape(part.caption)
+        source = f"data:image/svg+xml;base64,{data}"
+        image = f'<div class="wide"><img alt="{caption}" src="{source}"></div>'
+        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+    if part.startswith(" "):
+        return f"<pre>{html.escape(part)}</pre>"
     return f"<p>{html.escape(part)}</p>"
+
+
+def _table(part: Listing) -> str:
+    words = [not pd.api.types.is_numeric_dtype(kind) for kind in part.frame.dtypes]
+
+    def row(tag: str, cells: Sequence[object]) -> str:
+        classes = (' class="words"' if w else "" for w in words)
+        inner = (f"<{tag}{c}>{_text(v)}</{tag}>" for v, c in zip(cells, classes, strict=True))
+        return f"<tr>{''.join(inner)}</tr>"
+
+    head = row("th", list(part.frame.columns))
+    body = "\n".join(row("td", list(cells)) for cells in part.frame.itertuples(index=False))
+    caption = f"<caption>{html.escape(part.caption)}</caption>"
+    return f'<div class="wide"><table>{caption}<thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+def _text(value: object) -> str:
+    return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
