@@ -197,7 +197,7 @@ class GaussianSteps:
         other = np.exp(epsilon + stays + special.log_ndtr(-x)) + np.exp(
             epsilon + joins + special.log_ndtr(-x - c)
         )
-        return np.maximum(above - other, 0.0)
+        return np.asarray(np.maximum(above - other, 0.0))
 
 
 @dataclass(frozen=True)
