@@ -347,6 +347,82 @@ def test_gauge_step_against_a_general_solver(ball: ConvexSet) -> None:
         assert objective(u) >= _lifted_gauge_minimum(ball, x, g, weight) - 1e-5
 
 
+def test_gauge_step_on_a_simplex_against_a_general_solver() -> None:
+    """min <g, u - x> + (weight/2) (|u - x|_1 / size)^2 with u - x = a - b, a, b >= 0: smooth for SLSQP."""
+    rng = np.random.default_rng(13)
+    simplex = Simplex(P, 1.7)
+    for _ in range(12):
+        x = rng.dirichlet(np.full(P, 0.7)) * 1.7
+        g, weight = rng.standard_normal(P), 10 ** rng.uniform(-1.5, 1.0)
+        u = gauge_step(simplex)(x, g, weight)
+        assert simplex.contains(u, 1e-9)
+        reference = minimize(
+            lambda v, g=g, weight=weight: float(g @ (v[:P] - v[P:]) + weight / 2 * (np.sum(v) / 1.7) ** 2),
+            np.full(2 * P, 0.01),
+            method="SLSQP",
+            bounds=[(0, None)] * (2 * P),
+            constraints=[
+                {"type": "ineq", "fun": lambda v, x=x: x + v[:P] - v[P:]},
+                {"type": "eq", "fun": lambda v: np.sum(v[:P] - v[P:])},
+            ],
+            options={"maxiter": 500, "ftol": 1e-13},
+        )
+        value = float(g @ (u - x) + weight / 2 * (np.sum(np.abs(u - x)) / 1.7) ** 2)
+        assert value == pytest.approx(reference.fun, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "convex_set",
+    [
+        Box([-1, -0.2, -0.5, -0.3, -2], [1, 0.5, 2, 0.3, 1]),
+        GroupL1Ball(((0, 3), (1,), (2, 4)), 1.1),
+        KSupportBall(P, 2, 0.9),
+        Polytope(POINTS, np.full(9, 0.8), np.full(P, -1.0), np.full(P, 1.5)),
+        BoxIntersection(Box(np.full(P, -0.3), np.full(P, 0.3)), L1Ball(P, 1.0)),
+        BoxIntersection(Box(np.full(P, -0.3), np.full(P, 0.3)), L2Ball(P, 0.5)),
+    ],
+    ids=ids,
+)
+def test_gauge_step_elsewhere_majorises_the_minkowski_norm(convex_set: ConvexSet) -> None:
+    """It minimises the quadratic of the natural geometry, which is nowhere below that of the gauge."""
+    rng = np.random.default_rng(14)
+    geometry = natural_geometry(convex_set)
+    move = gauge_step(convex_set)
+    for seed in range(3):
+        x = projector(convex_set)(rng.standard_normal(P) * 0.3)
+        g, weight = rng.standard_normal(P), 10 ** rng.uniform(-1, 1)
+
+        def objective(w: Vector, x=x, g=g, weight=weight) -> float:
+            return float(g @ (w - x) + weight * geometry.divergence(w, x))
+
+        assert objective(move(x, g, weight)) == pytest.approx(
+            general_minimum(convex_set, objective, seed), abs=1e-5
+        )
+        for w in rng.standard_normal((50, P)):
+            assert geometry.divergence(w, x) >= gauge(convex_set, w - x) ** 2 / 2 * (1 - 1e-9)
+
+
+def test_projections_far_away_and_in_higher_dimension_are_as_exact() -> None:
+    """<x - u, v - u> <= 0 over the set bounds the squared distance from the projection."""
+    rng = np.random.default_rng(15)
+    points = rng.standard_normal((400, 30)) + 50
+    hull = ConvexHull(points)
+    A = rng.standard_normal((80, 30))
+    polytope = Polytope(A, A @ rng.uniform(-0.3, 0.3, 30) + 0.5, np.full(30, -1.0), np.full(30, 1.0))
+    for convex_set in (hull, polytope):
+        for scale in (0.1, 10.0, 1e6):
+            x = rng.standard_normal(30) * scale + (50 if convex_set is hull else 0)
+            u = projector(convex_set)(x)
+            assert support(convex_set, x - u) - float((x - u) @ u) <= 1e-10 * (1 + scale)
+            assert contains(convex_set, u, 1e-9)
+
+
+def test_natural_geometry_of_a_polytope_is_its_inner_ball() -> None:
+    # The nearest facet of {x + y <= 1} in [-1, 1]^2 is at distance 1 / sqrt 2: |u|^2 / (2 * 1/2).
+    square = Polytope([[1.0, 1.0], [0.0, 0.0]], [1.0, 0.0], [-1, -1], [1, 1])
+    assert natural_geometry(square) == Euclidean(pytest.approx(2.0))
+
+
 def _lifted_gauge_minimum(ball: ConvexSet, x: Vector, g: Vector, weight: float) -> float:
     """min <g, d> + (weight/2) t^2 over |d|_C <= t, x + d in C, as a smooth program for SLSQP."""
     M, half, _ = cone(ball)
@@ -413,7 +489,8 @@ def test_refusals_name_the_set_and_the_remedy() -> None:
         linear_minimizer(WholeSpace(3))
     with pytest.raises(UnsupportedProblemError, match="Entropy"):
         bregman_step(L2Ball(3, 1.0), Entropy())
-    with pytest.raises(UnsupportedProblemError, match="Minkowski"):
-        gauge_step(hull)
     with pytest.raises(UnsupportedProblemError, match="ball around 0"):
-        natural_geometry(hull)
+        gauge_step(hull)
+    for without in (Box([0.0, -1], [1, 1]), Polytope([[1.0, 1.0]], [0.0], [-1, -1], [1, 1])):
+        with pytest.raises(UnsupportedProblemError, match="0 in its interior"):
+            natural_geometry(without)

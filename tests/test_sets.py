@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 from privopt.oracles.closed_form import contains, gauge, gaussian_width, support
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
-from privopt.problems.intersections import intersect
+from privopt.problems.intersections import BoxIntersection, intersect
 from privopt.problems.sets import (
     Box,
     ConvexHull,
@@ -29,6 +29,7 @@ from privopt.problems.sets import (
 
 P = 4
 POINTS = np.random.default_rng(7).standard_normal((7, P))
+POLYTOPE = Polytope(POINTS, np.full(7, 0.8), np.full(P, -1.0), np.full(P, 1.5))
 SETS: list[ConvexSet] = [
     L1Ball(P, 1.3),
     L2Ball(P, 0.7),
@@ -38,7 +39,10 @@ SETS: list[ConvexSet] = [
     GroupL1Ball(((0, 3), (1,), (2,)), 1.1),
     KSupportBall(P, 2, 0.9),
     ConvexHull(POINTS),
-    Polytope(POINTS, np.full(7, 0.8), np.full(P, -1.0), np.full(P, 1.5)),
+    POLYTOPE,
+    BoxIntersection(Box([-1, -0.2, 0, -0.5], [1, 0.5, 2, -0.1]), L2Ball(P, 0.7)),
+    BoxIntersection(Box([-0.4, -0.2, -0.1, -0.5], [1, 0.5, 2, 0.1]), L1Ball(P, 0.9)),
+    BoxIntersection(Box([-1, 0.1, 0, -0.5], [0.6, 0.5, 2, 0.4]), Simplex(P, 1.2)),
 ]
 ids = lambda s: type(s).__name__  # noqa: E731  # pytest wants a callable
 
@@ -62,26 +66,56 @@ def extreme_points(convex_set: ConvexSet, rng: np.random.Generator) -> np.ndarra
             directions[:, list(pair)] = rng.standard_normal((5_000, convex_set.sparsity))
             found.append(convex_set.size * directions / np.linalg.norm(directions, axis=1)[:, None])
         return np.concatenate(found)
+    if isinstance(convex_set, BoxIntersection):
+        return sampled_intersection(convex_set, rng)
     return convex_set.vertices()
+
+
+def sampled_intersection(convex_set: BoxIntersection, rng: np.random.Generator) -> np.ndarray:
+    """Corners of the polyhedral ones by linear programs, points of the l2 sphere by SLSQP."""
+    box, size = convex_set.box, convex_set.other.size
+    bounds = list(zip(box.low, box.high, strict=True))
+    found = []
+    for g in rng.standard_normal((150, P)):
+        if isinstance(convex_set.other, L2Ball):
+            inside = {"type": "ineq", "fun": lambda w: size**2 - w @ w, "jac": lambda w: -2 * w}
+            result = minimize(
+                lambda w, g=g: -float(g @ w),
+                box.nearest_to_zero,
+                jac=lambda w, g=g: -g,
+                bounds=bounds,
+                constraints=[inside],
+                method="SLSQP",
+            )
+            found.append(result.x)
+        elif isinstance(convex_set.other, Simplex):
+            found.append(linprog(-g, A_eq=np.ones((1, P)), b_eq=[size], bounds=bounds).x)
+        else:  # w = a - b, a + b in the l1 ball
+            eye = np.eye(P)
+            rows = np.vstack([np.ones((1, 2 * P)), np.hstack([eye, -eye]), np.hstack([-eye, eye])])
+            split = linprog(np.r_[-g, g], rows, np.r_[size, box.high, -box.low]).x
+            found.append(split[:P] - split[P:])
+    return np.array(found)
 
 
 @pytest.mark.parametrize("convex_set", SETS, ids=ids)
 def test_support_radius_and_diameter_against_extreme_points(convex_set: ConvexSet) -> None:
     rng = np.random.default_rng(0)
     points = extreme_points(convex_set, rng)
-    assert all(contains(convex_set, p, 1e-7) for p in points[:50])
+    assert all(contains(convex_set, p, 1e-6) for p in points[:50])
     for _ in range(10):
         g = rng.standard_normal(P)
-        assert support(convex_set, g) == pytest.approx(np.max(points @ g), rel=5e-3, abs=1e-9)
-        assert support(convex_set, g) >= np.max(points @ g) - 1e-7
+        sampled = 0.1 if isinstance(convex_set, BoxIntersection) else 5e-3
+        assert support(convex_set, g) == pytest.approx(np.max(points @ g), rel=sampled, abs=1e-9)
+        assert support(convex_set, g) >= np.max(points @ g) - 1e-6
     radius = np.max(np.linalg.norm(points, axis=1))
     some = points[:: max(1, len(points) // 2000)]
     diameter = max(float(np.max(np.linalg.norm(some - p, axis=1))) for p in some)
     l1_radius = np.max(np.sum(np.abs(points), axis=1))
-    if isinstance(convex_set, Polytope):  # upper bounds, from the box
-        assert convex_set.radius >= radius
-        assert convex_set.diameter >= diameter
-        assert convex_set.l1_radius >= l1_radius
+    if isinstance(convex_set, Polytope | BoxIntersection):  # upper bounds
+        assert convex_set.radius >= radius - 1e-6
+        assert convex_set.diameter >= diameter - 1e-6
+        assert convex_set.l1_radius >= l1_radius - 1e-6
         return
     assert convex_set.radius == pytest.approx(radius, rel=1e-3)
     assert convex_set.diameter == pytest.approx(diameter, rel=2e-2)
@@ -98,7 +132,7 @@ def test_gauge_is_where_the_ray_leaves_the_set(convex_set: ConvexSet) -> None:
         low, high = 0.0, 1e4
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (middle, high) if contains(convex_set, v * middle, 0.0) else (low, middle)
+            low, high = (middle, high) if contains(convex_set, v * middle, 1e-12) else (low, middle)
         assert gauge(convex_set, v) == pytest.approx(1 / low, rel=1e-6)
 
 
@@ -203,8 +237,8 @@ def test_intersections_hold_exactly_the_common_points() -> None:
     pairs: list[tuple[ConvexSet, ConvexSet]] = [
         (L1Ball(P, 1.0), L1Ball(P, 2.0)),
         (box, LinfBall(P, 0.4)),
-        (SETS[-1], box),
-        (SETS[-1], LinfBall(P, 0.4)),
+        (POLYTOPE, box),
+        (POLYTOPE, LinfBall(P, 0.4)),
         (WholeSpace(P), Simplex(P)),
         (KSupportBall(P, 2, 1.0), KSupportBall(P, 2, 0.5)),
     ]
@@ -212,6 +246,27 @@ def test_intersections_hold_exactly_the_common_points() -> None:
         both = intersect(first, second)
         for w in rng.uniform(-0.7, 0.7, (300, P)):
             assert contains(both, w) == (contains(first, w) and contains(second, w))
+    rng = np.random.default_rng(5)
+    cut = [
+        (box, L1Ball(P, 0.6)),
+        (L2Ball(P, 0.4), box),
+        (LinfBall(P, 0.3), L1Ball(P, 0.6)),
+        (intersect(box, L2Ball(P, 0.5)), LinfBall(P, 0.2)),
+        (box, Simplex(P, 0.8)),
+        (POLYTOPE, Simplex(P, 1.4)),
+    ]
+    for first, second in cut:
+        both = intersect(first, second)
+        inside = 0
+        for w in rng.uniform(-0.7, 0.7, (300, P)) * rng.uniform(0, 1, (300, 1)):
+            if isinstance(second, Simplex):
+                w = np.abs(w) * second.size / np.sum(np.abs(w))
+            inside += contains(both, w)
+            assert contains(both, w) == (contains(first, w) and contains(second, w))
+        assert 0 < inside < 300
+    for apart in (L1Ball(P, 0.9), L2Ball(P, 0.5), Simplex(P, 0.5), Simplex(P, 9.0)):
+        with pytest.raises(InfeasibleDomainError, match="empty intersection"):
+            intersect(Box([0.4] * P, [2.0] * P), apart)
     with pytest.raises(NoClosedFormError, match="exact intersection"):
         intersect(L1Ball(P, 1.0), L2Ball(P, 1.0))
     with pytest.raises(NoClosedFormError):

@@ -86,7 +86,8 @@ class LeastDistanceOracle(QuadraticOracle):
                 return QuadraticProposal(point, multipliers=multipliers[:count], steps=1)
             # Against the slope too, lest a step lead so far outside that it costs the digits of the way back.
             ridge = max(_RIDGE * float(eigenvalues[-1]), _SLOPE_RIDGE * float(np.linalg.norm(g)) / radius)
-            ridged = _StrictlyConvex(H + (ridge or 1.0) * np.eye(len(H)), A, b)
+            ridge = ridge or 1.0  # nothing to minimise: any point
+            ridged = _StrictlyConvex(H + ridge * np.eye(len(H)), A, b)
             point, multipliers = ridged.solve(g)
             for k in range(1, _RIDGE_STEPS):
                 if (stopped := watch.stop()) is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
+from privopt.oracles.closed_form.projection import checked
 from privopt.oracles.convex import LinearAnswer
 from privopt.oracles.errors import SolverFailedError
 from privopt.problems.errors import InfeasibleDomainError
@@ -27,12 +28,13 @@ class PolytopeMinimizer:
 
     def __call__(self, g: Vector, /) -> LinearAnswer:
         """Raises:
+        InvalidInputError: g is not a finite vector of the polytope's dimension.
         InfeasibleDomainError: the polytope is empty.
         SolverFailedError: HiGHS stopped for any other reason.
         """
         c, box = self.polytope, self.polytope.box
         bounds = list(zip(box.low.tolist(), box.high.tolist(), strict=True))
-        result: Any = linprog(g, A_ub=c.A, b_ub=c.b, bounds=bounds, method="highs")
+        result: Any = linprog(checked(g, c.dimension), A_ub=c.A, b_ub=c.b, bounds=bounds, method="highs")
         if result.status == 2:
             raise InfeasibleDomainError("empty polytope: no point satisfies all constraints")
         if result.x is None or result.status != 0:

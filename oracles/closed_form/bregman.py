@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from privopt.oracles.closed_form.prox import prox_step
 from privopt.oracles.convex import BregmanStep, Entropy, Euclidean, Geometry, PNorm
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.intersections import BoxIntersection
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector, soft_threshold
 from privopt.problems.sets import (
     Box,
@@ -20,6 +21,7 @@ from privopt.problems.sets import (
     L1Ball,
     L2Ball,
     LinfBall,
+    Polytope,
     Simplex,
     WholeSpace,
 )
@@ -78,7 +80,8 @@ def natural_geometry(convex_set: ConvexSet) -> Geometry:
 
     l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the q-norm with q close to 1 that loses least,
     about sqrt(e log p) in norm. Simplex: entropy, for the norm |.|_1 / size. Otherwise Euclidean, scaled
-    by the largest ball inside the set. The whole space: |u|^2 / 2, for |.|_2.
+    by a ball around 0 inside the set: the largest, but for a box cut by an l1 ball. The whole space:
+    |u|^2 / 2, for |.|_2.
 
     Raises:
         UnsupportedProblemError: the set has no ball around 0 inside it that is known.
@@ -124,7 +127,32 @@ def _(convex_set: KSupportBall) -> Geometry:
 
 @natural_geometry.register
 def _(convex_set: Box) -> Geometry:
-    inner = float(np.min(np.minimum(-convex_set.low, convex_set.high)))
+    return _around_zero(convex_set, _inner_radius(convex_set))
+
+
+@natural_geometry.register
+def _(convex_set: Polytope) -> Geometry:
+    A, b = convex_set.halfspaces
+    norms = np.linalg.norm(A, axis=1)
+    distances = np.divide(b, norms, out=np.where(b >= 0, np.inf, -np.inf), where=norms > 0)
+    return _around_zero(convex_set, float(np.min(distances)))
+
+
+@natural_geometry.register
+def _(convex_set: BoxIntersection) -> Geometry:
+    if isinstance(convex_set.other, Simplex):
+        return _around_zero(convex_set, 0.0)
+    shrink = math.sqrt(convex_set.dimension) if isinstance(convex_set.other, L1Ball) else 1.0
+    return _around_zero(convex_set, min(_inner_radius(convex_set.box), convex_set.other.size / shrink))
+
+
+def _inner_radius(box: Box) -> float:
+    return float(np.min(np.minimum(-box.low, box.high)))
+
+
+def _around_zero(convex_set: ConvexSet, inner: float) -> Geometry:
     if inner <= 0:
-        raise UnsupportedProblemError("no natural geometry for a box without 0 in its interior")
+        raise UnsupportedProblemError(
+            f"no natural geometry for a {type(convex_set).__name__} without 0 in its interior"
+        )
     return Euclidean(inner**-2)

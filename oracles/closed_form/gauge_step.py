@@ -3,36 +3,43 @@
 The gradient step of linear coupling (Allen-Zhu and Orecchia 2017) and so of DP-AccMD. For each length t of
 the move the best gain is concave and piecewise linear in t; the step stops where the marginal gain falls to
 the marginal cost, weight * t.
+
+Sets without such a formula take the step in the norm |.|_2 / r, r the radius of a ball around 0 that is known
+to lie inside: it is no smaller than the Minkowski norm, and it is the norm of the set's natural geometry, so
+that both steps of linear coupling are in one norm and its analysis holds.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from privopt.oracles.closed_form.projection import projector
-from privopt.oracles.convex import GaugeStep
+from privopt.oracles.closed_form.bregman import bregman_step, natural_geometry
+from privopt.oracles.convex import Euclidean, GaugeStep
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.regularizers import Vector
-from privopt.problems.sets import ConvexSet, L1Ball, L2Ball, LinfBall, WholeSpace
+from privopt.problems.sets import ConvexSet, L1Ball, LinfBall, Simplex
 
 
 def gauge_step(convex_set: ConvexSet) -> GaugeStep:
-    """The step over an l1, l2 or l-infinity ball, or the whole space (where the norm is |.|_2).
+    """The step over a set.
+
+    In the Minkowski norm of l1, l2 and l-infinity balls, in |.|_1 / size for a simplex, in |.|_2 over the
+    whole space, and in |.|_2 / r over other sets that a ball of radius r fits into.
 
     Raises:
-        UnsupportedProblemError: any other set.
+        UnsupportedProblemError: no projection onto the set, or no ball around 0 inside it that is known.
     """
     if isinstance(convex_set, L1Ball):
         return lambda x, g, weight: _l1_step(x, g, weight / convex_set.size**2, convex_set.size)
     if isinstance(convex_set, LinfBall):
         return lambda x, g, weight: _linf_step(x, g, weight / convex_set.size**2, convex_set.size)
-    if isinstance(convex_set, L2Ball | WholeSpace):
-        project = projector(convex_set)
-        unit = convex_set.size**2 if isinstance(convex_set, L2Ball) else 1.0
-        return lambda x, g, weight: project(x - g * (unit / weight))
-    raise UnsupportedProblemError(
-        f"no step in the Minkowski norm of {type(convex_set).__name__}: use an l1, l2 or l-infinity ball"
-    )
+    if isinstance(convex_set, Simplex):
+        return lambda x, g, weight: _simplex_step(x, g, weight / convex_set.size**2)
+    geometry = natural_geometry(convex_set)
+    if not isinstance(geometry, Euclidean):
+        raise UnsupportedProblemError(f"no step in the norm of {geometry} over {type(convex_set).__name__}")
+    move = bregman_step(convex_set, geometry)
+    return lambda x, g, weight: move(x, g, 1 / weight)
 
 
 def _l1_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
@@ -53,6 +60,18 @@ def _l1_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
     given[order] = used[1:] / 2
     u = x - np.sign(x) * given
     u[steepest] -= np.sign(g[steepest]) * (used[0] + float(np.sum(given)))
+    return u
+
+
+def _simplex_step(x: Vector, g: Vector, cost: float) -> Vector:
+    """Mass goes to the coordinate with the least g, from those with the largest g first."""
+    best = int(np.argmin(g))
+    pull = g - g[best]
+    order = np.argsort(-pull, kind="stable")
+    given = np.zeros_like(x)
+    given[order] = _spend(2 * x[order], pull[order] / 2, cost) / 2
+    u = x - given
+    u[best] += float(np.sum(given))
     return u
 
 
