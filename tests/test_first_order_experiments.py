@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_peers_learn_where_they_are_installed(fit: first_order_accuracy.Fit) -> None:
+def test_peers_learn_where_they_are_installed(fit: Callable[..., peers.Weights]) -> None:
     task = small_task(4_000)
-    w, intercept = fit(task.X, task.y, task.norm, 8.0, task.delta, 0)  # type: ignore[call-arg,arg-type,misc]
+    w, intercept = fit(task.X, task.y, task.norm, 8.0, task.delta, 0)
     assert np.mean(np.where(task.X_test @ w + intercept > 0, 1, -1) == task.y_test) > 0.85
