@@ -50,9 +50,9 @@ _NOT_PRIVATE = (
     "private."
 )
 _CLAIMS = (
-    "What each mechanism claims, whatever the records are. The noise is fixed before data is read: beta "
-    "is the inverse temperature of a draw; sigma and scale are standard deviation and scale of the noise,"
-    " in numbers of errors."
+    "What each mechanism claims (DP: differential privacy), whatever the records are. The noise is fixed "
+    "before data is read: beta is the inverse temperature of a draw; sigma and scale are standard deviation "
+    "and scale of the noise, in numbers of errors."
 )
 _ACCURACY = (
     "Training accuracy, mean and one standard deviation over draws; curves stand side by side so that "
@@ -195,7 +195,7 @@ def claims(settings: list[Setting]) -> pd.DataFrame:
         lines.append(
             {
                 "Mechanism": named(plan.name),
-                "Claim": f"{'ε' if pure else '(ε, δ)'}-differential privacy, {plan.spend.claim}",
+                "Claim": f"{'ε' if pure else '(ε, δ)'}-DP, {plan.spend.claim}",
                 "δ": "0" if pure else f"{plan.spend.delta:.2g}",
                 "Weights": weights(str(setting.lattice)),
                 "Noise at ε = 1": noise,

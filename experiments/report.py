@@ -17,15 +17,14 @@ body { font: 1rem/1.55 system-ui, sans-serif; max-width: 52rem; margin: 2rem aut
 h1, h2 { line-height: 1.25 }
 h2 { margin-top: 2.5rem; border-top: 1px solid #ddd; padding-top: 1rem }
 .wide { overflow-x: auto }
-table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem; font-variant-numeric: tabular-nums }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: right;
          vertical-align: top; white-space: nowrap }
 th { border-bottom: 2px solid #888 }
 .words { text-align: left }
 figure { margin: 1.5rem 0 }
 img { width: 100%; min-width: 34rem; height: auto; display: block }  /* a phone scrolls rather than shrinks */
-caption { white-space: normal }
-figcaption, caption { color: #444; font-size: .9rem; text-align: left; padding: .5rem 0 }
+figcaption { color: #444; font-size: .9rem; padding: .5rem 0 }
 pre { overflow-x: auto; background: #f5f5f5; padding: .75rem; font-size: .85rem }
 """
 
@@ -98,8 +97,9 @@ def _table(part: Listing) -> str:
 
     head = row("th", list(part.frame.columns))
     body = "\n".join(row("td", list(cells)) for cells in part.frame.itertuples(index=False))
-    caption = f"<caption>{html.escape(part.caption)}</caption>"
-    return f'<div class="wide"><table>{caption}<thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
+    caption = f"<figcaption>{html.escape(part.caption)}</figcaption>"
+    table = f"<table><thead>{head}</thead><tbody>\n{body}\n</tbody></table>"
+    return f'<figure><div class="wide">{table}</div>{caption}</figure>'
 
 
 def _text(value: object) -> str:
