@@ -1,7 +1,8 @@
-"""Every Python block of the README and of CONTRIBUTING runs as printed."""
+"""Every Python block of the README, of CONTRIBUTING and of the page on schemas runs as printed."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -10,23 +11,32 @@ from pathlib import Path
 
 import pytest
 
+from privopt.problems import Numeric, Schema
+
 README = Path(__file__).resolve().parent.parent / "README.md"
 CONTRIBUTING = README.parent / "CONTRIBUTING.md"
-EXAMPLES = {
-    page: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in (README, CONTRIBUTING)
-}
-BLOCKS = [block for blocks in EXAMPLES.values() for block in blocks]
+SCHEMAS = README.parent / "experiments" / "docs" / "schema.md"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+EXAMPLES = [(page, k) for page in (README, CONTRIBUTING, SCHEMAS) for k in range(len(blocks(page, "python")))]
 
 
 def test_the_pages_have_their_examples() -> None:
-    assert len(EXAMPLES[README]) >= 2
-    assert EXAMPLES[CONTRIBUTING]
+    assert len(blocks(README, "python")) >= 2
+    assert blocks(CONTRIBUTING, "python")
+    assert len(blocks(SCHEMAS, "python")) >= 5
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_readme_block_runs(number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "number"), EXAMPLES, ids=lambda v: getattr(v, "name", str(v)))
+def test_a_block_runs(page: Path, number: int, tmp_path: Path) -> None:
+    for declaration in blocks(page, "toml"):
+        (tmp_path / "schema.toml").write_text(declaration, "utf-8")
     run = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", BLOCKS[number]],
+        [sys.executable, "-W", "error::UserWarning", "-c", blocks(page, "python")[number]],
         cwd=tmp_path,
         env=dict(os.environ),
         capture_output=True,
@@ -35,6 +45,19 @@ def test_readme_block_runs(number: int, tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()
+
+
+def test_options_and_defaults_on_the_page_are_those_of_the_columns() -> None:
+    text = SCHEMAS.read_text("utf-8")
+    for title, kind in Schema.kinds.items():
+        section = text.split(f"### {title}\n")[1].split("\n#")[0]
+        declared = inspect.signature(kind).parameters
+        for name, parameter in declared.items():
+            assert name == "name" or f"`{name}`" in section
+            if name == "outside":
+                assert f'| `outside` | `"{parameter.default}"` |' in section
+    assert Numeric("x", 0, 9).step == 1
+    assert "| `step` | 1 |" in text
 
 
 PAGES = [
