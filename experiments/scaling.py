@@ -1,111 +1,315 @@
-"""How far the native solver and the exact draws go: dimension, cells and lattice against seconds.
+"""How far proofs and exact draws go: dimension, cells and domain against seconds.
 
-    python -m privopt.experiments.scaling [--time-limit S] [--json FILE]
+    python -m privopt.experiments.scaling --output FOLDER [--time-limit S]
 
-More columns of Adult make more cells. Cost follows cells times levels, not records: an open row is one that
-the limit stopped, with the gap that was left.
+Leaves ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run goes on from
+there), ``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
+more dimensions and more cells. Cost follows cells times levels, not records: an open line is one that the
+limit stopped, with the gap and the bound that were left. At most 56 questions of --time-limit seconds each.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import pandas as pd
 import typer
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import Progress as Bar
 
+from privopt.experiments.benchmark_solvers import noise_of
+from privopt.experiments.figures import save
+from privopt.experiments.kept import Kept, isolated, machine, markdown, peak_megabytes, seconds
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.opdisc import OPDisc
+from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.backends.native import NativeOracle
 from privopt.oracles.cells import CellStructure
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.interface import Limits, Task
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
+from privopt.problems.errors import PrivOptError
 from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntegerLattice
 from privopt.problems.objective import Perturbation
 from privopt.problems.schema import Schema
+from privopt.problems.synthetic import make_cells
 
-COLUMNS = ("sex", "race", "relationship", "marital-status", "workclass", "occupation", "education")
-NUMERIC = ("age", "hours-per-week")
+# Columns of Adult: numeric ones, then more and more categories.
+SIZES = (
+    ("age", "sex", "race"),
+    ("age", "hours-per-week", "sex", "race", "relationship"),
+    ("age", "hours-per-week", "sex", "race", "relationship", "marital-status"),
+    ("age", "hours-per-week", "sex", "race", "relationship", "marital-status", "workclass"),
+    ("age", "hours-per-week", "sex", "race", "relationship", "marital-status", "occupation"),
+    ("age", "hours-per-week", "sex", "race", "relationship", "workclass", "occupation", "marital-status"),
+    ("age", "sex", "race", "relationship", "marital-status", "workclass", "occupation", "education"),
+)
+QUESTIONS = (
+    *(("rspm", e) for e in (1.0, 5.0, math.inf)),
+    *(("opdisc", e) for e in (1.0, 5.0, math.inf)),
+    *(("exponential", e) for e in (0.1, 1.0)),
+)
+KEY = ("columns", "question", "epsilon")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One question at one size.
+
+    Attributes:
+        columns: of Adult, the numeric ones first; empty for a small synthetic task.
+        epsilon: infinite for no noise.
+        limit: in seconds.
+    """
+
+    columns: tuple[str, ...]
+    question: str
+    epsilon: float
+    limit: float
+
+    @property
+    def table(self) -> str:
+        return "+".join(self.columns) or "synthetic"
+
+    def __str__(self) -> str:
+        return f"{self.question}, {_noise(self.epsilon)}, {self.table}"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One question at one size. ``gap`` is what was left open, in errors; NaN for an unfinished draw."""
+    """The answer.
 
+    Attributes:
+        columns: of the table, joined by +.
+        levels: of one weight.
+        by: the oracle.
+        status: "solved", "open" (stopped by the limit) or "refused".
+        value, bound, gap: in errors, noise included; NaN where there are none. Draws have no bound.
+        peak_megabytes: of the process, interpreter and data included.
+    """
+
+    columns: str
     dimension: int
     cells: int
+    levels: int
     question: str
     epsilon: float
+    by: str
     seconds: float
-    finished: bool
+    status: str
+    value: float
+    bound: float
     gap: float
+    peak_megabytes: float
 
 
-def sizes() -> list[ZeroOneHalfspace]:
-    """The whole Adult training file with more and more categorical columns, over {-1, 0, 1}^d."""
-    frame = load_adult("train")
-    y = adult_labels(frame)
-    declared = {c.name: c for c in adult_schema().columns}
-    problems = []
-    for k in range(2, len(COLUMNS) + 1):
-        schema = Schema([declared[name] for name in (*NUMERIC, *COLUMNS[:k])])
-        X = schema.encode(frame.drop(columns=[ADULT_TARGET])).X
-        problems.append(ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=X.shape[1])))
-    return problems
+def problem(unit: Unit) -> ZeroOneHalfspace:
+    """The whole Adult training file, some of its columns, over the mechanism's own lattice."""
+    kind = MECHANISMS[unit.question]
+    if not unit.columns:
+        X, y = make_cells(200, blocks=(3, 2), numeric=1, seed=0)
+    else:
+        frame = load_adult("train")
+        declared = {c.name: c for c in adult_schema().columns}
+        schema = Schema([declared[name] for name in unit.columns])
+        X, y = schema.encode(frame.drop(columns=[ADULT_TARGET])).X, adult_labels(frame)
+    return ZeroOneHalfspace(X, y, kind.default_lattice(X.shape[1]))
 
 
-def minimise(problem: ZeroOneHalfspace, epsilon: float, limit: float) -> Line:
-    """One OPDisc draw over OPDisc's own lattice; epsilon = inf is no noise."""
-    d, n = problem.lattice.dimension, problem.n_records
-    lattice = OPDisc.default_lattice(d)
-    wide = ZeroOneHalfspace(problem.X, problem.y, lattice)
-    noise = Perturbation.zero(lattice)
-    if np.isfinite(epsilon):
-        plan = OPDisc.plan(ZeroOneHalfspace, lattice, epsilon=epsilon, delta=1.0 / n**2)
-        noise = Perturbation.normalized(lattice, NoiseSource(insecure_seed=0).gaussian(plan.sigma, d + 1))
-    oracle = NativeOracle().prepare(wide, Task.NORMALIZED)
-    c = oracle.minimize(noise, Limits(seconds=limit)).certificate
-    return Line(d, CellStructure.of(wide).n_cells, "opdisc", epsilon, c.seconds, c.gap == 0, c.gap)
+def work(unit: Unit) -> Iterator[Line]:
+    """The line of a unit. Meant for a fresh process."""
+    asked, tiny = problem(unit), problem(replace(unit, columns=()))
+    low, high = asked.lattice.low[0], asked.lattice.high[0]
+    line = Line(
+        columns=unit.table,
+        dimension=asked.lattice.dimension,
+        cells=CellStructure.of(asked).n_cells,
+        levels=int(high - low) + 1,
+        question=unit.question,
+        epsilon=unit.epsilon,
+        by="",
+        seconds=0.0,
+        status="refused",
+        value=math.nan,
+        bound=math.nan,
+        gap=math.nan,
+        peak_megabytes=0.0,
+    )
+    answer = _draw if unit.question == "exponential" else _minimise
+    with contextlib.suppress(UnsupportedProblemError):  # the line says that it was refused
+        line = answer(unit, asked, tiny, line)
+    yield replace(line, peak_megabytes=peak_megabytes())
 
 
-def draw(problem: ZeroOneHalfspace, epsilon: float, limit: float) -> Line:
-    """One exact draw of the exponential mechanism over {-1, 0, 1}^d."""
-    size = problem.lattice.dimension, CellStructure.of(problem).n_cells
-    oracle = gibbs_oracle("auto").prepare(problem)
+def _minimise(unit: Unit, asked: ZeroOneHalfspace, tiny: ZeroOneHalfspace, line: Line) -> Line:
+    task = MECHANISMS[unit.question].question
+    assert isinstance(task, Task)
+    NativeOracle().prepare(tiny, task).minimize(Perturbation.zero(tiny.lattice))
+    oracle = NativeOracle().prepare(asked, task)
+    noise = noise_of(unit.question, asked, unit.epsilon, 0)
+    c = oracle.minimize(noise, Limits(seconds=unit.limit)).certificate
+    status = "solved" if c.gap == 0 else "open"
+    line = replace(line, by=c.oracle, seconds=c.seconds, status=status)
+    return replace(line, value=c.value, bound=c.bound, gap=c.gap)
+
+
+def _draw(unit: Unit, asked: ZeroOneHalfspace, tiny: ZeroOneHalfspace, line: Line) -> Line:
+    source = NoiseSource(insecure_seed=0)
+    for name in ("elimination", "branch"):
+        gibbs_oracle(name).prepare(tiny).draw(1.0, source)
+    oracle = gibbs_oracle("native").prepare(asked)
+    began = time.perf_counter()
     try:
-        d = oracle.draw(epsilon / 2, NoiseSource(insecure_seed=0), Limits(seconds=limit))
+        d = oracle.draw(unit.epsilon / 2, source, Limits(seconds=unit.limit))
     except UnfinishedDrawError:
-        return Line(*size, "exponential", epsilon, limit, False, float("nan"))
-    return Line(*size, "exponential", epsilon, d.seconds, True, 0.0)
+        return replace(line, by=oracle.name, seconds=time.perf_counter() - began, status="open")
+    return replace(line, by=d.oracle, seconds=d.seconds, status="solved", value=float(d.loss))
+
+
+def units(limit: float) -> list[Unit]:
+    """All questions, small sizes first."""
+    return [Unit(columns, q, e, limit) for columns in SIZES for q, e in QUESTIONS]
+
+
+# --- What is made of the lines ------------------------------------------------------------------------
+
+
+def table(lines: pd.DataFrame) -> pd.DataFrame:
+    """One line per size, one column per question: seconds, or what was left open."""
+    rows = []
+    for (dimension, cells), group in lines.groupby(["dimension", "cells"], sort=True):
+        row: dict[str, object] = {"d": dimension, "cells": cells}
+        for question, epsilon in QUESTIONS:
+            found = group[(group["question"] == question) & (group["epsilon"] == epsilon)]
+            row[f"{question}, {_noise(epsilon)}"] = _answer(found.iloc[0]) if len(found) else ""
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _answer(line: pd.Series) -> str:
+    if line["status"] == "open":
+        left = "" if math.isnan(line["gap"]) else f": gap {line['gap']:.4g} above {line['bound']:.5g}"
+        return f"open at {seconds(line['seconds'])} s{left}"
+    return seconds(line["seconds"]) if line["status"] == "solved" else "refused"
+
+
+def sizes(lines: pd.DataFrame) -> pd.DataFrame:
+    """What a size is made of."""
+    groups = lines.groupby(["dimension", "cells", "columns"], sort=True)
+    found = groups.agg(peak=("peak_megabytes", "max")).reset_index()
+    domains = lines.groupby(["dimension", "question"])["levels"].first()
+    return pd.DataFrame(
+        {
+            "d": found["dimension"],
+            "cells": found["cells"],
+            "cells x levels, {-1,0,1}^d": [3 * c for c in found["cells"]],
+            "cells x levels, OPDisc": [
+                c * domains.get((d, "opdisc"), math.nan)
+                for d, c in zip(found["dimension"], found["cells"], strict=True)
+            ],
+            "peak MB": found["peak"].map("{:.0f}".format),
+            "columns": found["columns"].str.replace("+", ", "),
+        }
+    )
+
+
+def picture(lines: pd.DataFrame) -> Figure:
+    """Seconds against dimension, one curve per question; what was left open is hollow, at its limit."""
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    styles = {"rspm": "-", "opdisc": "--", "exponential": ":"}
+    for number, (question, epsilon) in enumerate(QUESTIONS):
+        chosen = lines[(lines["question"] == question) & (lines["epsilon"] == epsilon)]
+        chosen = chosen[chosen["status"] != "refused"].sort_values("dimension")
+        colour, label = f"C{number}", f"{question}, {_noise(epsilon)}"
+        axes.plot(chosen["dimension"], chosen["seconds"], color=colour, ls=styles[question], label=label)
+        for status, face in (("solved", colour), ("open", "white")):
+            some = chosen[chosen["status"] == status]
+            axes.plot(some["dimension"], some["seconds"], "o", color=colour, markerfacecolor=face)
+    axes.set(yscale="log", xlabel="dimension", ylabel="seconds", title="hollow: stopped by the limit")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _noise(epsilon: float) -> str:
+    return "no noise" if math.isinf(epsilon) else f"epsilon {epsilon:g}"
+
+
+def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
+    """The whole page, from whatever is finished."""
+    parts = [
+        "# How far proofs and exact draws go",
+        "Made by `python -m privopt.experiments.scaling` in one run: the Adult training file, more and more "
+        f"of its columns. {machine()}. Seconds of wall-clock time, after compilation and building; every "
+        "question in a process of its own. RSPM and the exponential mechanism over {-1,0,1}^d, OPDisc over "
+        "its own ball; one draw of the noise, in the sound calibration with delta = 1/n^2.",
+        markdown(table(lines)),
+        "*Open* is what the time limit stopped: the gap that was left, and the proved bound below it, in "
+        "errors. An open draw has no point and no bound. Cost follows cells times levels, not records.",
+        "![seconds against dimension](scaling.png)",
+        markdown(sizes(lines)),
+        "Every line: [scaling.csv](scaling.csv).",
+    ]
+    if missing:
+        parts.insert(2, f"**Not all is there yet.** Missing: {'; '.join(missing)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
+    """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
+    output.mkdir(parents=True, exist_ok=True)
+    kept = Kept(output / "scaling.csv", Line, KEY)
+    missing: list[str] = []
+    with Bar(console=console) as bar:
+        progress = bar.add_task("scaling", total=len(plan))
+        for number, unit in enumerate(plan):
+            bar.update(progress, completed=number, description=str(unit))
+            wanted = {"columns": unit.table, "question": unit.question, "epsilon": unit.epsilon}
+            if kept.matching(**wanted):
+                continue
+            try:
+                for line in isolated(work, unit):
+                    kept.add(line)
+                    console.print(
+                        f"{unit}: d = {line.dimension}, {seconds(line.seconds)} s, {line.status}",
+                        markup=False,
+                    )
+            except KeyboardInterrupt:
+                missing.append(f"{unit}, and all that comes after it")
+                console.print("interrupted: what is finished is kept, the same command goes on from here")
+                break
+            except PrivOptError as error:
+                missing.append(f"{unit} ({error})")
+                console.print(missing[-1], markup=False)
+        else:
+            bar.update(progress, completed=len(plan))
+    if kept.lines:
+        write_atomically(output / "scaling.md", page(kept.frame, missing))
+        save(picture(kept.frame), output / "scaling.png")
+    return kept.frame
 
 
 def main(
-    time_limit: Annotated[float, typer.Option(help="Seconds per question.")] = 30.0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all rows here.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for page, picture and lines.")] = None,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per question.")] = 60.0,
 ) -> None:
-    """Print one line per size and question as it is answered."""
-    lines = []
-    for problem in sizes():
-        for question, epsilon in ((minimise, 1.0), (minimise, 5.0), (minimise, np.inf), (draw, 1.0)):
-            try:
-                line = question(problem, epsilon, time_limit)
-            except UnsupportedProblemError as error:
-                typer.echo(f"d = {problem.lattice.dimension}: {error}")
-                continue
-            lines.append(line)
-            typer.echo(line)
-    typer.echo(
-        pd.DataFrame([asdict(line) for line in lines]).to_string(index=False, float_format="{:.3g}".format)
-    )
-    if json_file is not None:
-        write_atomically(json_file, json.dumps([asdict(line) for line in lines], indent=1) + "\n")
+    """Ask every question at every size."""
+    console = Console(soft_wrap=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = output or Path(scratch)
+        run(folder, units(time_limit), console)
+        if (folder / "scaling.md").exists():
+            console.print((folder / "scaling.md").read_text(), highlight=False, markup=False)
 
 
 if __name__ == "__main__":

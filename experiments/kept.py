@@ -1,0 +1,163 @@
+"""Long runs: work in processes of their own, lines kept in a CSV file as they come, tables for a page."""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import platform
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from privopt.problems.errors import InvalidInputError, PrivOptError
+
+
+class WorkerDiedError(PrivOptError):
+    """A process ended before its work was done: out of memory, or stopped from outside."""
+
+
+class Kept:
+    """Lines in a CSV file, appended one by one, so that an interrupted run keeps what it has finished.
+
+    Args:
+        path: the file; what it holds already is taken over.
+        kind: a dataclass of numbers and texts, one instance a line.
+        key: the fields that tell one line from another.
+
+    Raises:
+        InvalidInputError: the file holds lines of another kind.
+    """
+
+    def __init__(self, path: Path, kind: type[Any], key: Sequence[str]) -> None:
+        self.path, self.key = path, tuple(key)
+        self.columns = [f.name for f in fields(kind)]
+        self.lines: list[Mapping[str, Any]] = []
+        if path.exists():
+            frame = pd.read_csv(path)
+            if list(frame.columns) != self.columns:
+                raise InvalidInputError(
+                    f"{path} was written by another version of this run (its columns differ). "
+                    f"To do: choose another folder, or remove the file"
+                )
+            self.lines = [{str(k): v for k, v in line.items()} for line in frame.to_dict("records")]
+
+    def add(self, line: Any) -> None:
+        """Append a line, on the disk first."""
+        values = asdict(line)
+        new = not self.path.exists()
+        with self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, self.columns)
+            if new:
+                writer.writeheader()
+            writer.writerow(values)
+        self.lines.append(values)
+
+    def matching(self, **wanted: object) -> list[Mapping[str, Any]]:
+        """The lines with these values."""
+        return [line for line in self.lines if all(line[k] == v for k, v in wanted.items())]
+
+    def holds(self, line: Any) -> bool:
+        values = asdict(line)
+        return bool(self.matching(**{k: values[k] for k in self.key}))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        return pd.DataFrame(self.lines, columns=self.columns)
+
+
+def isolated(work: Callable[..., Iterator[Any]], *words: Any) -> Iterator[Any]:
+    """What ``work(*words)`` yields, from a fresh process, as it comes; the process ends with the iteration.
+
+    Raises:
+        WorkerDiedError: the process was killed.
+        Exception: whatever the work raised.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_feed, args=(sender, work, words), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        while True:
+            try:
+                what, value = receiver.recv()
+            except EOFError:
+                process.join()
+                raise WorkerDiedError(
+                    f"a process of this run ended with exit code {process.exitcode} before its work was done"
+                ) from None
+            if what == "done":
+                return
+            if what == "raised":
+                raise value
+            yield value
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _feed(sender: Connection, work: Callable[..., Iterator[Any]], words: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    try:
+        for value in work(*words):
+            sender.send(("value", value))
+    except Exception as error:
+        sender.send(("raised", error))
+    else:
+        sender.send(("done", None))
+
+
+def peak_megabytes() -> float:
+    """The largest resident memory of this process so far.
+
+    Linux keeps it per address space. ``getrusage`` does not: a fresh process inherits its parent's peak.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 1024
+
+
+def machine() -> str:
+    """Where a run was made, in a few words."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [
+            line.partition(":")[2].strip()
+            for line in cpuinfo.read_text().splitlines()
+            if line.startswith("model name")
+        ]
+        model = names[0] if names else model
+    load = f", load average {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
+    return f"{os.cpu_count()} cores ({model}), Python {platform.python_version()}{load}"
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A table for a page."""
+    header = "| " + " | ".join(str(c) for c in table.columns) + " |"
+    rule = "|" + "---|" * len(table.columns)
+    body = ["| " + " | ".join(_cell(v) for v in line) + " |" for line in table.astype(object).to_numpy()]
+    return "\n".join([header, rule, *body])
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.3g}"
+    return str(value).replace("|", "\\|")
+
+
+def seconds(value: float) -> str:
+    """Seconds to read, two digits or three."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
