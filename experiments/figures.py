@@ -83,8 +83,7 @@ def accuracy_figure(rows: pd.DataFrame, optimum: Mapping[str, float], measure: s
         )
     for label, level in optimum.items():
         axes.axhline(level, color="0.4", linestyle=(0, (6, 3)), linewidth=1)
-        place = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": "bottom"}
-        axes.annotate(label, (0.01, level), fontsize=9, **place)
+        axes.text(0.01, level, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize=9)
     axes.set(xscale="log", xlabel="ε, the privacy budget of one release (replace-one)")
     axes.set_ylabel(f"{MEASURES.get(measure, measure)}, mean ± 1 s.d.")
     epsilons = sorted(rows["epsilon"].unique())
