@@ -30,7 +30,7 @@ from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import ConvexSet, WholeSpace
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
-_OUTPUT_TOLERANCE, _OBJECTIVE_TOLERANCE = 1e-2, 1e-5
+_OUTPUT_TOLERANCE, _OBJECTIVE_TOLERANCE = 1e-3, 1e-5
 # Shares of epsilon and delta of objective perturbation that hide the distance from the exact minimum, and the
 # share of epsilon that the Hessians may take.
 _HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25

@@ -83,8 +83,8 @@ class DPStochasticGradient(RiskMechanism):
                 several releases are accounted together, as one sequence of steps.
         """
         space = _space(facts, convex_set)
-        q = _sampling(facts, batch or max(_LEAST_BATCH, math.ceil(2 * math.sqrt(facts.n_records))))
-        steps = check_count(steps or math.ceil(_EPOCHS / q), "steps")
+        q = _sampling(facts, batch, math.ceil(2 * math.sqrt(facts.n_records)))
+        steps = check_count(math.ceil(_EPOCHS / q) if steps is None else steps, "steps")
         together = steps * check_count(releases, "releases")
         z = poisson_multiplier(epsilon, delta, q=q, steps=together, coordinates=together * facts.dimension)
         noise = sampled_noise(z, record_bound(facts) * _LAYOUT, facts.dimension)
@@ -174,10 +174,12 @@ class DPSVRG(RiskMechanism):
             raise PrivacyParameterError(f"{cls.name} needs a convex loss: use dp-pgd or dp-sgd")
         mu = gaussian_mu(epsilon, delta)
         share = mu / math.sqrt(check_count(releases, "releases"))
-        rounds = rounds or cls._default_rounds(facts, space, regularizer, share / facts.sensitivity)
-        epochs, inner = len(rounds), sum(check_count(m, "rounds") for m in rounds)
+        if rounds is None:
+            rounds = cls._default_rounds(facts, space, regularizer, share / facts.sensitivity)
+        rounds = _check_rounds(rounds)
+        epochs, inner = len(rounds), sum(rounds)
         p = facts.dimension
-        q = _sampling(facts, batch or max(_LEAST_BATCH, math.ceil(epochs * facts.n_records / inner)))
+        q = _sampling(facts, batch, math.ceil(epochs * facts.n_records / inner))
         anchors = math.sqrt(2 * epochs) * 2 / share  # in units of G: sensitivity 2, mu^2 / 2 for all epochs
         z = poisson_multiplier(
             epsilon,
@@ -305,5 +307,14 @@ def _space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
     return space
 
 
-def _sampling(facts: RiskFacts, batch: int) -> float:
-    return min(1.0, check_count(batch, "batch") / facts.n_records)
+def _sampling(facts: RiskFacts, batch: int | None, default: int) -> float:
+    expected = max(_LEAST_BATCH, default) if batch is None else check_count(batch, "batch")
+    return min(1.0, expected / facts.n_records)
+
+
+def _check_rounds(rounds: tuple[int, ...]) -> tuple[int, ...]:
+    if not isinstance(rounds, tuple | list) or not rounds:
+        raise PrivacyParameterError(
+            f"rounds must be a tuple of numbers of steps, one for each epoch, got {rounds!r}"
+        )
+    return tuple(check_count(m, "rounds") for m in rounds)
