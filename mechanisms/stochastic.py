@@ -27,7 +27,7 @@ from privopt.mechanisms.first_order import (
 )
 from privopt.mechanisms.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.parameters import check_count
+from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.closed_form import prox_step
@@ -82,6 +82,7 @@ class DPStochasticGradient(RiskMechanism):
             steps: T; 20 passes by default. The other arguments are those of ``FullBatchMechanism.plan``;
                 several releases are accounted together, as one sequence of steps.
         """
+        check_epsilon(epsilon), check_delta(delta)
         space = _space(facts, convex_set)
         q = _sampling(facts, batch, math.ceil(2 * math.sqrt(facts.n_records)))
         steps = check_count(math.ceil(_EPOCHS / q) if steps is None else steps, "steps")
