@@ -17,7 +17,7 @@ import numpy as np
 from privopt.mechanisms.accounting import gaussian_mu
 from privopt.mechanisms.calibration import sound_sigma
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.first_order import Output, RiskMechanism, loss_range
+from privopt.mechanisms.first_order import Output, RiskMechanism, typical_distance
 from privopt.mechanisms.gradient_noise import VectorNoise, gaussian_releases, gaussian_steps, shared_by
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
@@ -44,8 +44,8 @@ class OutputPerturbation(RiskMechanism):
     public. Exact minima of neighbours are within 2 G / (n l2) (Chaudhuri, Monteleoni and Sarwate 2011); a
     minimum with gradient norm at most ``tolerance`` adds tolerance / l2 on either side.
 
-    A penalty l2 = 0 in the plan is replaced by the one that balances its bias against the noise for
-    minimisers of norm about C's radius (or that predict about 1); ``regularizer`` tells which.
+    A penalty l2 = 0 in the plan is replaced by the one that balances its bias against the noise
+    (``output_penalty``); ``regularizer`` tells which.
     """
 
     name: ClassVar[str] = "output-perturbation"
@@ -72,7 +72,7 @@ class OutputPerturbation(RiskMechanism):
         """
         space = _check(cls.name, facts, convex_set, regularizer)
         mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
-        l2 = regularizer.l2 or _balanced_l2(facts, space, mu)
+        l2 = regularizer.l2 or output_penalty(facts, space, mu)
         tolerance = _tolerance(facts, _OUTPUT_TOLERANCE)
         sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2
         # |w| is at most n/2 sensitivities: the rounding of w / grid is relative to that.
@@ -208,12 +208,33 @@ def _tolerance(facts: RiskFacts, share: float) -> float:
     return facts.gradient_bound * max(share / facts.n_records, 4 * facts.rounding)
 
 
-def _balanced_l2(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
-    """The l2 at which its bias l2 D^2 / 2 meets what noise of length N = sqrt(p) 2 G / (n l2 mu) costs.
+def output_penalty(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
+    """The l2 that minimises l2 B^2 / 8 + L s^2 / 2, s = 2 G / (n l2 mu) the noise per coordinate. Public.
 
-    That is at most G N and, near a minimum, L N^2 / 2: the smaller l2 of the two.
+    The first bounds what the penalty costs at |w*| = B (``typical_distance``) where F is quadratic: an
+    eigenvalue h loses h l2^2 / (h + l2)^2 <= l2 / 4 of half its share of B^2. The second bounds what the
+    noise costs: E F(w + s xi) - F(w) <= s^2 tr(H) / 2, and the trace of a Hessian is a mean of
+    phi'' |a_i|^2 <= L, whatever the dimension.
     """
-    reach = loss_range(facts, convex_set) / facts.gradient_bound
-    noise = 2 * facts.gradient_bound * math.sqrt(facts.dimension) / (facts.n_records * mu)
-    lipschitz = math.sqrt(2 * facts.gradient_bound * noise) / reach
-    return min(lipschitz, math.cbrt(facts.smoothness * (noise / reach) ** 2))
+    noise = 2 * facts.gradient_bound / (facts.n_records * mu)
+    return _trace_bound_l2(facts, convex_set, noise)
+
+
+def objective_penalty(facts: RiskFacts, convex_set: ConvexSet, sigma: float) -> float:
+    """The l2 that minimises l2 B^2 / 8 + what a linear term of sigma per coordinate costs. Public.
+
+    It moves the minimum by (H + l2)^-1 b, which costs at most sigma^2 / 2 times the sum of h / (h + l2)^2
+    over the eigenvalues h of a Hessian: at most p / (4 l2) and, the trace being at most L, at most L / l2^2.
+    The better of the two bounds decides; the first term is that of ``output_penalty``.
+    """
+    distance, p = typical_distance(facts, convex_set), facts.dimension
+
+    def cost(l2: float) -> float:
+        return l2 * distance**2 + sigma**2 * min(p / l2, 4 * facts.smoothness / l2**2)
+
+    return min(sigma * math.sqrt(p) / distance, _trace_bound_l2(facts, convex_set, sigma), key=cost)
+
+
+def _trace_bound_l2(facts: RiskFacts, convex_set: ConvexSet, noise: float) -> float:
+    """argmin of l2 B^2 / 8 + L noise^2 / (2 l2^2)."""
+    return 2 * math.cbrt(facts.smoothness * (noise / typical_distance(facts, convex_set)) ** 2)

@@ -15,9 +15,10 @@ from privopt.mechanisms.first_order import (
     DPMirrorDescent,
     DPProximalGradient,
     RiskMechanism,
-    loss_range,
+    prediction_scale,
+    typical_distance,
 )
-from privopt.mechanisms.perturbation import ObjectivePerturbation, OutputPerturbation
+from privopt.mechanisms.perturbation import ObjectivePerturbation, OutputPerturbation, objective_penalty
 from privopt.mechanisms.stochastic import DPSVRG, DPStochasticGradient, DPSVRGPlusPlus
 from privopt.oracles.closed_form import projector
 from privopt.oracles.errors import UnsupportedProblemError
@@ -45,13 +46,13 @@ RISK_MECHANISMS: dict[str, type[Any]] = {
 
 # Up to so many features a minimum is cheap to certify with Newton steps.
 _LOW_DIMENSION = 512
-# Size of a default ball, in units of 1 / row norm: predictions of up to 10 leave every probability open.
-_REACH = 10.0
+# Size of a default ball, in units of ``typical_distance``: twice, so that the guess lies well inside.
+_ROOM = 2.0
+# Of an l1 ball for rows with features of up to R: in units of the scale of predictions over R. Five features
+# of weight 1 that are there or not make predictions of about that scale.
+_FEATURES = 5.0
 # Strong convexity of a default ridge penalty, in units of the smoothness.
 _CONDITION = 0.01
-
-# The most that objective perturbation's noise may gain, in units of the range of the loss.
-_NOISE_SHARE = 0.125
 
 _BALLS: dict[str, Callable[[int, float], ConvexSet]] = {
     "l1": L1Ball,
@@ -92,10 +93,7 @@ class Choice:
 
         made: RiskMechanism = planned(self.regularizer)
         if isinstance(made, ObjectivePerturbation) and self.regularizer.l2 == 0:
-            # A linear term of length |b| lowers a minimum by at most |b|^2 / (2 l2): keep that below a share
-            # of what the loss can gain.
-            gain = _NOISE_SHARE * loss_range(facts, self.convex_set)
-            l2 = facts.dimension * made.sigma**2 / (2 * gain)
+            l2 = objective_penalty(facts, self.convex_set, made.sigma)
             made = planned(ElasticNet(l2=max(l2, made.regularizer.l2)))
         return made
 
@@ -127,7 +125,9 @@ def choose_risk_mechanism(
         | DPAcceleratedMirrorDescent
         | DPStochasticGradient,  # its step size follows the set's diameter
     ):
-        size = _REACH / facts.row_norm
+        size = _ROOM * typical_distance(facts, WholeSpace(p))
+        if kind is DPFrankWolfeL1 and facts.norm == "linf":
+            size = _FEATURES * prediction_scale(facts) / facts.row_norm
         convex_set = L1Ball(p, size) if kind is DPFrankWolfeL1 else L2Ball(p, size)
         reason += f"; it wants a bounded set, by default {type(convex_set).__name__} of size {size:.3g}"
     if kind is DPSVRG and regularizer.l2 == 0:

@@ -24,6 +24,7 @@ from privopt.mechanisms.first_order import (
     euclidean_steps,
     loss_range,
     noisy_iteration,
+    typical_distance,
 )
 from privopt.mechanisms.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.noise import NoiseSource
@@ -92,7 +93,7 @@ class DPStochasticGradient(RiskMechanism):
         per_step = math.hypot(
             facts.gradient_bound, math.sqrt(facts.dimension) * noise.sigma / (q * facts.n_records)
         )
-        reach = loss_range(facts, space) / facts.gradient_bound
+        reach = typical_distance(facts, space)
         rate = min(1 / (facts.smoothness + regularizer.l2), reach / (per_step * math.sqrt(steps)))
         output = output or (Output.AVERAGE if facts.loss.convex else Output.RANDOM)
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, _TOGETHER))
@@ -276,7 +277,7 @@ class DPSVRGPlusPlus(DPSVRG):
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
     ) -> tuple[int, ...]:
         # As many inner steps in the last epoch as gradient descent would take before noise dominates.
-        steps = euclidean_steps(facts, convex_set, regularizer, mu)
+        steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
         epochs = max(1, math.ceil(math.log2(max(2.0, steps / 4))))
         return tuple(4 * 2**s for s in range(1, epochs + 1))
 

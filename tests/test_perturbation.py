@@ -14,7 +14,12 @@ from scipy.stats import norm
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.perturbation import ObjectivePerturbation, OutputPerturbation
+from privopt.mechanisms.perturbation import (
+    ObjectivePerturbation,
+    OutputPerturbation,
+    objective_penalty,
+    output_penalty,
+)
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import CertificateError
 from privopt.oracles.smooth import SmoothAnswer, SmoothCertificate, minimize_ridge
@@ -22,7 +27,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.regularizers import lasso, ridge
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.sets import L2Ball
+from privopt.problems.sets import L2Ball, WholeSpace
 
 Vector = NDArray[np.float64]
 P = 5
@@ -157,6 +162,28 @@ def test_fits_improve_with_n(mechanism: type[OutputPerturbation]) -> None:
         assert all(np.linalg.norm(w) <= 20.0 + 1e-9 for w in fits)
         gaps.append(np.mean([risk.value(w) for w in fits]) - best)
     assert gaps[1] < gaps[0] / 3
+
+
+def test_default_penalties_minimise_their_bounds() -> None:
+    """By search over l2, from the definitions; the bounds hold for a quadratic with a known spectrum."""
+    facts = RiskFacts(10_000, 30, LogisticLoss(), row_norm=3.0)
+    far, smooth = 4 * math.sqrt(30) / 3, 9 / 4
+    grid = np.geomspace(1e-5, 1e2, 20_001)
+    for mu in (0.02, 0.5):
+        bound = grid * far**2 / 8 + smooth / 2 * (2 * 3 / (10_000 * grid * mu)) ** 2
+        found = output_penalty(facts, WholeSpace(30), mu)
+        assert found == pytest.approx(grid[np.argmin(bound)], rel=2e-3)
+    for sigma in (1e-4, 3.0):
+        cost = sigma**2 / 2 * np.minimum(30 / (4 * grid), smooth / grid**2)
+        found = objective_penalty(facts, WholeSpace(30), sigma)
+        assert found == pytest.approx(grid[np.argmin(grid * far**2 / 8 + cost)], rel=2e-3)
+        spectrum = np.geomspace(1e-4, 1, 30)
+        spectrum *= smooth / spectrum.sum()
+        for l2 in (0.01, 0.3):
+            exact = sigma**2 / 2 * np.sum(spectrum / (spectrum + l2) ** 2)
+            assert exact <= sigma**2 / 2 * min(30 / (4 * l2), smooth / l2**2)
+            shares = np.full(30, far**2 / 30)
+            assert np.sum(spectrum * (l2 / (spectrum + l2)) ** 2 * shares) / 2 <= l2 * far**2 / 8
 
 
 def test_the_penalty_is_raised_where_the_proof_needs_it() -> None:
