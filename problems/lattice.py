@@ -157,7 +157,7 @@ def _frozen(a: NDArray[np.integer]) -> IntArray:
 
 
 def _integer_square(radius: float) -> int:
-    square = float(radius) * float(radius)  # infinite where ** would raise
+    square: float = float(radius) * float(radius)  # infinite where ** would raise
     if not (math.isfinite(square) and radius >= 0):
         raise InvalidInputError(f"radius must be >= 0 with a finite square, got {radius}")
     return math.floor(square + _RADIUS_SLACK)
