@@ -106,7 +106,7 @@ def pivot(rows: pd.DataFrame, measure: str, exact: dict[float, float]) -> pd.Dat
     for (mechanism, lattice), group in rows.groupby(["mechanism", "lattice"], sort=False):
         points = group.groupby("epsilon")[measure]
         cells = {f"{e:g}": f"{m:.3f} ± {s:.3f}" for e, m, s in zip(*_moments(points), strict=True)}
-        lines.append({**_heading(mechanism, lattice, group["delta"].iloc[0]), **cells})
+        lines.append({**_heading(str(mechanism), str(lattice), group["delta"].iloc[0]), **cells})
     if exact:
         cells = {f"{e:g}": f"{a:.4f}" for e, a in exact.items()}
         heading = _heading("exponential", str(TERNARY), 0.0)

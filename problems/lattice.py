@@ -84,7 +84,7 @@ class IntegerLattice:
     def max_squared_norm(self) -> int:
         """An upper bound on |w|^2 over the lattice: D^2 in the papers' notation. Public."""
         bounds = zip(self.low.tolist(), self.high.tolist(), strict=True)
-        box = sum(max(low * low, high * high) for low, high in bounds)  # Python integers: no overflow
+        box: int = sum(max(low * low, high * high) for low, high in bounds)  # Python integers: no overflow
         return box if self.squared_radius is None else min(box, self.squared_radius)
 
     @cached_property
