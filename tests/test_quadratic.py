@@ -10,7 +10,10 @@ from scipy.optimize import Bounds, LinearConstraint, minimize
 from privopt.oracles.backends.least_distance import LeastDistanceOracle, nearest_in_hull
 from privopt.oracles.backends.projected_gradient import ProjectedGradientOracle
 from privopt.oracles.certificate import Status
-from privopt.oracles.closed_form import projector
+from privopt.oracles.closed_form import linear_minimizer, projector, support
+from privopt.oracles.closed_form.linear import facing
+from privopt.oracles.closed_form.projection import project
+from privopt.oracles.convex_conformance import SetInstance, check_linear_minimizer, check_projector
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.oracles.interface import Limits
 from privopt.oracles.quadratic import quadratic_minimizer
@@ -164,3 +167,55 @@ def test_nearest_point_of_a_hull_by_hand() -> None:
     np.testing.assert_allclose(nearest_in_hull(square, np.array([1e9, 3e9])), [1.0, 1.0], atol=1e-15)
     np.testing.assert_allclose(nearest_in_hull(square, np.array([0.2, 0.7])), [0.2, 0.7], atol=1e-15)
     np.testing.assert_array_equal(nearest_in_hull(square, square[2]), square[2])
+
+
+def test_thin_and_badly_scaled_polytopes_are_projected_onto() -> None:
+    """Slabs down to 1e-12 wide, rows scaled by 1e-6 to 1e6, repeated rows, far points."""
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        p, m = int(rng.integers(2, 9)), int(rng.integers(1, 12))
+        A, slack = rng.standard_normal((m, p)), rng.exponential(1, m) * rng.integers(0, 2)
+        b = A @ rng.uniform(-0.5, 0.5, p) + slack
+        width = 10 ** rng.uniform(-12, 0)
+        A, b = np.vstack([A, A, -A]), np.concatenate([b, b, -b + 2 * slack + width])
+        rows = 10 ** rng.uniform(-6, 6, len(b))
+        polytope = Polytope(A * rows[:, None], b * rows, np.full(p, -1.0), np.full(p, 1.5))
+        x = rng.standard_normal(p) * 10 ** rng.uniform(-2, 5)
+        u = projector(polytope)(x)
+        assert np.max(A @ u - b) <= 1e-8 * (1 + np.linalg.norm(x))
+        assert support(polytope, x - u) - float((x - u) @ u) <= 1e-6 * (1 + np.linalg.norm(x))
+
+
+def test_clusters_and_flat_hulls_are_projected_onto() -> None:
+    rng = np.random.default_rng(7)
+    for spread in (1.0, 1e-9, 0.0):
+        points = rng.standard_normal((8, 4)) * spread * [1, 1, 0, 1] + [3, 0, 5, 1]
+        x = rng.standard_normal(4) * 100
+        u = projector(ConvexHull(points))(x)
+        assert np.max((points - u) @ (x - u)) <= 1e-10 * max(spread, 1e-6)
+        assert u[2] == pytest.approx(5)
+
+
+def test_a_set_of_ones_own_takes_part_when_its_formulas_are_registered() -> None:
+    class Segment(ConvexSet):
+        """{(t, t): 0 <= t <= 1}."""
+
+        dimension = 2
+        radius = l1_radius = np.sqrt(2)
+
+        def support(self, g: Vector) -> float:
+            return max(0.0, float(np.sum(g)))
+
+        def gauge(self, v: Vector) -> float:
+            return float(v[0]) if v[0] == v[1] >= 0 else np.inf
+
+        def violation(self, w: Vector) -> float:
+            return float(np.max(np.abs(w - np.clip(np.mean(w), 0, 1))))
+
+    facing.register(Segment, lambda _set, g: np.full(2, float(np.sum(g) < 0)))
+    project.register(Segment, lambda _set, x: np.full(2, np.clip(np.mean(x), 0.0, 1.0)))
+    instance = SetInstance("segment", Segment(), np.array([[0.0, 0.0], [1.0, 1.0]]))
+    assert check_linear_minimizer(linear_minimizer, instances=[instance]).passed
+    assert check_projector(projector, instances=[instance]).passed
+    answer = quadratic_minimizer(Segment(), np.eye(2)).minimize([-1.0, 0.0])
+    assert answer.value == pytest.approx(-0.25)  # t^2 - t is least at 1/2

@@ -7,6 +7,7 @@ finds are then solved as equations, so that a point is as exact as float64 allow
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,6 +27,8 @@ from privopt.problems.sets import Box, ConvexSet, LinfBall, Polytope, Simplex
 _RIDGE = 1e-6  # what a singular H is given, relative to its largest eigenvalue
 _SLOPE_RIDGE = 1e-4  # and at least this, relative to |g| / radius
 _RIDGE_STEPS = 100
+_RESCALINGS = 8
+_GAP = 1e-9  # relative; rounding leaves about 1e-15
 
 BoolArray = NDArray[np.bool_]
 
@@ -37,8 +40,10 @@ def nearest_in_hull(points: Vector, x: Vector) -> Vector:
     q / (1 + q) with q = |P'k|^2: it grows with q, so that normalising the least squares solution gives the
     nearest point.
 
+    The gap max <v - u, x - u> over the points v bounds the squared distance of u from the nearest point.
+
     Raises:
-        SolverFailedError: the active-set method did not finish.
+        SolverFailedError: the active-set method did not finish, or the gap is not small.
     """
     centre = np.mean(points, axis=0)  # so that neither coordinates nor a far x cost digits
     V, target = points - centre, x - centre
@@ -46,15 +51,31 @@ def nearest_in_hull(points: Vector, x: Vector) -> Vector:
     scale = float(np.min(lengths))
     if scale == 0:
         return np.array(points[np.argmin(lengths)])
-    weights, _ = _nnls(np.vstack([(V - target).T / scale, np.ones(len(V))]))
-    weights = weights / np.sum(weights)
+    radius = float(np.max(np.linalg.norm(points, axis=1)))
+    reach = radius + float(np.linalg.norm(target))
+    best, least = V[0], np.inf
+    for _ in range(_RESCALINGS):
+        weights, _ = _nnls(np.vstack([(V - target).T / scale, np.ones(len(V))]))
+        u = _exact_shares(V, target, weights / np.sum(weights)) @ V
+        gap = float(np.max((V - u) @ (target - u)))
+        best, least = (u, gap) if gap < least else (best, least)
+        if least <= _GAP * radius * reach:
+            break
+        scale *= 10.0
+    if least > _GAP * reach**2:  # between the two: points closer together than rounding can tell from afar
+        raise SolverFailedError("the active-set method did not find the nearest point of the hull")
+    return np.asarray(centre + best)
+
+
+def _exact_shares(V: Vector, target: Vector, weights: Vector) -> Vector:
+    """The weights of the nearest point of the affine hull of the points in use, if they are weights."""
     used = np.flatnonzero(weights)
     first, rest = V[used[0]], V[used[1:]]
     shares = np.linalg.lstsq((rest - first).T, target - first, rcond=None)[0]
     exact = np.concatenate([[1 - np.sum(shares)], shares])
     if np.all(exact >= 0):
         weights[used] = exact
-    return np.asarray(centre + weights @ V)
+    return weights
 
 
 @dataclass(frozen=True)
@@ -149,15 +170,17 @@ class _StrictlyConvex:
 def _shortest_move(rows: Vector, excess: Vector) -> tuple[Vector, Vector]:
     """The shortest v with rows v <= -excess, and the multipliers with v = -rows' multipliers."""
     scale = float(np.max(excess))
-    weights, residual = np.zeros(len(rows)), np.zeros(0)
-    for _ in range(3):  # the answer loses digits if v is much longer than the scale: once more, knowing it
-        weights, residual = _nnls(np.vstack([-rows.T, excess / scale]))
-        if not -residual[-1] > 0:
-            raise SolverFailedError("the active-set method lost the polytope: is it thinner than rounding?")
-        length = float(np.linalg.norm(residual[:-1])) / -residual[-1]
-        if length <= 1e3:
+    for _ in range(_RESCALINGS):
+        # -residual[-1] is 1 / (1 + (|v| / scale)^2): digits are lost if v is much longer than the scale.
+        E = np.vstack([-rows.T, excess / scale])
+        weights, residual = _nnls(E)
+        far = 1 / max(-float(residual[-1]), 1e-16)
+        sound = residual[-1] < 0 and np.min(residual @ E) >= -1e-8  # scipy has been seen to stop too early
+        if sound and far <= 1e6:
             break
-        scale *= length
+        scale *= math.sqrt(far) if sound else 10.0
+    else:
+        raise SolverFailedError("the active-set method lost the polytope: is it thinner than rounding?")
     weights *= scale / -residual[-1]
     active = weights > 0
     move = np.linalg.lstsq(rows[active], -excess[active], rcond=None)[0]

@@ -70,10 +70,11 @@ def _polytope_projector(polytope: Polytope) -> Projector:
 
     quadratic = quadratic_minimizer(polytope, np.eye(polytope.dimension))
     size = polytope.radius
+    unit = max(1.0, float(np.max(np.linalg.norm(polytope.A, axis=1), initial=0.0)))  # of constraints
 
     def nearest(x: Vector) -> Vector:
         scale = size + float(np.linalg.norm(x))
-        return quadratic.minimize(-x).require(gap=_GAP * scale * size, violation=_GAP * scale)
+        return quadratic.minimize(-x).require(gap=_GAP * scale * size, violation=_GAP * scale * unit)
 
     return nearest
 
