@@ -114,6 +114,21 @@ def test_interrupted_bounds_are_honest(calls: int, monkeypatch: pytest.MonkeyPat
         assert found.status is Status.INTERRUPTED or found.fixed_bound == true.fixed_value
 
 
+def test_nothing_is_compiled_while_a_clock_runs() -> None:
+    """Building has seen every combination of types that solving needs."""
+    kernels = (interval._push_root, interval._search, interval._cheapest, interval._open_bound)
+    IntervalOracle().prepare(dense_problem(1), Task.NORMALIZED)
+    known = [len(kernel.signatures) for kernel in kernels]
+    assert known == [1, 1, 1, 1]
+    for seed in range(4):
+        problem = dense_problem(seed)
+        for noise in noises(problem, seed):
+            prepared = IntervalOracle().prepare(problem, Task.NORMALIZED)
+            prepared.minimize(noise, break_ties=True)
+            prepared.minimize(noise, Limits(seconds=1e-9))
+    assert [len(kernel.signatures) for kernel in kernels] == known
+
+
 def test_large_scores_do_not_lose_precision() -> None:
     """Features near 2**40: the Cauchy-Schwarz bound is a float and has to stay on the safe side."""
     rng = np.random.default_rng(0)

@@ -9,6 +9,7 @@ first, better half first, in int64 throughout.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,10 +19,10 @@ from numpy.typing import NDArray
 from privopt.oracles.cells import distinct_rows
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnsupportedProblemError
-from privopt.oracles.interface import DiscreteOracle, Proposal, Query, Solver, Task
+from privopt.oracles.interface import DiscreteOracle, Limits, Proposal, Query, Solver, Task
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntArray
+from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import UNIT, Perturbation, from_fixed
 
 _BIG = 1 << 60
@@ -60,12 +61,24 @@ class IntervalOracle(DiscreteOracle):
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         assert isinstance(problem, ZeroOneHalfspace)  # others are refused
+        _compile()
         data = _Data.of(problem, _coupled(problem, task))
 
         def solve(query: Query) -> Proposal:
             return _Search(problem, data, query).solve()
 
         return solve
+
+
+@cache
+def _compile() -> None:
+    """Have all kernels compiled, or loaded, before a clock runs: two records through everything."""
+    lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
+    problem = ZeroOneHalfspace(np.array([[1, 2], [2, -1]]), np.array([1, -1]), lattice)
+    query = Query(Perturbation.zero(lattice), Limits().start(), break_ties=True)
+    search = _Search(problem, _Data.of(problem, coupled=True), query)
+    search.solve()
+    _open_bound(search.stack)
 
 
 def _coupled(problem: DiscreteProblem, task: Task) -> bool:
@@ -181,8 +194,9 @@ class _Search:
         self.nodes = 0
 
     def solve(self) -> Proposal:
-        low, high = self.problem.lattice.low, self.problem.lattice.high
-        self.point, self.value = self._descend()
+        # Copies: to the compiler the lattice's own arrays, which cannot be written to, are another type.
+        low, high = self.problem.lattice.low.copy(), self.problem.lattice.high.copy()
+        self.point, self.value = self._descend(low, high)
         ties = 0 if self.query.perturbation.is_zero or not self.query.break_ties else _TIES
         found = self._run(low, high, self.value, self.point, ties)
         assert found.point is not None  # it started with one
@@ -192,7 +206,7 @@ class _Search:
             return replace(answer, bound=found.bound, status=found.stopped)
         if not self.query.break_ties:
             return answer
-        stopped = None if found.ties > 0 else self._first_in_order(low.copy(), high.copy())
+        stopped = None if found.ties > 0 else self._first_in_order(low, high)
         return replace(
             answer,
             point=self.point,
@@ -238,12 +252,12 @@ class _Search:
             if (stopped := self.query.watch.stop()) is not None:
                 return _Found(point, cutoff, bound, ties, stopped)
 
-    def _descend(self) -> tuple[IntArray, int]:
+    def _descend(self, low: IntArray, high: IntArray) -> tuple[IntArray, int]:
         """A good point: from the cheapest point of the perturbation and from the shortest vector, one
         coordinate after the other at its best level."""
         lattice, perturbation = self.problem.lattice, self.query.perturbation
-        cheapest = np.zeros_like(lattice.low)
-        _cheapest(self.data, self.costs, lattice.low, lattice.high, cheapest)
+        cheapest = np.zeros_like(low)
+        _cheapest(self.data, self.costs, low, high, cheapest)
         best: tuple[int, IntArray] | None = None
         for start in (cheapest, np.clip(0, lattice.low, lattice.high)):
             point, value = start.copy(), self.problem.value(start, perturbation)
