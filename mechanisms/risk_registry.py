@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from privopt.mechanisms.stochastic import DPSVRG, DPStochasticGradient, DPSVRGPl
 from privopt.oracles.closed_form import projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.intersections import intersect
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet
 from privopt.problems.risk import RiskFacts
 from privopt.problems.sets import ConvexSet, L1Ball, L2Ball, LinfBall, Simplex, WholeSpace
@@ -162,10 +164,19 @@ def _projects(convex_set: ConvexSet | None) -> bool:
 
 
 def parse_set(text: str, dimension: int) -> ConvexSet:
-    """ "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex" or "simplex:SIZE", in that many dimensions."""
+    """ "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex" or "simplex:SIZE", in that many dimensions.
+
+    Joined by plus signs: their intersection, as in "l1:5+linf:1", where that is a set of this package.
+    """
+    return functools.reduce(intersect, [_parse_ball(part, dimension) for part in text.split("+")])
+
+
+def _parse_ball(text: str, dimension: int) -> ConvexSet:
     kind, _, size = text.partition(":")
     if kind not in _BALLS or not (size or kind == "simplex"):
-        raise InvalidInputError(f"a set is l1:SIZE, l2:SIZE, linf:SIZE or simplex[:SIZE], got {text!r}")
+        raise InvalidInputError(
+            f"a set is l1:SIZE, l2:SIZE, linf:SIZE or simplex[:SIZE], or several with plus signs, got {text!r}"
+        )
     return _BALLS[kind](dimension, _number(size or "1", text))
 
 

@@ -10,13 +10,24 @@ from scipy.optimize import Bounds, minimize
 from privopt.mechanisms.first_order import DPAcceleratedMirrorDescent, DPProximalGradient, Output
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.perturbation import OutputPerturbation
+from privopt.mechanisms.risk_registry import parse_set
 from privopt.mechanisms.stochastic import DPSVRG
 from privopt.oracles.closed_form import contains
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.intersections import BoxIntersection
 from privopt.problems.losses import LogisticLoss
 from privopt.problems.regularizers import ElasticNet
 from privopt.problems.risk import EmpiricalRisk
-from privopt.problems.sets import Box, ConvexHull, ConvexSet, L1Ball, L2Ball, Polytope, Simplex
+from privopt.problems.sets import (
+    Box,
+    ConvexHull,
+    ConvexSet,
+    L1Ball,
+    L2Ball,
+    NoClosedFormError,
+    Polytope,
+    Simplex,
+)
 from privopt.problems.synthetic_regression import make_logistic_signs
 
 Vector = NDArray[np.float64]
@@ -109,6 +120,18 @@ def test_accelerated_mirror_descent_over_a_simplex() -> None:
     assert RISK.value(plan.without_noise(RISK)) == pytest.approx(
         RISK.value(simple.without_noise(RISK)), abs=2e-4
     )
+
+
+def test_intersections_as_text() -> None:
+    both = parse_set("l1:1+linf:0.5", P)
+    assert isinstance(both, BoxIntersection)
+    assert both.contains(np.array([0.5, 0.5, 0, 0, 0]))
+    assert not both.contains(np.array([0.6, 0.1, 0, 0, 0]))
+    assert parse_set("l2:2+l2:1", P) == L2Ball(P, 1.0)
+    with pytest.raises(NoClosedFormError, match="exact intersection"):
+        parse_set("l1:1+l2:1", P)
+    with pytest.raises(InvalidInputError, match="plus signs"):
+        parse_set("l1:1+", P)
 
 
 @pytest.mark.parametrize("convex_set", [HULL, POLYTOPE, SETS[2]], ids=ids)
