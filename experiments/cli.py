@@ -20,6 +20,7 @@ from privopt.experiments.budget_command import app as budget
 from privopt.experiments.first_order_command import (
     LinearOptions,
     calibrate_linear,
+    calibration_lines,
     predict_linear,
 )
 from privopt.experiments.fit_command import (
@@ -28,6 +29,7 @@ from privopt.experiments.fit_command import (
     InterruptedRunError,
     LabelOption,
     LossOption,
+    NormKindOption,
     NormOption,
     PenaltyOption,
     SetOption,
@@ -85,7 +87,9 @@ app.command(epilog=FIT_EXAMPLES)(fit)
 def calibrate_command(
     mechanism: Annotated[str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS)))],
     epsilon: EpsilonOption,
-    delta: Annotated[float, typer.Option(help="In (0, 1); not used by rspm-laplace.")] = 0.0,
+    delta: Annotated[
+        float, typer.Option(help="In (0, 1); pure mechanisms have none. Linear models: 1/n^2.")
+    ] = 0.0,
     dimension: Annotated[int | None, typer.Option(help="Number of features d.")] = None,
     radius: Annotated[float | None, typer.Option(help="Bound D on |w|; default sqrt(d).")] = None,
     separation: Annotated[float | None, typer.Option(help="tau: distance of points; default 1.")] = None,
@@ -97,12 +101,13 @@ def calibrate_command(
     convex_set: SetOption = None,
     regularizer: PenaltyOption = None,
     data_norm: NormOption = None,
+    norm: NormKindOption = None,
     label_bound: LabelOption = None,
     steps: StepsOption = None,
 ) -> None:
     """Show the noise that a guarantee costs, before any data."""
     if mechanism in RISK_MECHANISMS:
-        options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps)
+        options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps, norm)
         report = calibrate_linear(mechanism, epsilon, delta, dimension, records, options)
     else:
         report = calibration_report(
@@ -111,8 +116,8 @@ def calibrate_command(
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
-        for key, value in report.items():
-            tell.print(f"{key}: {value}", highlight=False)
+        for line in calibration_lines(report):
+            tell.print(line, highlight=False, markup=False)
 
 
 @app.command()

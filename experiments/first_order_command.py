@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.estimators import (
@@ -19,6 +21,7 @@ from privopt.mechanisms.estimators import (
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
+from privopt.mechanisms.first_order import DPFrankWolfeL1
 from privopt.mechanisms.perturbation import ObjectivePerturbation, OutputPerturbation
 from privopt.mechanisms.risk_registry import (
     RISK_MECHANISMS,
@@ -28,11 +31,14 @@ from privopt.mechanisms.risk_registry import (
 )
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.losses import BiweightLoss, HuberLoss, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
-from privopt.problems.risk import RiskFacts
+from privopt.problems.risk import RiskFacts, RowNorm
 from privopt.problems.schema import Schema
+from privopt.problems.sets import ConvexSet, L1Ball, L2Ball
 
 LOSSES = "logistic, sigmoid, squared, huber:THRESHOLD or biweight:C"
-NOT_PRIVATE = ["train_accuracy", "train_r2", "seconds"]
+NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
+# Of first-order steps: what they release needs no proof of a minimum.
+NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
 _NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
 
 LinearModel = PrivateLogisticRegression | PrivateSigmoidClassifier | PrivateLinearRegression
@@ -51,6 +57,7 @@ class LinearOptions:
     data_norm: float | None = None
     label_bound: float | None = None
     steps: int | None = None
+    norm: str | None = None
 
     @property
     def given(self) -> bool:
@@ -76,8 +83,8 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
         )
     if not linear and options.given:
         raise InvalidInputError(
-            "--loss, --set, --regularizer, --data-norm, --label-bound and --steps belong to linear models; "
-            f"{mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
+            "--loss, --set, --regularizer, --data-norm, --norm, --label-bound and --steps belong to linear "
+            f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
         )
     return linear
 
@@ -93,15 +100,18 @@ def fit_linear(
     """A fitted model, its report, and the schema in use.
 
     Privacy: as the estimator's. Encoding costs nothing, and the bound on row norms is the schema's own unless
-    another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning.
+    another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
+    or for dp-fw-l1 l-infinity, whose noise grows with it.
     """
     features = table.drop(columns=[target])
     if schema is None:
         schema = Schema.infer(features)
     X, began = encoded(schema, features), time.monotonic()
+    norm = checked_norm(options.norm, budget["mechanism"])
     common = {
         **budget,
-        "data_norm": options.data_norm or schema_norm(schema),
+        "norm": norm,
+        "data_norm": schema_norm(schema, norm) if options.data_norm is None else options.data_norm,
         "convex_set": options.convex_set,
         "regularizer": options.regularizer or "none",
         "fit_intercept": not schema.intercept,
@@ -118,7 +128,7 @@ def fit_linear(
         model = PrivateLinearRegression(label_bound=options.label_bound, loss=robust, **common)
     model.fit(X, table[target])
     score = float(model.score(X, table[target]))
-    measure = "train_r2" if isinstance(model, PrivateLinearRegression) else "train_accuracy"
+    regression = isinstance(model, PrivateLinearRegression)
     report = {
         **model.spend_.to_dict(),
         **model.noise_,
@@ -126,14 +136,21 @@ def fit_linear(
         "mechanism_reason": model.mechanism_reason_,
         "oracle": "newton" if model.mechanism_ in _NEWTON else "closed-form",
         "features": schema.feature_names,
-        "weights": np.squeeze(model.coef_).tolist(),
-        "intercept": np.squeeze(model.intercept_).tolist(),
+        "weights": _plain(model.coef_),
+        "intercept": _plain(model.intercept_),
         "not_private": NOT_PRIVATE,
-        measure: score,
-        "certificate": {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None},
+        "train_accuracy": None if regression else score,
+        **({"train_r2": score} if regression else {}),
+        "certificate": certificate(model),
         "seconds": time.monotonic() - began,
     }
     return model, report, schema
+
+
+def _plain(values: Any) -> Any:
+    """Of one release, its weights; of several, a list per class."""
+    array = np.asarray(values)
+    return (array[0] if array.ndim and len(array) == 1 else array).tolist()
 
 
 def encoded(schema: Schema, table: pd.DataFrame) -> Any:
@@ -142,8 +159,37 @@ def encoded(schema: Schema, table: pd.DataFrame) -> Any:
     return features.X / features.denominator
 
 
-def schema_norm(schema: Schema) -> float:
-    """A bound on the l2 norm of every row that a schema can encode. Public."""
+def certificate(model: LinearModel) -> dict[str, Any]:
+    """The evidence of a perturbed minimum: of several classes, that with the largest gap. NOT private.
+
+    value and bound are of the noisy, penalised objective; the proof needs gradient_norm.
+    """
+    proofs = [r.certificate for r in model.releases_ if r.certificate is not None]
+    if not proofs:
+        return NO_CERTIFICATE
+    proof = max(proofs, key=lambda p: p.gap)
+    return {
+        "status": proof.status.name,
+        "value": proof.value,
+        "bound": proof.bound,
+        "gap": proof.gap,
+        "gradient_norm": proof.gradient_norm,
+    }
+
+
+def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
+    """The norm that rows are clipped in: as asked, or what the mechanism's noise depends on."""
+    if norm is None:
+        return "linf" if mechanism == DPFrankWolfeL1.name else "l2"
+    if norm not in ("l2", "linf"):
+        raise InvalidInputError(f"--norm is l2 or linf, got {norm!r}")
+    return "l2" if norm == "l2" else "linf"
+
+
+def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
+    """A bound on the norm of every row that a schema can encode. Public."""
+    if norm == "linf":
+        return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
     squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
     return math.sqrt(squares + schema.intercept)
 
@@ -180,21 +226,55 @@ def calibrate_linear(
     options: LinearOptions,
 ) -> dict[str, Any]:
     """Noise and spend of a first-order mechanism, from public facts alone."""
+    missing = {"--dimension": dimension, "--records": records}
     if dimension is None or records is None:
-        raise InvalidInputError(f"calibrate {mechanism} needs --dimension and --records")
-    loss = parse_loss(options.loss or "logistic", options.label_bound or 1.0)
-    facts = RiskFacts(records, dimension, loss, options.data_norm or 1.0)
+        raise InvalidInputError(
+            f"calibrate {mechanism} needs {' and '.join(o for o, v in missing.items() if v is None)}: the "
+            "numbers of features (with the constant one, if there is an intercept) and of records"
+        )
+    if wrong := [f"{option} {value}" for option, value in missing.items() if value is not None and value < 1]:
+        raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
+    loss = parse_loss(options.loss or "logistic", 1.0 if options.label_bound is None else options.label_bound)
+    norm = checked_norm(options.norm, mechanism)
+    facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
     space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
     choice = choose_risk_mechanism(mechanism, facts, space, parse_regularizer(options.regularizer or "none"))
-    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options.steps)
+    plan = choice.plan(facts, epsilon=epsilon, delta=delta or 1 / records**2, steps=options.steps)
     return {
+        "noise_on": plan.noised,
         **plan.noise,
         "steps": plan.steps,
-        "set": type(plan.convex_set).__name__,
+        "step_sizes": plan.step_sizes,
+        "output": plan.output.value,
+        "set": options.convex_set or set_text(plan.convex_set),
         "l1": plan.regularizer.l1,
         "l2": plan.regularizer.l2,
+        "data_norm": facts.row_norm,
+        "norm": norm,
         **plan.spend.to_dict(),
     }
+
+
+def set_text(convex_set: ConvexSet) -> str:
+    """A default set in the words of ``--set``; "none" for the whole space."""
+    kinds = {L1Ball: "l1", L2Ball: "l2"}
+    kind = kinds.get(type(convex_set))  # type: ignore[arg-type]
+    return "none" if kind is None else f"{kind}:{convex_set.radius:.6g}"
+
+
+def calibration_lines(report: dict[str, Any]) -> list[str]:
+    """What ``privopt calibrate`` prints for people: nothing empty, levels by their name."""
+    names = {"level": {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")}
+    lines = []
+    for key, value in report.items():
+        if value is None or value == "":
+            continue
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        if isinstance(value, tuple):
+            first, last = (f"{v:.6g}" for v in value)
+            text = first if first == last else f"{first} to {last}"
+        lines.append(f"{names.get(key, key.replace('_', ' '))}: {text}")
+    return lines
 
 
 def parse_loss(text: str, label_bound: float = 1.0) -> Loss:
@@ -214,15 +294,32 @@ def parse_loss(text: str, label_bound: float = 1.0) -> Loss:
 
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
     """Weights, spend and noise for people; the numbers that are not private say so."""
-    if isinstance(report["intercept"], float):
-        for feature, weight in zip(report["features"], np.atleast_1d(report["weights"]), strict=True):
-            console.print(f"{weight: .5f}  {feature}", highlight=False)
-        console.print(f"{report['intercept']: .5f}  intercept", highlight=False)
-    console.print(
-        f"spend: epsilon = {report['epsilon']:.6g}, delta = {report['delta']:.3g}; {report['note']}"
-    )
-    console.print(f"mechanism: {report['mechanism']} ({report['mechanism_reason']})")
-    console.print(f"noise: {model.noise_}")
-    for measure in ("train_accuracy", "train_r2"):
-        if measure in report:
-            console.print(f"{measure} (not private): {report[measure]:.4f}")
+    coef, intercept = np.atleast_2d(report["weights"]), np.atleast_1d(report["intercept"])
+    card = Table("feature", *_weight_columns(model))
+    for name, weights in zip([*report["features"], "intercept"], [*coef.T, intercept], strict=True):
+        card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
+    console.print(card)
+    proof = report["certificate"]
+    noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
+    for line in (
+        f"spend: {model.spend_}",
+        f"budget: {report['note']}" if report["note"] else "",
+        f"mechanism: {report['mechanism']} ({report['mechanism_reason']})",
+        f"noise: {noise}",
+        f"certificate (not private): gradient norm {proof['gradient_norm']:.3g}, gap {proof['gap']:.3g}"
+        if "gradient_norm" in proof
+        else "",
+        *(
+            f"{text} (not private): {report[key]:.4f}"
+            for key, text in (("train_accuracy", "training accuracy"), ("train_r2", "training R^2"))
+            if report.get(key) is not None
+        ),
+    ):
+        if line:
+            console.print(line, markup=False)
+
+
+def _weight_columns(model: LinearModel) -> list[str]:
+    """One column of weights, or one per class."""
+    classes = getattr(model, "classes_", ())
+    return [escape(str(c)) for c in classes] if len(classes) > 2 else ["weight"]

@@ -17,8 +17,8 @@ import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from privopt.experiments.budget_command import open_ledger
@@ -89,7 +89,15 @@ NormOption = Annotated[
     float | None,
     typer.Option(
         "--data-norm",
-        help="l2 bound that rows are clipped to, > 0. Default: what the schema implies; calibrate: 1.",
+        help="Norm that rows are clipped to, > 0. Default: what the schema implies; calibrate: 1.",
+        rich_help_panel=_LINEAR,
+    ),
+]
+NormKindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--norm",
+        help="l2 or linf: the norm that --data-norm bounds. Default: l2; of dp-fw-l1 linf.",
         rich_help_panel=_LINEAR,
     ),
 ]
@@ -198,6 +206,7 @@ def fit(
     convex_set: SetOption = None,
     regularizer: PenaltyOption = None,
     data_norm: NormOption = None,
+    norm: NormKindOption = None,
     label_bound: LabelOption = None,
     steps: StepsOption = None,
     save: Annotated[
@@ -209,12 +218,11 @@ def fit(
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
     check_mechanism(mechanism, ("auto", *MECHANISMS, *RISK_MECHANISMS))
     check_files({"--save": save, "--json": json_file})
-    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps)
+    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps, norm)
     scorecard_only = {
         "--oracle": oracle != "auto",
         "--lattice": lattice is not None,
         "--calibration": calibration != "sound",
-        "--time-limit": time_limit is not None,
     }
     linear = is_linear(mechanism, options, scorecard_only)
     if delta != "auto" and not linear and issubclass(choose_mechanism(mechanism)[0], _PURE):
@@ -224,18 +232,20 @@ def fit(
     with _accounted(ledger) as book:
         table, target, facts, labels = _load(data, target, schema, classes)
         if linear:
-            fitted, account, used = fit_linear(
-                table,
-                target,
-                facts,
-                labels,
-                options,
-                epsilon=epsilon,
-                delta=_delta(delta),
-                mechanism=mechanism,
-                ledger=book,
-                insecure_seed=insecure_seed,
-            )
+            with _stoppable(time_limit) as limits:
+                fitted, account, used = fit_linear(
+                    table,
+                    target,
+                    facts,
+                    labels,
+                    options,
+                    epsilon=epsilon,
+                    delta=_delta(delta),
+                    mechanism=mechanism,
+                    limits=limits,
+                    ledger=book,
+                    insecure_seed=insecure_seed,
+                )
         else:
             began = time.monotonic()
             with _stoppable(time_limit) as limits:
@@ -417,6 +427,13 @@ def _delta(text: str) -> float | str:
 _interrupted = threading.Event()
 
 
+class _Steps(BarColumn):
+    """A bar where the amount of work is known."""
+
+    def render(self, task: Task) -> Any:
+        return "" if task.total is None else super().render(task)
+
+
 @contextmanager
 def _stoppable(seconds: float | None) -> Iterator[Limits]:
     """Limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
@@ -434,16 +451,19 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
             raise KeyboardInterrupt
         _interrupted.set()
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
     before = signal.signal(signal.SIGINT, on_signal)
     try:
         with Bar(*columns, console=say, transient=True, disable=not say.is_terminal) as bar:
-            line = bar.add_task("planning")
+            line = bar.add_task("planning", total=None)
 
             def on_progress(now: Progress) -> None:
                 known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
                 text = known if np.isfinite(now.gap) else ""
-                bar.update(line, description=f"{text}{now.nodes} nodes")
+                unit = "nodes" if now.total is None else f"of {now.total} steps"
+                bar.update(
+                    line, description=f"{text}{now.nodes} {unit}", completed=now.nodes, total=now.total
+                )
 
             yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
     finally:

@@ -114,7 +114,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             clock = (self.limits or Limits()).start()
             releases = [plan.release(risk, source, limits=_remaining(clock)) for risk in risks]
         self.releases_ = releases
-        self.noise_ = plan.noise
+        self.noise_ = {**plan.noise, "steps": plan.steps}
         self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
         if classes is not None:
             self.classes_ = classes
@@ -299,7 +299,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         classes_: the labels.
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
         spend_: what the fit cost.
-        noise_: the public parameters of the noise.
+        noise_: the public parameters of the noise, and the number of steps.
         releases_: the ``RealRelease`` of each row; not in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
 

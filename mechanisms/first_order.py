@@ -171,6 +171,7 @@ class RiskMechanism(ABC):
     """A private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
 
     Attributes:
+        name, noised: of the class: what it is called, and what it adds noise to.
         facts: what is public about the data.
         convex_set: C.
         regularizer: r.
@@ -181,6 +182,7 @@ class RiskMechanism(ABC):
     """
 
     name: ClassVar[str]
+    noised: ClassVar[str] = "the mean gradient, each coordinate, every step"
 
     facts: RiskFacts
     convex_set: ConvexSet
@@ -193,6 +195,11 @@ class RiskMechanism(ABC):
     @abstractmethod
     def noise(self) -> dict[str, float]:
         """The public parameters of the noise."""
+
+    @property
+    @abstractmethod
+    def step_sizes(self) -> tuple[float, float] | None:
+        """The first and the last step size; None where there are no steps."""
 
     @abstractmethod
     def _run(
@@ -369,9 +376,13 @@ class DPGradientDescent(FullBatchMechanism):
         gamma = 1 / (facts.smoothness + regularizer.l2)
         return euclidean_steps(facts, convex_set, regularizer, mu, gamma)
 
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        eta = 1 / (self.facts.smoothness + self.regularizer.l2)
+        return eta, eta
+
     def _method(self, start: Vector) -> Method:
-        l2 = self.regularizer.l2
-        eta = 1 / (self.facts.smoothness + l2)
+        l2, eta = self.regularizer.l2, self.step_sizes[0]
         return Method(start, lambda _k, _state, x, g: x - eta * (g + l2 * x))
 
 
@@ -391,8 +402,13 @@ class DPProximalGradient(FullBatchMechanism):
     ) -> int:
         return euclidean_steps(facts, convex_set, regularizer, mu, 1 / (2 * facts.smoothness))
 
-    def _method(self, start: Vector) -> Method:
+    @property
+    def step_sizes(self) -> tuple[float, float]:
         gamma = 1 / (2 * self.facts.smoothness)
+        return gamma, gamma
+
+    def _method(self, start: Vector) -> Method:
+        gamma = self.step_sizes[0]
         step = prox_step(self.convex_set, self.regularizer)
         return Method(start, lambda _k, _state, x, g: step(x - gamma * g, gamma))
 
@@ -420,8 +436,13 @@ class DPMirrorDescent(FullBatchMechanism):
             return _whole(math.sqrt(4 * loss_range(facts, convex_set) / gamma) / noise)
         return _whole(mirror_steps(_farthest_divergence(facts, convex_set), gamma, noise))
 
-    def _method(self, start: Vector) -> Method:
+    @property
+    def step_sizes(self) -> tuple[float, float]:
         gamma = 1 / (2 * self.facts.smoothness_in(self.convex_set))
+        return gamma, gamma
+
+    def _method(self, start: Vector) -> Method:
+        gamma = self.step_sizes[0]
         step = bregman_step(self.convex_set, natural_geometry(self.convex_set), self.regularizer)
         return Method(start, lambda _k, _state, x, g: step(x, g, gamma))
 
@@ -462,6 +483,12 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
         smoothness = _ridged(facts, convex_set, regularizer)
         far = math.sqrt(2 * _farthest_divergence(facts, convex_set))
         return _whole(2 * math.sqrt(smoothness * far * mu / dual_noise(convex_set)))
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        """Of the long steps, alpha; the short ones are 1 / L'."""
+        smoothness = _ridged(self.facts, self.convex_set, self.regularizer)
+        return 2 / (4 * smoothness), (self.steps + 1) / (4 * smoothness)
 
     def _method(self, start: Vector) -> Method:
         smoothness = _ridged(self.facts, self.convex_set, self.regularizer)
@@ -507,6 +534,10 @@ class DPFrankWolfeL2(FullBatchMechanism):
         noise = 2 * dual_noise(convex_set) / mu
         return frank_wolfe_steps(facts, convex_set, regularizer, output, noise)
 
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        return _frank_wolfe_ends(self)
+
     def _method(self, start: Vector) -> Method:
         minimize = linear_minimizer(self.convex_set)
         rate = frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
@@ -535,6 +566,7 @@ class DPFrankWolfeL1(RiskMechanism):
     """
 
     name: ClassVar[str] = "dp-fw-l1"
+    noised: ClassVar[str] = "the score of each vertex, every step"
 
     selection: SelectionNoise
 
@@ -582,6 +614,10 @@ class DPFrankWolfeL1(RiskMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {"gumbel_scale": self.selection.scale, "sensitivity": self.selection.sensitivity}
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        return _frank_wolfe_ends(self)
 
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
@@ -699,6 +735,11 @@ def frank_wolfe_rate(
     curvature = _ridged(facts, convex_set, regularizer)
     constant = min(1.0, math.sqrt(2 * loss_range(facts, convex_set) / (curvature * steps)))
     return lambda k: constant
+
+
+def _frank_wolfe_ends(plan: RiskMechanism) -> tuple[float, float]:
+    rate = frank_wolfe_rate(plan.facts, plan.convex_set, plan.regularizer, plan.output, plan.steps)
+    return rate(0), rate(plan.steps - 1)
 
 
 def _farthest_divergence(facts: RiskFacts, convex_set: ConvexSet) -> float:

@@ -49,6 +49,7 @@ class OutputPerturbation(RiskMechanism):
     """
 
     name: ClassVar[str] = "output-perturbation"
+    noised: ClassVar[str] = "the minimum, each coordinate, once"
 
     tolerance: float
     vector_noise: VectorNoise
@@ -90,6 +91,10 @@ class OutputPerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
 
+    @property
+    def step_sizes(self) -> None:
+        """None: a minimum is found, and noised once."""
+
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:
@@ -120,6 +125,9 @@ class ObjectivePerturbation(RiskMechanism):
     """
 
     name: ClassVar[str] = "objective-perturbation"
+    noised: ClassVar[str] = (
+        "sigma: a linear term of the objective, each coordinate; output_sigma: its minimum"
+    )
 
     tolerance: float
     sigma: float
@@ -172,6 +180,10 @@ class ObjectivePerturbation(RiskMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma, "output_sigma": self.vector_noise.sigma, "l2": self.regularizer.l2}
+
+    @property
+    def step_sizes(self) -> None:
+        """None: a minimum is found, and noised once."""
 
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch

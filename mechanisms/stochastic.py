@@ -57,6 +57,7 @@ class DPStochasticGradient(RiskMechanism):
     """
 
     name: ClassVar[str] = "dp-sgd"
+    noised: ClassVar[str] = "a batch's mean gradient, each coordinate, every step"
 
     sampling: float
     vector_noise: VectorNoise
@@ -104,6 +105,10 @@ class DPStochasticGradient(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma / (self.sampling * self.facts.n_records), "q": self.sampling}
 
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        return self.step_size, self.step_size
+
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, None]:
@@ -139,6 +144,10 @@ class DPSVRG(RiskMechanism):
     """
 
     name: ClassVar[str] = "dp-svrg"
+    noised: ClassVar[str] = (
+        "anchor_sigma: the mean gradient at an anchor; multiplier: a batch's sum of differences, in units of "
+        "the bound on one"
+    )
 
     rounds: tuple[int, ...]
     sampling: float
@@ -204,6 +213,10 @@ class DPSVRG(RiskMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {"anchor_sigma": self.anchor_noise.sigma, "multiplier": self.multiplier, "q": self.sampling}
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        return self.step_size, self.step_size
 
     @classmethod
     def _default_rounds(

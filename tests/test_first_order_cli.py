@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from privopt.experiments.first_order_command import encoded, parse_loss, schema_
 from privopt.mechanisms.accounting import gaussian_mu
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.losses import HuberLoss
+from privopt.problems.risk import EmpiricalRisk
 
 SCHEMA = Schema([Numeric("age", 0, 100, zero=0, one=100), Categorical("smoker", ["no", "yes"])])
 
@@ -85,7 +87,15 @@ def test_fit_reports_what_every_fit_reports(privopt: Command, options: tuple[obj
     assert run.returncode == 0, run.stderr
     found = report()
     assert {"mechanism", "epsilon", "delta", "neighbours", "oracle", "seconds", "certificate"} <= set(found)
-    assert set(found["certificate"]) == {"status", "value", "bound", "gap"}
+    assert {"status", "value", "bound", "gap"} <= set(found["certificate"])
+    if "perturbation" in found["mechanism"]:
+        proof = found["certificate"]
+        assert proof["status"] == "OPTIMAL"
+        assert proof["bound"] <= proof["value"]
+        assert 0 < proof["gradient_norm"] < 1e-3
+    else:
+        assert found["certificate"]["status"] == "NO_CERTIFICATE"
+    assert {"certificate", "seconds"} <= set(found["not_private"])
     assert found["mechanism"] in options or found["mechanism"] == "objective-perturbation"
     assert found["delta"] <= 1 / 600**2
     assert {"sigma", "gumbel_scale"} & set(found) or "anchor_sigma" in found
@@ -168,3 +178,103 @@ def test_losses_by_name() -> None:
     for text in ("huber", "huber:x", "hinge", "squared:2", "logistic:1"):
         with pytest.raises(InvalidInputError):
             parse_loss(text)
+
+
+def test_linear_reports_have_the_keys_of_scorecard_reports(privopt: Command) -> None:
+    """Those of every scorecard are there; what scorecards alone have are their rule and points."""
+    assert privopt(*CLASSIFY).returncode == 0
+    scorecard = report()
+    scored = set(scorecard) - {"rule", "scorecard", "scale", "beta"}
+    certified = set(scorecard["certificate"])
+    for options in (("--mechanism", "dp-gd"), ("--mechanism", "output-perturbation")):
+        assert privopt(*CLASSIFY, *options).returncode == 0
+        linear = report()
+        assert scored <= set(linear)
+        assert certified <= set(linear["certificate"])
+        assert type(linear["train_accuracy"]) is type(scorecard["train_accuracy"])
+        assert linear["notion"] == "gdp"
+        assert linear["level"] == pytest.approx(gaussian_mu(5.0, 1 / 600**2), rel=1e-6)
+
+
+def test_the_first_order_l1_method_clips_in_the_norm_that_its_noise_depends_on(privopt: Command) -> None:
+    assert schema_norm(SCHEMA) == pytest.approx(2**0.5)
+    assert schema_norm(SCHEMA, "linf") == 1.0
+    sensitivities = []
+    for norm in ((), ("--norm", "linf"), ("--norm", "l2")):
+        words = (*CLASSIFY, "--mechanism", "dp-fw-l1", "--set", "l1:5", "--steps", 9, *norm)
+        run = privopt(*words)
+        assert run.returncode == 0, run.stderr
+        sensitivities.append(report()["sensitivity"])
+    # 2 * G1 * size / n, G1 = 1 and sqrt(2) * sqrt(2): the constant feature is as large as the bound.
+    assert sensitivities == pytest.approx([2 * 5 / 600, 2 * 5 / 600, 2 * 5 * 2 / 600], rel=1e-6)
+    run = privopt(*CLASSIFY, "--mechanism", "dp-gd", "--norm", "l7")
+    assert run.returncode == 2
+    assert "--norm is l2 or linf, got 'l7'" in run.stderr
+
+
+def test_calibrate_prints_what_is_needed_and_nothing_empty(privopt: Command) -> None:
+    words = ("--epsilon", 1, "--dimension", 20, "--records", 10_000)
+    for mechanism, told in (
+        ("dp-gd", ("noise on: the mean gradient", "sigma: ", "sensitivity: ", "steps: ", "mu (GDP): ")),
+        ("dp-fw-l1", ("noise on: the score", "step sizes: 1 to ", "set: l1:20", "norm: linf", "rho (zCDP)")),
+        ("dp-fw-l2", ("set: l2:", "output: last")),
+        ("objective-perturbation", ("output sigma: ", "l2: ", "epsilon: 1")),
+    ):
+        run = privopt("calibrate", mechanism, *words)
+        assert run.returncode == 0, run.stderr
+        for text in told:
+            assert text in run.stdout, (mechanism, text)
+        lines = run.stdout.strip().splitlines()
+        assert all(len(line.split(": ", 1)[-1]) > 0 and "None" not in line for line in lines), lines
+        assert "delta: 1e-08" in lines  # 1/n^2, as fit does
+    found = json.loads(privopt("calibrate", "dp-gd", *words, "--norm", "linf", "--json").stdout)
+    # Rows within 1 in every coordinate are within sqrt(20) in l2.
+    assert found["sensitivity"] == pytest.approx(2 * 20**0.5 / 10_000, rel=1e-6)
+    assert found["level"] == pytest.approx(gaussian_mu(1.0, 1e-8), rel=1e-6)
+    assert found["sigma"] == pytest.approx(
+        found["steps"] ** 0.5 * found["sensitivity"] / found["level"], rel=1e-6
+    )
+    run = privopt("calibrate", "dp-gd", "--epsilon", 1, "--records", 100)
+    assert (run.returncode, "--dimension" in run.stderr, "--records" in run.stderr) == (2, True, False)
+    assert "--dimension 0" in privopt("calibrate", "dp-gd", *words, "--dimension", 0).stderr
+
+
+def test_a_linear_fit_stops_at_the_time_limit(privopt: Command) -> None:
+    for mechanism in ("dp-gd", "objective-perturbation"):
+        words = (*CLASSIFY, "--mechanism", mechanism, "--time-limit", 1e-9, "--save", "model.json")
+        run = privopt(*words)
+        assert run.returncode == 2
+        assert "TIME_LIMIT" in run.stderr
+        assert "nothing was released" in run.stderr
+        assert not Path("model.json").exists()
+    assert privopt(*CLASSIFY, "--mechanism", "dp-gd", "--time-limit", 600).returncode == 0
+
+
+def test_ctrl_c_stops_a_linear_fit_between_steps(privopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal arrives during the third gradient: that step ends, nothing is released, exit code 130."""
+    gradient, calls = EmpiricalRisk.gradient, 0
+
+    def interrupted(self: EmpiricalRisk, w: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            signal.raise_signal(signal.SIGINT)
+        return gradient(self, w)
+
+    monkeypatch.setattr(EmpiricalRisk, "gradient", interrupted)
+    run = privopt(*CLASSIFY, "--mechanism", "dp-gd", "--steps", 50)
+    assert (run.returncode, calls) == (130, 3)
+    assert "nothing was released" in run.stderr
+
+
+def test_every_class_has_its_column_of_weights(privopt: Command) -> None:
+    frame = pd.read_csv("patients.csv")
+    frame["state"] = np.where(frame["age"] > 70, "old", frame["state"])
+    frame.to_csv("patients.csv", index=False)
+    words = (*FIT, "well,ill,old", "--epsilon", 5, "--insecure-seed", 0, "--json", "out.json")
+    run = privopt(*words, "--mechanism", "dp-gd", "--steps", 50)
+    assert run.returncode == 0, run.stderr
+    for text in ("well", "ill", "old", "age", "intercept", "one-vs-rest: 3 releases share it", "-GDP each"):
+        assert text in run.stdout
+    assert np.shape(report()["weights"]) == (3, 3)
+    assert len(report()["intercept"]) == 3
