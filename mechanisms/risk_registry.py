@@ -175,7 +175,7 @@ def _parse_ball(text: str, dimension: int) -> ConvexSet:
     kind, _, size = text.partition(":")
     if kind not in _BALLS or not (size or kind == "simplex"):
         raise InvalidInputError(
-            f"a set is l1:SIZE, l2:SIZE, linf:SIZE or simplex[:SIZE], or several with plus signs, got {text!r}"
+            f"a set is l1:SIZE, l2:SIZE, linf:SIZE or simplex[:SIZE], or some with plus signs, got {text!r}"
         )
     return _BALLS[kind](dimension, _number(size or "1", text))
 
