@@ -215,8 +215,11 @@ def calibration_report(
             f"calibrate {mechanism} does not depend on {', '.join(ignored)}; leave it out"
         )
     check_mechanism(mechanism, (*MECHANISMS, *RISK_MECHANISMS))
-    if dimension is not None and dimension < 1:
-        raise InvalidInputError(f"--dimension must be >= 1, got {dimension}")
+    for option, value in {"--dimension": dimension, "--separators": separators}.items():
+        if value is not None and value < 1:
+            raise InvalidInputError(f"{option} must be >= 1, got {value}")
+    if radius is not None and not radius > 0:
+        raise InvalidInputError(f"--radius must be > 0, got {radius}")
     if mechanism in ("exponential", "permute-and-flip"):  # the same over every lattice
         kind, anywhere = MECHANISMS[mechanism], IntegerLattice(-1, 1, dimension=1)
         plan = kind.plan(ZeroOneHalfspace, anywhere, epsilon=epsilon, calibration=calibration)

@@ -404,8 +404,13 @@ def _load(
     if facts is not None and any(c.name == target for c in facts.columns):
         raise InvalidInputError(f"--schema: it declares {target!r}, which is the label, not a feature")
     if labels is not None and not isinstance(table[target].iloc[0] if len(table) else "", str):
-        table[target] = table[target].map(str, na_action="ignore").astype(object)
+        table[target] = table[target].map(_written, na_action="ignore").astype(object)
     return table, target, facts, labels
+
+
+def _written(label: Any) -> str:
+    """A label as a person types it: 1 for 1.0, which Parquet files hold for integers with gaps."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
 def _seed(text: str) -> int:

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.columns import (
@@ -306,7 +307,7 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     if not name.endswith((".csv", ".csv.gz", ".parquet")):
         raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
     try:
-        return pd.read_parquet(file) if name.endswith(".parquet") else _read_csv(file, text)
+        return _read_parquet(file) if name.endswith(".parquet") else _read_csv(file, text)
     except FileNotFoundError:
         raise SchemaError(f"{file}: no such file") from None
     except PermissionError:
@@ -320,6 +321,17 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
         raise SchemaError(f"{file}: damaged, or not a {kind} file") from None
 
 
+def _read_parquet(file: Path) -> pd.DataFrame:
+    _check_distinct(file, pyarrow.parquet.read_schema(file).names)
+    return pd.read_parquet(file)
+
+
+def _check_distinct(file: Path, names: Sequence[str]) -> None:
+    if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
+        places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
+        raise SchemaError(f"{file}: columns need distinct names; {places} are named alike")
+
+
 def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
     with _csv_text(file) as stream:
         first = stream.readline()
@@ -328,9 +340,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
         header = next(csv.reader(stream, delimiter=separator), [])
     if not any(header):
         raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
-    if twice := [i for i, name in enumerate(header) if name and name in header[:i]]:
-        places = f"columns {header.index(header[twice[0]]) + 1} and {twice[0] + 1}"
-        raise SchemaError(f"{file}: the first line must hold distinct names; {places} are named alike")
+    _check_distinct(file, header)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail

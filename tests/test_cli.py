@@ -247,6 +247,9 @@ def test_calibrate_needs_no_data(privopt: Command, words: tuple[str, ...], expec
         ("rspm", "--dimension", 5, "--delta", 1e-6, "--radius", 3),
         ("rspm-laplace", "--dimension", 5, "--delta", 1e-6),
         ("opdisc", "--dimension", -3, "--delta", 1e-6),
+        ("opdisc", "--dimension", 3, "--delta", 1e-6, "--radius", -1),
+        ("rspm", "--separators", 0, "--delta", 1e-6),
+        ("exponential", "--dimension", 3, "--delta", 1e-6),
     ],
 )
 def test_calibrate_refuses_what_it_would_ignore(privopt: Command, words: tuple[object, ...]) -> None:
@@ -340,6 +343,16 @@ def test_columns_in_any_order_and_labels_as_written(privopt: Command, clinic: Pa
     first, second = (privopt("predict", "model.json", data).stdout for data in ("codes.csv", "turned.csv"))
     assert first == second
     assert set(first.split("\n")[1].split(",")[1]) <= {"0", "1"}
+
+
+def test_labels_of_parquet_are_compared_as_written(privopt: Command, clinic: Path) -> None:
+    frame = pd.read_parquet(clinic / "patients.parquet")
+    sick = frame["state"] == "ill"
+    kinds = {"0,1": sick.astype(float), "False,True": sick, "well,ill": frame["state"].astype("category")}
+    for classes, labels in kinds.items():
+        frame.assign(state=labels).to_parquet(clinic / "kind.parquet")
+        run = privopt(*FIT, "--classes", classes, "--data", "kind.parquet", cwd=clinic)
+        assert run.returncode == 0, run.stderr
 
 
 def test_solvers_lists_what_is_here(privopt: Command) -> None:

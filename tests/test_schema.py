@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -492,6 +493,13 @@ def test_tables_that_cannot_be_read_are_refused_without_content(
     assert reason in str(caught.value)
     with pytest.raises(SchemaError, match="no such file" if name != "t.xlsx" else "end in"):
         read_table(tmp_path / ("absent" + name))
+
+
+def test_parquet_columns_are_distinct(tmp_path: Path) -> None:
+    table = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(SchemaError, match="columns 1 and 2 are named alike"):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_a_folder_is_not_a_table(tmp_path: Path) -> None:
