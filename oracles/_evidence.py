@@ -18,6 +18,7 @@ from privopt.problems.lattice import IntArray
 
 FloatArray = NDArray[np.float64]
 
+_TINY = np.finfo(np.float64).tiny
 # By how much repeating (or avoiding) the draw before is overweighted.
 _HABITS = (-0.9, -0.3, 0.05, 0.2, 0.5, 0.9)
 
@@ -49,14 +50,19 @@ def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]
     """Log odds of each alternative law against the claimed one; shape (alternatives,)."""
     counts = np.bincount(drawn, minlength=len(law))
     seen = counts > 0
-    with np.errstate(divide="ignore"):
-        claimed = float(counts[seen] @ np.log(law[seen]))
-        return np.array([float(counts[seen] @ np.log(q[seen])) - claimed for q in alternatives])
+    if np.any(law[seen] == 0):
+        return np.full(len(alternatives), math.inf)  # the claim rules it out
+    logs = [np.where(q[seen] > 0, np.log(np.maximum(q[seen], _TINY)), -math.inf) for q in alternatives]
+    claimed = np.log(law[seen])
+    return np.array([float(counts[seen] @ (log - claimed)) for log in logs])
 
 
 def any_of(log_odds: FloatArray) -> float:
     """The stake is spread evenly over several bets."""
-    return float(np.logaddexp.reduce(log_odds)) - math.log(len(log_odds))
+    best = float(np.max(log_odds))
+    if math.isinf(best):
+        return best
+    return best + math.log(float(np.mean(np.exp(log_odds - best))))
 
 
 def odds_of_other_shares(kinds: IntArray, shares: FloatArray, given: IntArray | None = None) -> float:
@@ -94,8 +100,8 @@ def odds_of_habit(drawn: IntArray, before: IntArray, law: FloatArray) -> float:
         law: the claimed probabilities of all points.
     """
     chance = law[before]
-    certain = chance >= 1  # nothing to be learnt where there is no choice
-    same, chance = (drawn == before)[~certain], chance[~certain]
+    open_ = (chance > 0) & (chance < 1)  # nothing is to be learnt where there is no choice
+    same, chance = (drawn == before)[open_], chance[open_]
     bets = []
     for habit in _HABITS:
         repeat = chance + (1 - chance) * habit if habit > 0 else chance * (1 + habit)

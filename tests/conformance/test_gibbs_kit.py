@@ -567,7 +567,11 @@ def test_odds_have_mean_one_under_the_claimed_law(odds: Any) -> None:
 
 
 def test_odds_are_infinite_against_what_cannot_happen() -> None:
-    assert _evidence.odds_of_other_shares(np.array([0, 1]), np.array([1.0, 0.0])) == math.inf
+    never, drawn = np.array([1.0, 0.0]), np.array([0, 1])
+    assert _evidence.odds_of_other_shares(drawn, never) == math.inf
+    assert _evidence.any_of(_evidence.odds_of(drawn, never, [never, np.array([0.5, 0.5])])) == math.inf
+    assert _evidence.any_of(_evidence.odds_of(drawn, np.array([0.5, 0.5]), [never])) == -math.inf
+    assert _evidence.odds_of_habit(drawn, np.array([1, 1]), never) == 0  # no bet: it cannot have come before
 
 
 def test_odds_grow_with_what_is_wrong() -> None:
