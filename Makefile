@@ -9,8 +9,9 @@ PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p priv
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
 
+# Small matrices on busy cores: threads of the linear algebra library only get in each other's way.
 test: lint types
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
