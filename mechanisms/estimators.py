@@ -394,7 +394,10 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             bound = check_positive(self.label_bound, "label_bound")
         loss = SquaredLoss(2 * bound) if self.loss is None else self.loss
         if loss.labels is not Labels.REAL:
-            raise InvalidInputError(f"{type(loss).__name__} is not a loss for real labels")
+            raise InvalidInputError(
+                f"{type(loss).__name__} is not a loss for real labels: use SquaredLoss, HuberLoss or "
+                "BiweightLoss"
+            )
         return [np.clip(labels, -bound, bound)], loss, None
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
@@ -417,7 +420,10 @@ def _real_labels(y: ArrayLike) -> Floats:
         checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     except ValueError as error:
         if "could not convert" in str(error):  # that message quotes a label
-            raise InvalidInputError("y holds labels that are not numbers") from None
+            raise InvalidInputError(
+                "y holds labels that are not numbers: regression needs numbers; for classes use the logistic "
+                "or the sigmoid loss"
+            ) from None
         raise
     return np.asarray(column_or_1d(checked, warn=True))
 

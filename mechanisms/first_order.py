@@ -294,11 +294,7 @@ class FullBatchMechanism(RiskMechanism):
             PrivacyParameterError: parameters out of range, or a combination that the method cannot take.
             UnsupportedProblemError: no oracle for the set and the regulariser.
         """
-        space = convex_set or WholeSpace(facts.dimension)
-        if space.dimension != facts.dimension:
-            raise PrivacyParameterError(
-                f"a set of dimension {space.dimension} for data of dimension {facts.dimension}"
-            )
+        space = checked_space(facts, convex_set)
         cls._refuse(facts, space, regularizer)
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
@@ -366,7 +362,8 @@ class DPGradientDescent(FullBatchMechanism):
     def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
         if not isinstance(convex_set, WholeSpace) or regularizer.l1 > 0:
             raise PrivacyParameterError(
-                "dp-gd takes neither a constraint nor an l1 penalty: use dp-pgd for either"
+                f"dp-gd takes neither a constraint nor an l1 penalty, got "
+                f"{type(convex_set).__name__} and l1 = {regularizer.l1:g}: use dp-pgd for either"
             )
 
     @classmethod
@@ -633,6 +630,21 @@ class DPFrankWolfeL1(RiskMechanism):
         clock = StepClock(watch, steps)
         iterates = noisy_iteration(Method(start, step), risk.gradient, lambda g: g, steps, clock)
         return choose_output(iterates, self.output, start), None
+
+
+def checked_space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
+    """The set, or the whole space.
+
+    Raises:
+        PrivacyParameterError: a set of another dimension.
+    """
+    space = convex_set or WholeSpace(facts.dimension)
+    if space.dimension != facts.dimension:
+        raise PrivacyParameterError(
+            f"a set of dimension {space.dimension} for weights of dimension {facts.dimension} (with the "
+            "intercept, if there is one): make them equal"
+        )
+    return space
 
 
 def default_start(convex_set: ConvexSet) -> Vector:

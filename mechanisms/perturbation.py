@@ -17,7 +17,7 @@ import numpy as np
 from privopt.mechanisms.accounting import gaussian_mu
 from privopt.mechanisms.calibration import sound_sigma
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.first_order import Output, RiskMechanism, typical_distance
+from privopt.mechanisms.first_order import Output, RiskMechanism, checked_space, typical_distance
 from privopt.mechanisms.gradient_noise import VectorNoise, gaussian_releases, gaussian_steps, shared_by
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
@@ -27,7 +27,7 @@ from privopt.oracles.interface import Watch
 from privopt.oracles.smooth import SmoothCertificate, minimize_ridge
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.sets import ConvexSet, WholeSpace
+from privopt.problems.sets import ConvexSet
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
 _OUTPUT_TOLERANCE, _OBJECTIVE_TOLERANCE = 1e-3, 1e-5
@@ -202,12 +202,8 @@ class ObjectivePerturbation(RiskMechanism):
 
 
 def _check(name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet) -> ConvexSet:
-    space = convex_set or WholeSpace(facts.dimension)
-    projector(space)
-    if space.dimension != facts.dimension:
-        raise PrivacyParameterError(
-            f"a set of dimension {space.dimension} for data of dimension {facts.dimension}"
-        )
+    space = checked_space(facts, convex_set)
+    projector(space)  # refused now, not on the data
     if not facts.loss.convex or regularizer.l1 > 0:
         raise PrivacyParameterError(
             f"{name} needs a convex loss and no l1 penalty, got {facts.loss} and {regularizer}: use dp-pgd"

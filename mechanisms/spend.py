@@ -139,7 +139,8 @@ class PrivacySpend:
         return cls.from_dict(record)
 
     def __str__(self) -> str:
-        level = {"zcdp": f", {self.level}-zCDP", "gdp": f", {self.level}-GDP"}.get(self.notion, "")
+        suffix = {"zcdp": "zCDP", "gdp": "GDP"}.get(self.notion, "")
+        level = "" if self.level is None else f", {self.level:.6g}-{suffix}"
         voided = "" if self.insecure_seed is None else "; void: reproducible noise"
         pair = f"epsilon = {self.epsilon:.6g}, delta = {self.delta:.3g}{level}"
         return f"{self.mechanism}: {pair} ({self.neighbours}; {self.claim}{voided})"

@@ -20,6 +20,7 @@ from privopt.mechanisms.first_order import (
     Output,
     RiskMechanism,
     StepClock,
+    checked_space,
     choose_output,
     euclidean_steps,
     loss_range,
@@ -35,7 +36,7 @@ from privopt.oracles.closed_form import prox_step
 from privopt.oracles.interface import Watch
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.sets import ConvexSet, WholeSpace
+from privopt.problems.sets import ConvexSet
 
 # Membership in a batch moves a row within the matrix product, which may change the last bits of the other
 # rows' predictions; this much more noise covers it for predictions up to 10^3.
@@ -85,7 +86,7 @@ class DPStochasticGradient(RiskMechanism):
                 several releases are accounted together, as one sequence of steps.
         """
         check_epsilon(epsilon), check_delta(delta)
-        space = _space(facts, convex_set)
+        space = checked_space(facts, convex_set)
         q = _sampling(facts, batch, math.ceil(2 * math.sqrt(facts.n_records)))
         steps = check_count(math.ceil(_EPOCHS / q) if steps is None else steps, "steps")
         together = steps * check_count(releases, "releases")
@@ -180,7 +181,7 @@ class DPSVRG(RiskMechanism):
             PrivacyParameterError: parameters out of range, a loss that is not convex, or no strong convexity
                 where the method needs it.
         """
-        space = _space(facts, convex_set)
+        space = checked_space(facts, convex_set)
         if not facts.loss.convex:
             raise PrivacyParameterError(f"{cls.name} needs a convex loss: use dp-pgd or dp-sgd")
         mu = gaussian_mu(epsilon, delta)
@@ -311,15 +312,6 @@ def _svrg_step(
     step: Callable[[Vector, float], Vector], eta: float, full: Vector
 ) -> Callable[[int, Vector, Vector, Vector], Vector]:
     return lambda _k, _state, x, difference: step(x - eta * (full + difference), eta)
-
-
-def _space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
-    space = convex_set or WholeSpace(facts.dimension)
-    if space.dimension != facts.dimension:
-        raise PrivacyParameterError(
-            f"a set of dimension {space.dimension} for data of dimension {facts.dimension}"
-        )
-    return space
 
 
 def _sampling(facts: RiskFacts, batch: int | None, default: int) -> float:
