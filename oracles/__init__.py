@@ -5,6 +5,11 @@ if __name__ != "privopt.oracles":
 
 from privopt.oracles.certificate import Answer, Certificate, Status
 from privopt.oracles.conformance import check_oracle
+from privopt.oracles.convex_conformance import (
+    check_linear_minimizer,
+    check_projector,
+    check_quadratic_oracle,
+)
 from privopt.oracles.errors import (
     CertificateError,
     ConformanceError,
@@ -18,6 +23,7 @@ from privopt.oracles.errors import (
 from privopt.oracles.gibbs import Draw, GibbsOracle, Law
 from privopt.oracles.gibbs_conformance import check_gibbs_oracle
 from privopt.oracles.interface import DiscreteOracle, Limits, PreparedOracle, Progress, Proposal, Query, Task
+from privopt.oracles.quadratic import QuadraticOracle, quadratic_minimizer
 from privopt.oracles.select import gibbs_oracle, minimizer
 from privopt.oracles.wrappers import Caching, Counting, TimeLimited, Timing
 
@@ -38,6 +44,7 @@ __all__ = [
     "PreparedOracle",
     "Progress",
     "Proposal",
+    "QuadraticOracle",
     "Query",
     "SolverFailedError",
     "Status",
@@ -48,7 +55,11 @@ __all__ = [
     "UnknownOracleError",
     "UnsupportedProblemError",
     "check_gibbs_oracle",
+    "check_linear_minimizer",
     "check_oracle",
+    "check_projector",
+    "check_quadratic_oracle",
     "gibbs_oracle",
     "minimizer",
+    "quadratic_minimizer",
 ]

@@ -16,8 +16,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 from scipy.integrate import quad
-from scipy.stats import chi, norm
 
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 from privopt.problems.regularizers import Vector
@@ -197,7 +197,7 @@ class L2Ball(NormBall):
     dual_norm = norm
 
     def gaussian_width(self) -> Estimate:
-        return Estimate(self.size * float(chi.mean(self.dimension)))
+        return Estimate(self.size * math.sqrt(2) * float(special.poch(self.dimension / 2, 0.5)))
 
 
 class _SignedVertices(NormBall):
@@ -246,7 +246,9 @@ class L1Ball(_SignedVertices):
     def gaussian_width(self) -> Estimate:
         # max |b_j| exceeds t with probability 1 - (2 Phi(t) - 1)^p.
         return _scaled(
-            _mean_of_maximum(lambda t: self.dimension * math.log1p(-2 * norm.sf(t)) if t else -math.inf),
+            _mean_of_maximum(
+                lambda t: self.dimension * math.log1p(-2 * special.ndtr(-t)) if t else -math.inf
+            ),
             self.size,
         )
 
@@ -320,8 +322,8 @@ class Simplex(ConvexSet):
     def gaussian_width(self) -> Estimate:
         # E max b_j = int_0^inf P[max > t] - P[max < -t] dt.
         p = self.dimension
-        above = _mean_of_maximum(lambda t: p * math.log1p(-norm.sf(t)))
-        below, error = quad(lambda t: norm.cdf(-t) ** p, 0, math.inf)
+        above = _mean_of_maximum(lambda t: p * math.log1p(-special.ndtr(-t)))
+        below, error = quad(lambda t: special.ndtr(-t) ** p, 0, math.inf)
         return _scaled(Estimate(above.value - below, above.error + error), self.size)
 
     @property
@@ -459,7 +461,10 @@ class GroupL1Ball(NormBall):
 
     def gaussian_width(self) -> Estimate:
         sizes = np.array([len(group) for group in self.groups])
-        return _scaled(_mean_of_maximum(lambda t: float(np.sum(_log1m(chi.sf(t, sizes))))), self.size)
+        return _scaled(
+            _mean_of_maximum(lambda t: float(np.sum(_log1m(special.gammaincc(sizes / 2, t * t / 2))))),
+            self.size,
+        )
 
 
 @dataclass(frozen=True)
