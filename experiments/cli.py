@@ -180,7 +180,14 @@ def demo(
     """The main job on the real Adult data: a table and a picture of accuracy against epsilon."""
     from privopt.experiments.demo import run_demo  # pictures need matplotlib, which is slow to import
 
-    run_demo(output, draws, tell)
+    if output.exists() and not output.is_dir():
+        raise InvalidInputError(f"--output {output}: that is a file; name a folder")
+    try:
+        run_demo(output, draws, tell)
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            f"Interrupted: finished draws are kept in {output / 'draws.csv'}; the same command goes on there"
+        ) from None
 
 
 app.add_typer(budget, name="budget")
@@ -268,7 +275,10 @@ def main() -> None:
         f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
     )
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        code = app(standalone_mode=False) or 0
+        if code == 130:  # what typer makes of Ctrl-C
+            say.print("Interrupted")
+        sys.exit(code)
     except InterruptedRunError as error:
         _fail("", error, 130)
     except PrivOptError as error:

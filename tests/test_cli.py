@@ -355,6 +355,22 @@ def test_labels_of_parquet_are_compared_as_written(privopt: Command, clinic: Pat
         assert run.returncode == 0, run.stderr
 
 
+def test_the_demo_keeps_to_folders_and_says_what_an_interruption_left(
+    privopt: Command, clinic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = privopt("demo", "--output", "patients.csv", cwd=clinic)
+    assert run.returncode == 2
+    assert "name a folder" in run.stderr
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privopt.experiments.demo.run_demo", interrupted)
+    run = privopt("demo", "--output", "here", cwd=clinic)
+    assert run.returncode == 130
+    assert run.stderr.startswith("Interrupted: finished draws are kept in here/draws.csv")
+
+
 def test_solvers_lists_what_is_here(privopt: Command) -> None:
     run = privopt("solvers")
     assert run.returncode == 0, run.stderr
