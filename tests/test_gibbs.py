@@ -276,9 +276,10 @@ def test_branch_and_bound_and_elimination_draw_from_one_law_beyond_enumeration(b
 def test_splitting_at_every_opportunity_does_not_change_the_law(
     law: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=0, ball=True), 0.2, 800
+    problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=1, ball=True), 0.2, 1000
     monkeypatch.setattr(gibbs_branch, "_TRIES", 0)
-    monkeypatch.setattr(gibbs_branch, "_MOST_STEPS", 10)
+    monkeypatch.setattr(gibbs_branch, "_STEPS", 1)
+    monkeypatch.setattr(gibbs_branch, "_MOST_STEPS", 1)
     prepared, source = GibbsBranch().prepare(problem, law), Bits(23)
     assert isinstance(prepared.sampler, gibbs_branch._BranchSampler)
     ours, depths = [], []

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from privopt.oracles.backends import _cell_bounds as bounds
+from privopt.oracles.backends import _cell_regions as regions
 from privopt.oracles.backends import native
 from privopt.oracles.backends.enumerate import EnumerationOracle
 from privopt.oracles.backends.interval import IntervalOracle
@@ -126,8 +127,8 @@ def test_conformance() -> None:
 
 
 def test_a_wrong_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    true_bound = bounds.norm_bound
-    monkeypatch.setattr(bounds, "norm_bound", lambda *arguments: true_bound(*arguments) + 2 * UNIT)
+    true_sweep = bounds.sweep
+    monkeypatch.setattr(bounds, "sweep", lambda *arguments: true_sweep(*arguments) + 2 * UNIT)
     wrong = 0
     for seed in range(5):
         problem = make_problem("two blocks and a number", seed)
@@ -148,29 +149,21 @@ def test_dual_bounds_rise_and_stay_below_every_value(shape: str) -> None:
     cells, noise = CellStructure.of(problem), noises(problem, Task.NORMALIZED, 3)[2]
     points = np.concatenate(list(problem.lattice.batches()))
     values = problem.values(points, noise)
-    model = native._Model.make(problem, coupled=True)
-    costs = native._Costs.of(model, noise)
-    dual = bounds.make_dual(model.shape, len(costs.radial))
-    x = np.zeros(len(model.shape.low), dtype=np.int64)
+    model = regions.CellModel.make(problem, Task.NORMALIZED)
+    shape, costs, shares = model.shape, model.costs(noise), bounds.make_shares(model.shape)
+    region = regions.new_region(shape, np.int64)
+    x, forward = np.zeros_like(shape.low), np.zeros_like(region.tables)
     for i, a in enumerate(model.weights):
         least = int(values[np.all(points[:, cells.numeric] == a, axis=1)].min())
-        width = bounds.start(
-            model.shape,
-            dual,
-            model.tables[i],
-            costs.unary,
-            costs.radial,
-            int(model.squares[i]),
-            np.zeros_like(model.shape.low),
-            model.shape.span - 1,
-        )
-        before = -bounds.BIG
+        assert model.start(region, i, UNIT, costs, model.all_levels)
+        regions.give_to_norm(shape, region, 0)
+        regions.update(shape, region, None)
+        before = regions.bound(shape, region)
         for _ in range(6):
-            simple = bounds.simple_bound(model.shape, dual, width)
-            assert before <= simple <= bounds.norm_bound(model.shape, dual, width, x)
-            assert bounds.norm_bound(model.shape, dual, width, x) + int(costs.numeric[i]) <= least
+            joint = bounds.sweep(shape, region, forward, shares, regions.BIG, x)
+            simple = regions.bound(shape, region)
+            assert before <= simple <= joint <= least
             before = simple
-            assert bounds.sweep(model.shape, dual, width, bounds.BIG)
 
 
 def stopping_after(calls: int) -> Callable[[], bool]:

@@ -1,7 +1,7 @@
 """Exact draws from 0/1-loss problems over scorecard features, by branch and bound on masses.
 
 For lattices that are too large to sum over. Regions (numeric weights and the first few indicator weights)
-carry upper bounds on their mass (``_mass_bounds``). Think of Poisson clocks (``privopt.oracles.arrivals``):
+carry upper bounds on their mass (``_cell_regions``). Think of Poisson clocks (``privopt.oracles.arrivals``):
 every point rings at rate exp(-beta (L - smallest)). The clock of a region rings at the rate of its bound, and
 each ring is given to a point of the region or to nobody, so that exactly the points' own processes remain. A
 region whose rings keep going to nobody is bounded better, or split: the ring at hand is passed to one of
@@ -25,15 +25,15 @@ import numpy as np
 
 from privopt.oracles.arrivals import Arrivals, flipped_exactness, permute_and_flip
 from privopt.oracles.backends import _mass_bounds as bounds
+from privopt.oracles.backends._cell_regions import CellModel, Region, fix, new_region, next_shape
 from privopt.oracles.backends.native import NativeOracle
-from privopt.oracles.cells import CellLimits, CellStructure
+from privopt.oracles.cells import CellLimits
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.gibbs import (
     UNIT_ROUNDOFF,
     DrawRequest,
     Exactness,
-    FloatArray,
     GibbsOracle,
     Law,
     Sample,
@@ -86,24 +86,24 @@ class _Node:
     numeric: int
     levels: tuple[int, ...]  # of the fixed variables, in search order
     log_bound: float
-    parent: bounds.Region | None
-    region: bounds.Region | None = None
+    parent: Region | None
+    region: Region | None = None
     tries: int = 0  # rings that went to nobody since the last tuning
     steps: int = 0  # of tuning so far
     tuned: bool = False  # tuning has stopped being worthwhile
 
-    def tighten(self) -> float:
-        """Take over the bound of the region's tables; by how much its log fell."""
-        assert self.region is not None
-        before, self.log_bound = self.log_bound, float(self.region.scalars[2])
-        return max(0.0, before - self.log_bound)  # negative by rounding alone
+    def tighten(self, log_bound: float) -> float:
+        """Take over a new bound; by how much its log fell."""
+        before, self.log_bound = self.log_bound, log_bound
+        return max(0.0, before - log_bound)  # negative by rounding alone
 
 
 class _BranchSampler(Sampler):
     def __init__(self, problem: ZeroOneHalfspace, law: Law, limits: CellLimits) -> None:
         self.problem, self.law = problem, law
-        self.model = _Model(CellStructure.of(problem))
-        self._minimizer = NativeOracle(limits).build(problem, Task.LINEAR)
+        regions = CellModel.make(problem, Task.LINEAR)
+        self.model = _Model(regions)
+        self._minimizer = NativeOracle(limits).solver(problem, regions)
         self._smallest: int | None = None  # for Gibbs draws: of the losses that were seen
         self._known: tuple[float, list[_Node]] | None = None
 
@@ -184,22 +184,22 @@ class _Rings(Arrivals):
     def _ring(self, time: float, node: _Node, horizon: float) -> tuple[float, IntArray] | None:
         """The clock of a region rings: bound it better, propose points, or split it."""
         if node.region is None:
-            self._model.open(node, self._request.beta)
-            if not self._still_rings(time, node):
+            log_bound = self._model.open(node, self._request.beta)
+            if not self._still_rings(time, node, log_bound):
                 return None
-        if node.tries >= _TRIES and len(node.levels) < len(self._model.order):
+        if node.tries >= _TRIES and len(node.levels) < self._model.depth:
             if node.tuned:
                 self._split(time, node)
                 return None
-            self._model.tune(node, self._request.beta, self._log_unit + _QUIET)
-            if not self._still_rings(time, node):
+            log_bound = self._model.tune(node, self._request.beta, self._log_unit + _QUIET)
+            if not self._still_rings(time, node, log_bound):
                 return None
         return self._propose(time, node, horizon)
 
-    def _still_rings(self, time: float, node: _Node) -> bool:
+    def _still_rings(self, time: float, node: _Node, log_bound: float) -> bool:
         """A better bound was found: the ring at hand remains with probability new bound / old bound."""
         self.nodes += 1
-        gained = node.tighten()
+        gained = node.tighten(log_bound)
         if self._wait() > gained:
             return True
         self._push(self._later(time, self._wait(), node), node)
@@ -219,7 +219,7 @@ class _Rings(Arrivals):
         assert node.region is not None
         if self._heap:
             horizon = min(horizon, self._heap[0][0])
-        levels = np.empty(len(self._model.order), dtype=np.int64)
+        levels = np.empty(self._model.depth, dtype=np.int64)
         levels[: len(node.levels)] = node.levels
         status = bounds.OUT_OF_BITS
         while status == bounds.OUT_OF_BITS:
@@ -236,7 +236,7 @@ class _Rings(Arrivals):
         if status == bounds.DRAWN:
             node.tries = 0
             self._push(self._later(time, self._wait(), node), node)
-            return time, self._model.point(node, levels)
+            return time, self._model.regions.point(node.numeric, levels)
         self._push(time, node)
         return None
 
@@ -247,9 +247,8 @@ class _Rings(Arrivals):
             stop_if_asked(self._request.watch, self.nodes)
             node = loud.pop()
             if node.log_bound - self._log_unit > _LOUD and node.region is None:
-                self._model.open(node, self._request.beta)
-                self._model.tune(node, self._request.beta, self._log_unit + _QUIET)
-                node.tighten()
+                node.tighten(self._model.open(node, self._request.beta))
+                node.tighten(self._model.tune(node, self._request.beta, self._log_unit + _QUIET))
             if node.log_bound - self._log_unit <= _LOUD:
                 quiet.append(node)
             else:
@@ -271,60 +270,59 @@ class _Rings(Arrivals):
 
 
 class _Model:
-    """What depends on the data alone: order of the variables, shapes of the regions."""
+    """What depends on the data alone: the regions and their shapes."""
 
-    def __init__(self, cells: CellStructure) -> None:
-        self.cells = cells
-        self.numeric = cells.numeric_weights()
-        self.order = _search_order(cells)
-        self._ball = cells.lattice.squared_radius is not None
-        self.shapes = _shapes(cells, self.order)
+    def __init__(self, regions: CellModel) -> None:
+        self.regions = regions
+        self._free = regions.costs(Perturbation.zero(regions.cells.lattice))
+        self.depth = len(regions.shape.span)
+        self.shapes = [regions.shape]  # of regions with 0, 1, ... variables fixed
+        for _ in range(self.depth):
+            self.shapes.append(next_shape(self.shapes[-1]))
         # Random words per request: many tries of a small problem, two of a large one.
-        self.words = max(1 << 13, 2 * bounds.words_per_try(self.shapes[0]))
+        self.words = max(1 << 13, 2 * bounds.words_per_try(regions.shape))
 
     def roots(self, beta: float, watch: Watch) -> list[_Node]:
         """One region per numeric weight vector, coarsely bounded."""
         nodes = []
-        for a in range(len(self.numeric)):
+        for a in range(len(self.regions.weights)):
             stop_if_asked(watch, a)
-            log_bound = float(self._root(a, beta).scalars[2])
+            log_bound, _ = self._root(a, beta)
             if log_bound > -math.inf:
                 nodes.append(_Node(a, (), log_bound, None))
         return nodes
 
-    def _root(self, numeric: int, beta: float) -> bounds.Region:
+    def _root(self, number: int, beta: float) -> tuple[float, Region]:
         """Nothing is fixed but the numeric weights. The best of a few ways to deal weights out."""
-        shape, a = self.shapes[0], self.numeric[numeric]
-        room = self.cells.lattice.squared_radius
-        table = -beta * self.cells.tables(a).astype(np.float64)
-        regions = []
-        for base in (0.05, 0.3, 0.8):
-            region = bounds.new_region(shape)
-            region.scalars[1] = 0 if room is None else room - int(a @ a)
-            bounds.set_losses(shape, region, table, self.cells.table_start)
-            bounds.share_weights(shape, region, base)
-            bounds.bound(shape, region)
-            regions.append(region)
-        return min(regions, key=lambda region: float(region.scalars[2]))
+        shape, tried = self.regions.shape, []
+        odds = bounds.make_odds(shape)
+        for share in (0.05, 0.3, 0.8):
+            region = new_region(shape, np.float64)
+            if not self.regions.start(region, number, beta, self._free, self.regions.all_levels):
+                return -math.inf, region
+            bounds.share_weights(shape, region, share)
+            tried.append((bounds.log_bound(shape, region, odds), region))
+        return min(tried, key=lambda one: one[0])
 
-    def open(self, node: _Node, beta: float) -> None:
-        """Make the tables of a region."""
-        shape = self.shapes[len(node.levels)]
+    def open(self, node: _Node, beta: float) -> float:
+        """Make the tables of a region; the log of its bound."""
         if node.parent is None:
-            node.region = self._root(node.numeric, beta)
-        else:
-            above = self.shapes[len(node.levels) - 1]
-            node.region, node.parent = bounds.child_of(above, shape, node.parent, node.levels[-1]), None
-            bounds.bound(shape, node.region)
+            log_bound, node.region = self._root(node.numeric, beta)
+            return log_bound
+        above, shape = self.shapes[len(node.levels) - 1], self.shapes[len(node.levels)]
+        node.region = new_region(shape, np.float64)
+        fix(above, shape, node.parent, node.region, node.levels[-1])
+        node.parent = None
+        return float(bounds.log_bound(shape, node.region, bounds.make_odds(shape)))
 
-    def tune(self, node: _Node, beta: float, enough: float) -> None:
+    def tune(self, node: _Node, beta: float, enough: float) -> float:
+        """Better shifts and weights; the log of the bound."""
         assert node.region is not None
-        before = float(node.region.scalars[2])
-        bounds.tune(self.shapes[len(node.levels)], node.region, beta, _STEPS, enough)
+        log_bound, _ = bounds.tune(self.shapes[len(node.levels)], node.region, beta, _STEPS, enough)
         node.steps += _STEPS
         node.tries = 0
-        gained = before - float(node.region.scalars[2])
-        node.tuned = gained < _WORTHWHILE or node.steps >= _MOST_STEPS
+        node.tuned = node.log_bound - log_bound < _WORTHWHILE or node.steps >= _MOST_STEPS
+        return float(log_bound)
 
     def children(self, node: _Node) -> list[_Node]:
         assert node.region is not None
@@ -335,97 +333,23 @@ class _Model:
             if log_bound > -math.inf
         ]
 
-    def point(self, node: _Node, levels: IntArray) -> IntArray:
-        w = np.empty(self.cells.lattice.dimension, dtype=np.int64)
-        w[self.cells.numeric] = self.numeric[node.numeric]
-        w[self.order] = self.cells.lattice.low[self.order] + levels
-        return w
-
     def exactness(self, beta: float, n: int) -> Exactness:
         """Rounding of the gains of every step down, of the races between them, and of the clocks.
 
-        |phi| of a member is at most beta times the records of its cell, so the tables of one cell are at most
-        longest + 1 times that (and logs of numbers of levels). A step down adds up the cells of one variable;
-        all steps together meet every record once per block.
+        |shift| of a cell's member is at most beta times the records of the cell, so a table of a cell is at
+        most longest + 1 times that (and logs of numbers of levels). A step down adds up the cells of one
+        variable; all steps together meet every record once per block, and the norm term is shifted no more.
         """
-        root = self.shapes[0]
-        k, longest = len(self.order), int(np.max(np.diff(root.member_start), initial=0))
-        cells_of_variable = int(np.max(np.diff(root.var_start), initial=0))
-        size = (2 * longest + 3) * (
-            len(self.cells.blocks) * beta * n + k * math.log(root.square.shape[1] + 1)
-        )
+        root, beta_n = self.regions.shape, beta * n
+        k, cells = self.depth, self.regions.cells
+        longest = int(np.max(np.diff(root.member_start)[:-1], initial=0))
+        cells_of_variable = int(np.max(np.diff(root.var_start) - 1, initial=0))
+        size = (2 * longest + 3) * (len(cells.blocks) * beta_n + k * math.log(root.squares.shape[1] + 1))
         gains = (3 * cells_of_variable + 8) * UNIT_ROUNDOFF * size
-        bound = (self.cells.n_cells + 8) * UNIT_ROUNDOFF * size
+        bound = (cells.n_cells + 8) * UNIT_ROUNDOFF * size
         clocks = 4 * (k + 1) * (_MOST_STEPS / _STEPS + 2) * (_TRIES + 1) * UNIT_ROUNDOFF
         races = k * race_error(0.0) + race_error(size)
         # Regions of rate below exp(-745) never ring; the longest run of zero bits that is told apart is 203,
         # and no draw uses 2^50 exponential variables.
-        lost = math.exp(math.log(self.cells.lattice.box_size) - _LOUD) + 2.0 ** (50 - 203)
+        lost = math.exp(math.log(cells.lattice.box_size) - _LOUD) + 2.0 ** (50 - 203)
         return Exactness(2 * (gains + bound + clocks) + races, lost)
-
-
-def _search_order(cells: CellStructure) -> IntArray:
-    """Small blocks first: fixing them merges cells. Within a block, levels of many records first."""
-    records = np.zeros(cells.lattice.dimension, dtype=np.int64)
-    np.add.at(records, cells.cell_members, np.repeat(cells.records, np.diff(cells.cell_start)))
-    span = cells.lattice.high - cells.lattice.low + 1
-    blocks = sorted(cells.blocks, key=lambda block: math.prod(span[block].tolist()))
-    ordered = [block[np.argsort(-records[block], kind="stable")] for block in blocks]
-    order = np.concatenate([*ordered, np.empty(0, dtype=np.int64)]).astype(np.int64)
-    return np.concatenate((order[records[order] > 0], order[records[order] == 0]))
-
-
-def _shapes(cells: CellStructure, order: IntArray) -> list[bounds.Shape]:
-    """The shapes of regions with 0, 1, ... variables fixed."""
-    place = {j: p for p, j in enumerate(order.tolist())}
-    keys = [tuple(sorted(place[j] for j in cells.members(c).tolist())) for c in range(cells.n_cells)]
-    records = cells.records.astype(np.float64)
-    shapes = []
-    for fixed in range(len(order) + 1):
-        left = [tuple(j for j in key if j > fixed) for key in keys]
-        below = {key: number for number, key in enumerate(dict.fromkeys(key for key in left if key))}
-        merged_into = np.array([below.get(key, -1) for key in left], dtype=np.int64)
-        shapes.append(_shape(cells, order, fixed, keys, records, merged_into))
-        merged = np.zeros(len(below))
-        np.add.at(merged, merged_into[merged_into >= 0], records[merged_into >= 0])
-        keys, records = list(below), merged
-    return shapes
-
-
-def _shape(
-    cells: CellStructure,
-    order: IntArray,
-    fixed: int,
-    keys: list[tuple[int, ...]],
-    records: FloatArray,
-    merged_into: IntArray,
-) -> bounds.Shape:
-    low, high = cells.lattice.low[order], cells.lattice.high[order]
-    span = high - low + 1
-    radius = cells.lattice.squared_radius
-    weights = low[:, None] + np.arange(int(span.max(initial=1)))
-    sizes = [len(key) for key in keys]
-    table_sizes: list[int] = []
-    for key in keys:
-        table_sizes.extend(itertools.accumulate((int(span[j]) - 1 for j in key), initial=1))
-    member_var = np.array([j for key in keys for j in key], dtype=np.int64)
-    member_cell = np.repeat(np.arange(len(keys)), sizes).astype(np.int64)
-    per_var = np.bincount(member_var, minlength=len(order))
-    return bounds.Shape(
-        fixed=fixed,
-        span=span,
-        square=weights**2 if radius is not None else np.zeros_like(weights),
-        norms=1 if radius is None else radius + 1,
-        member_start=_starts(sizes),
-        member_var=member_var,
-        member_cell=member_cell,
-        table_start=_starts(table_sizes),
-        var_start=_starts(per_var.tolist()),
-        var_member=np.argsort(member_var, kind="stable").astype(np.int64),
-        merged_into=merged_into,
-        largest_shift=records[member_cell],
-    )
-
-
-def _starts(sizes: list[int]) -> IntArray:
-    return np.concatenate(([0], np.cumsum(np.array(sizes, dtype=np.int64)))).astype(np.int64)

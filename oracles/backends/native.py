@@ -1,7 +1,7 @@
 """The native exact minimiser for scorecards: cells, dual bounds and a tree search, in integers throughout.
 
 The weights of the few numeric columns are enumerated. For each of them, a *region*, the problem over the
-indicator weights is a small sum of tables (``privopt.oracles.cells``). Regions wait in a queue ordered by
+indicator weights is a small sum of tables (``_cell_regions``). Regions wait in a queue ordered by
 lower bound; a region that comes up first gets a better bound (``_cell_bounds``), then a tree search
 (``_cell_search``), until every region is searched or its bound reaches the value of the best point known.
 Threads share the queue and that point.
@@ -17,13 +17,23 @@ from functools import cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privopt.oracles import cells as cell_structure
 from privopt.oracles.backends import _cell_bounds as bounds
 from privopt.oracles.backends import _cell_search as trees
 from privopt.oracles.backends._cell_descent import descend
-from privopt.oracles.cells import CellLimits, CellStructure
+from privopt.oracles.backends._cell_regions import (
+    BIG,
+    Box,
+    CellCosts,
+    CellModel,
+    coupled,
+    give_to_norm,
+    new_region,
+    restrict_to_ball,
+    update,
+)
+from privopt.oracles.cells import CellLimits
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.interface import DiscreteOracle, Limits, Proposal, Query, Solver, Task, Watch
@@ -56,7 +66,7 @@ class NativeOracle(DiscreteOracle):
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         reasons = cell_structure.why_not(problem, self.limits)
-        if _coupled(problem, task) and problem.lattice.max_squared_norm > self.max_squared_norm:
+        if coupled(problem, task) and problem.lattice.max_squared_norm > self.max_squared_norm:
             reasons.append(
                 f"|w|^2 up to {problem.lattice.max_squared_norm}, more than {self.max_squared_norm}"
             )
@@ -64,8 +74,12 @@ class NativeOracle(DiscreteOracle):
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         assert isinstance(problem, ZeroOneHalfspace)  # others are refused
+        return self.solver(problem, CellModel.make(problem, task))
+
+    def solver(self, problem: ZeroOneHalfspace, regions: CellModel) -> Solver:
+        """``build`` from a cell model that may be shared."""
         _compile()
-        model = _Model.make(problem, _coupled(problem, task))
+        model = _Model.make(problem, regions)
         threads = max(1, self.threads or os.cpu_count() or 1)
 
         def solve(query: Query) -> Proposal:
@@ -79,33 +93,16 @@ def _compile() -> None:
     """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
-    model, watch = _Model.make(problem, coupled=True), Limits().start()
-    run = _Run(model, _Costs.of(model, Perturbation.zero(lattice)), watch, lattice.low, lattice.high)
+    model = _Model.make(problem, CellModel.make(problem, Task.NORMALIZED))
+    costs = model.regions.costs(Perturbation.zero(lattice))
+    run = _Run(model, costs, Limits().start(), lattice.low, lattice.high)
     run.value = UNIT * problem.n_records + 1  # all points are below it: nothing is pruned
-    worker, everything = _Worker(run, leader=False), np.zeros(3, dtype=np.int64)
-    width = bounds.start(
-        model.shape,
-        worker.dual,
-        model.tables[0],
-        run.costs.unary,
-        run.costs.radial,
-        0,
-        everything,
-        everything + 2,
-        model.tilts[0, 0],
-    )
-    region = _Region(0, model.tables[0], 0, width)
-    worker._tighten(region, 0, 2)
-    worker._resume(region, worker._put_aside(0))
+    worker = _Worker(run, leader=False)
+    worker.start(0, swept=False)
+    worker._tighten(0, 2)
+    worker._resume(worker._put_aside(0))
     run.value = UNIT * problem.n_records + 1
-    worker._search(region, 0)
-
-
-def _coupled(problem: DiscreteProblem, task: Task) -> bool:
-    """Whether anything depends on |w|^2."""
-    lattice = problem.lattice
-    longest = int(np.sum(np.maximum(lattice.low**2, lattice.high**2)))
-    return task is Task.NORMALIZED or lattice.max_squared_norm < longest
+    worker._search(0)
 
 
 @dataclass(frozen=True)
@@ -113,86 +110,50 @@ class _Model:
     """What does not depend on the noise."""
 
     problem: ZeroOneHalfspace
-    cells: CellStructure
-    weights: IntArray  # numeric weight vectors, (r, m)
-    squares: IntArray  # their squared norms, zeros if nothing depends on |w|^2
-    tables: NDArray[np.int32]  # (r, table size)
+    regions: CellModel
     least_loss: IntArray  # sum of the minima of the cells, (r,)
     rows: IntArray  # number of records of each variable's level, a search order
+    shares: bounds.Shares
     tilts: IntArray  # where the dual starts on the first and second visit of a region, (2, r)
-    shape: bounds.Shape
 
     @classmethod
-    def make(cls, problem: ZeroOneHalfspace, coupled: bool) -> _Model:
-        cells = CellStructure.of(problem)
-        weights = cells.numeric_weights()
-        tables = cells.all_tables(weights)
-        shape = bounds.make_shape(cells, coupled)
-        squares = np.einsum("ij,ij->i", weights, weights) if coupled else np.zeros(len(weights), np.int64)
-        least = np.minimum.reduceat(tables, cells.table_start[:-1], axis=1).sum(axis=1, dtype=np.int64)
-        rows = np.bincount(
-            shape.member_var, cells.records[shape.member_cell], minlength=len(shape.coordinate)
-        ).astype(np.int64)
-        tilts = _tilts(shape, squares, tables, least, problem)
-        return cls(problem, cells, weights, squares, tables, least, rows, tilts, shape)
+    def make(cls, problem: ZeroOneHalfspace, regions: CellModel) -> _Model:
+        shape, starts = regions.shape, regions.cells.table_start[:-1]
+        least = np.minimum.reduceat(regions.tables, starts, axis=1).sum(axis=1, dtype=np.int64)
+        rows = np.bincount(shape.member_var, shape.records[shape.member_factor]).astype(np.int64)
+        shares = bounds.make_shares(shape)
+        return cls(problem, regions, least, rows, shares, _tilts(regions, shares, least, problem.n_records))
 
 
-def _tilts(
-    shape: bounds.Shape,
-    squares: IntArray,
-    tables: NDArray[np.int32],
-    least: IntArray,
-    problem: ZeroOneHalfspace,
-) -> IntArray:
+def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
     """Good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
 
     They depend on the room that the numeric weights leave in the norm ball more than on anything else: a
     representative of each |a|^2, one with a low loss, stands for all.
     """
+    shape, squares = regions.shape, regions.squares
     tilts = np.zeros((2, len(squares)), dtype=np.int64)
     if not shape.coupled:
         return tilts
-    radial = np.zeros(problem.lattice.max_squared_norm + 1, dtype=np.int64)
-    dual, unary = bounds.make_dual(shape, len(radial)), np.zeros_like(shape.squares)
-    levels = np.zeros_like(shape.low)
-    grid = [0, *(problem.n_records * UNIT >> k for k in range(13, 4, -1))]
+    region = new_region(shape, np.int64)
+    forward = np.zeros_like(region.tables)
+    levels, costs = np.zeros_like(shape.low), regions.costs(Perturbation.zero(regions.cells.lattice))
     for square in np.unique(squares).tolist():
         same = np.flatnonzero(squares == square)
-        table = tables[same[np.argmin(least[same])]]
-        best = np.full(2, -bounds.BIG)
-        for tilt in grid:
-            width = bounds.start(shape, dual, table, unary, radial, square, levels * 0, shape.span - 1, tilt)
-            for stage, sweeps in enumerate((_FIRST_SWEEPS, _MORE_SWEEPS // 2) if width else ()):
+        number = int(same[np.argmin(least[same])])
+        best, reached = np.full(2, -BIG), -BIG
+        for tilt in (0, *(n * UNIT >> k for k in range(13, 4, -1))):
+            if not regions.start(region, number, UNIT, costs, regions.all_levels):
+                break
+            give_to_norm(shape, region, tilt)
+            update(shape, region, None)
+            for stage, sweeps in enumerate((_FIRST_SWEEPS, _MORE_SWEEPS // 2)):
                 for _ in range(sweeps):
-                    bounds.sweep(shape, dual, width, bounds.BIG)
-                bound = bounds.norm_bound(shape, dual, width, levels)
-                if bound > best[stage]:
-                    best[stage] = bound
+                    reached = bounds.sweep(shape, region, forward, shares, BIG, levels)
+                if reached > best[stage]:
+                    best[stage] = reached
                     tilts[stage, same] = tilt
     return tilts
-
-
-@dataclass
-class _Costs:
-    """A perturbation in the solver's terms."""
-
-    unary: IntArray  # (k, B), by level
-    radial: IntArray  # by |w|^2; a single 0 if nothing depends on it
-    numeric: IntArray  # cost of each numeric weight vector, (r,)
-
-    @classmethod
-    def of(cls, model: _Model, perturbation: Perturbation) -> _Costs:
-        shape, lattice = model.shape, model.cells.lattice
-        unary = np.zeros(shape.squares.shape, dtype=np.int64)
-        for j, c in enumerate(shape.coordinate.tolist()):
-            unary[j, : shape.span[j]] = perturbation.unary[c]
-        numeric = np.zeros(len(model.weights), dtype=np.int64)
-        for j, c in enumerate(model.cells.numeric.tolist()):
-            numeric += perturbation.unary[c][model.weights[:, j] - lattice.low[c]]
-        radial = perturbation.radial
-        if radial is None:
-            radial = np.zeros(lattice.max_squared_norm + 1 if shape.coupled else 1, dtype=np.int64)
-        return cls(unary, radial, numeric)
 
 
 def _solve(model: _Model, query: Query, threads: int) -> Proposal:
@@ -203,7 +164,7 @@ def _solve(model: _Model, query: Query, threads: int) -> Proposal:
             f"this one may reach {from_fixed(perturbation.magnitude):.3g}. To do: rescale, or enumerate"
         )
     lattice = model.problem.lattice
-    costs = _Costs.of(model, perturbation)
+    costs = model.regions.costs(perturbation)
     point = np.clip(0, lattice.low, lattice.high)  # the shortest vector: always in the lattice
     ties = 0 if perturbation.is_zero or not query.break_ties else _TIES
     run = _Run(model, costs, query.watch, lattice.low, lattice.high, ties=ties)
@@ -248,7 +209,7 @@ class _Run:
     def __init__(
         self,
         model: _Model,
-        costs: _Costs,
+        costs: CellCosts,
         watch: Watch,
         low: IntArray,
         high: IntArray,
@@ -264,36 +225,28 @@ class _Run:
         """
         self.model, self.costs, self.watch, self.low, self.high = model, costs, watch, low, high
         self.ties, self.any_below = ties, any_below
-        self.value = bounds.BIG if any_below is None else any_below
+        self.value = BIG if any_below is None else any_below
         self.point: IntArray | None = None
         self.nodes = self.searched = 0
         self.lock = threading.Condition()
         self._stopped: Status | None = None
         self._error: BaseException | None = None
         self._active: dict[int, int] = {}  # bounds of the regions that threads are working on
-        coordinate = model.shape.coordinate
-        self._first = low[coordinate] - model.shape.low
-        self._last = high[coordinate] - model.shape.low
+        shape = model.regions.shape
+        self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
         self._queue = self._regions()
 
     def _regions(self) -> list[tuple[int, int, bool]]:
         """All regions of the box as a heap: bound, number, whether it had its first sweeps."""
-        model, numeric = self.model, self.model.cells.numeric
-        inside = np.all((model.weights >= self.low[numeric]) & (model.weights <= self.high[numeric]), axis=1)
-        index = np.flatnonzero(inside)
+        model, regions = self.model, self.model.regions
+        low, high = self.low[regions.cells.numeric], self.high[regions.cells.numeric]
+        index = np.flatnonzero(np.all((regions.weights >= low) & (regions.weights <= high), axis=1))
         offsets = self.costs.numeric[index] + model.least_loss[index] * UNIT
-        out = np.empty(len(index), dtype=np.int64)
+        out, squares = np.empty(len(index), dtype=np.int64), regions.squares[index]
         bounds.quick_bounds(
-            model.shape,
-            self.costs.unary,
-            self.costs.radial,
-            model.squares[index],
-            offsets,
-            self._first,
-            self._last,
-            out,
+            regions.shape, self.costs.unary, self.costs.radial, squares, offsets, *self.box, out
         )
-        queue = [(b, i, False) for b, i in zip(out.tolist(), index.tolist(), strict=True) if b < bounds.BIG]
+        queue = [(b, i, False) for b, i in zip(out.tolist(), index.tolist(), strict=True) if b < BIG]
         heapq.heapify(queue)
         return queue
 
@@ -308,7 +261,7 @@ class _Run:
         return min(least if not self._queue else [*least, self._queue[0][0]])
 
     def describe(self) -> str:
-        return f"{self.searched} of {len(self.model.weights)} numeric weight vectors searched by tree"
+        return f"{self.searched} of {len(self.model.regions.weights)} numeric weight vectors searched by tree"
 
     def offer(self, value: int, point: IntArray) -> None:
         """Take note of a point if it is better, or as good and lexicographically earlier."""
@@ -388,168 +341,143 @@ class _Run:
 
 
 @dataclass
-class _Region:
-    """All points with one numeric weight vector."""
-
-    number: int
-    table: NDArray[np.int32]
-    offset: int  # cost of the numeric weights
-    width: int  # values that the sum of the other squares can take
-
-
-@dataclass
 class _Part:
     """Part of a region, and its dual, put aside."""
 
     bound: int
     dom_size: IntArray
     dom: IntArray
-    phi: IntArray
-    kappa: IntArray
+    shift: IntArray
+    theta: IntArray
 
 
 class _Worker:
     """One thread's working memory and what it does with a region."""
 
     def __init__(self, run: _Run, leader: bool) -> None:
-        self.run, self.leader, self.shape = run, leader, run.model.shape
-        self.dual = bounds.make_dual(self.shape, len(run.costs.radial))
+        self.run, self.leader, self.shape = run, leader, run.model.regions.shape
+        self.region = new_region(self.shape, np.int64)
+        self.forward = np.zeros_like(self.region.tables)
         self.levels = np.zeros(len(self.shape.low), dtype=np.int64)
         self.trial = np.zeros(len(run.low), dtype=np.int64)
 
-    def process(self, bound: int, number: int, swept: bool) -> None:
+    def process(self, low: int, number: int, swept: bool) -> None:
         """Raise the bound of a region; the second time around, search it."""
-        run, model, costs = self.run, self.run.model, self.run.costs
-        width = bounds.start(
-            self.shape,
-            self.dual,
-            model.tables[number],
-            costs.unary,
-            costs.radial,
-            int(model.squares[number]),
-            run._first,
-            run._last,
-            model.tilts[int(swept), number],
-        )
+        run = self.run
         run.count(1, 0)
-        self.trial[model.cells.numeric] = model.weights[number]
-        region = _Region(number, model.tables[number], int(costs.numeric[number]), width)
-        if width > 0:
-            bound = self._tighten(region, bound, _MORE_SWEEPS if swept else _FIRST_SWEEPS)
-            if bound < run.cutoff and swept and not run.over:
-                bound = self._explore(region, bound)
-            if bound < run.cutoff:
-                run.postpone(bound, number)
+        if self.start(number, swept):
+            low = self._tighten(low, _MORE_SWEEPS if swept else _FIRST_SWEEPS)
+            if low < run.cutoff and swept and not run.over:
+                low = self._explore(low)
+            if low < run.cutoff:
+                run.postpone(low, number)
+
+    def start(self, number: int, swept: bool) -> bool:
+        """Set up the region of one numeric weight vector; False if it is empty.
+
+        Without noise all min-marginals are level and sweeps cannot start: a tilt gets them going.
+        """
+        regions = self.run.model.regions
+        if not regions.start(self.region, number, UNIT, self.run.costs, self.run.box):
+            return False
+        give_to_norm(self.shape, self.region, self.run.model.tilts[int(swept), number])
+        update(self.shape, self.region, None)
+        self.trial[regions.cells.numeric] = regions.weights[number]
+        return True
 
     def _interrupted(self) -> bool:
         if self.leader:
             self.run.look_around()
         return self.run.over
 
-    def _tighten(self, region: _Region, bound: int, sweeps: int) -> int:
-        """A better bound for what the dual holds now; BIG if it is pruned. Looks for points on the way."""
+    def _tighten(self, low: int, sweeps: int) -> int:
+        """A better bound for the region at hand; BIG if it is pruned. Looks for points on the way."""
+        shape, region = self.shape, self.region
         for s in range(sweeps):
-            simple = region.offset + bounds.simple_bound(self.shape, self.dual, region.width)
-            slack = self.run.cutoff - simple
-            if slack <= 0 or not bounds.sweep(self.shape, self.dual, region.width, slack):
-                return bounds.BIG
-            joint = bounds.norm_bound(self.shape, self.dual, region.width, self.levels)
-            bound = max(bound, region.offset + joint)
-            if bound >= self.run.cutoff:
-                return bounds.BIG
+            cutoff, shares = self.run.cutoff, self.run.model.shares
+            low = max(low, bounds.sweep(shape, region, self.forward, shares, cutoff, self.levels))
+            if low >= self.run.cutoff:
+                return BIG
             if s % 5 == 1:
-                self._descend(region)
+                self._descend()
             if self._interrupted():
                 break
-        return bound
+        return low
 
-    def _descend(self, region: _Region) -> None:
-        value = region.offset + descend(self.shape, self.dual, region.table, region.width, self.levels)
+    def _descend(self) -> None:
+        value = descend(self.shape, self.region, self.levels)
         if value <= self.run.value:
             self.trial[self.shape.coordinate] = self.shape.low + self.levels
             self.run.offer(value, self.trial)
 
-    def _explore(self, region: _Region, bound: int) -> int:
-        """Search a region by trees. A part whose tree grows too large is split, and each half gets a dual of
-        its own. Returns a lower bound of what was left undone; BIG if nothing was."""
+    def _explore(self, low: int) -> int:
+        """Search the region by trees. A part whose tree grows too large is split, and each part gets a dual
+        of its own. Returns a lower bound of what was left undone; BIG if nothing was."""
         parts: list[_Part] = []
         while True:
-            if bound < self.run.cutoff:
-                bound = self._search(region, bound)
+            if low < self.run.cutoff:
+                low = self._search(low)
             if self._interrupted():
-                return min(bound, *(p.bound for p in parts)) if parts else bound
-            if bound < self.run.cutoff:
-                parts += self._split(region, bound)
+                return min(low, *(p.bound for p in parts)) if parts else low
+            if low < self.run.cutoff:
+                parts += self._split(low)
             if not parts:
-                return bounds.BIG
+                return BIG
             part = parts.pop()
-            bound = part.bound
-            if bound < self.run.cutoff and self._resume(region, part):
-                bound = self._tighten(region, bound, _PART_SWEEPS)
+            low = part.bound
+            if low < self.run.cutoff and self._resume(part):
+                low = self._tighten(low, _PART_SWEEPS)
 
-    def _search(self, region: _Region, bound: int) -> int:
-        """Search what the dual holds now by one tree; the same returns as ``_explore``."""
-        run, shape = self.run, self.shape
-        order, leaves = trees.choose_order(shape, self.dual, run.model.rows)
-        tree = trees.plant(shape, self.dual, region.table, region.width, order, leaves)
-        trees.sprout(shape, self.dual, tree, region.width)
+    def _search(self, low: int) -> int:
+        """Search the region at hand by one tree; the same returns as ``_explore``."""
+        run, shape, region = self.run, self.shape, self.region
+        order, leaves = trees.choose_order(shape, region, run.model.rows)
+        tree = trees.plant(shape, region, order, leaves)
+        trees.sprout(shape, region, tree)
         run.searched += 1
-        left = _TREE_NODES if np.any(self.dual.dom_size[order] > 1) else bounds.BIG
+        left = _TREE_NODES if np.any(region.dom_size[order] > 1) else BIG
         while left > 0:
             with run.lock:
                 value, ties = run.value, run.ties
                 best = self.trial if run.point is None else run.point
             what, found, nodes, opened = trees.search(
-                shape,
-                self.dual,
-                tree,
-                region.width,
-                region.offset,
-                value,
-                best,
-                self.trial,
-                min(left, _SLICE),
-                ties,
+                shape, region, tree, value, best, self.trial, min(left, _SLICE), ties
             )
             run.count(nodes, opened)
             left -= nodes
             if what == trees.IMPROVED:
                 run.offer(found, self.trial)
             if what == trees.DONE:
-                return bounds.BIG
+                return BIG
             if self._interrupted():
                 break
-        return max(bound, region.offset + trees.open_bound(tree))
+        return max(low, int(region.constant[0]) + trees.open_bound(tree))
 
-    def _split(self, region: _Region, bound: int) -> list[_Part]:
+    def _split(self, low: int) -> list[_Part]:
         """A part for each level of the variable with most rows, the best one last."""
-        dual, shape = self.dual, self.shape
-        order, _ = trees.choose_order(shape, dual, self.run.model.rows)
-        j = int(order[np.argmax(dual.dom_size[order] > 1)])
-        whole, parts = self._put_aside(bound), []
+        region = self.region
+        order, _ = trees.choose_order(self.shape, region, self.run.model.rows)
+        j = int(order[np.argmax(region.dom_size[order] > 1)])
+        whole, parts = self._put_aside(low), []
         for i in range(int(whole.dom_size[j])):
             part = replace(whole, dom_size=whole.dom_size.copy(), dom=whole.dom.copy())
             part.dom_size[j], part.dom[j, 0] = 1, whole.dom[j, i]
-            if self._resume(region, part):
-                better = self._tighten(region, bound, _FIRST_SWEEPS)
+            if self._resume(part):
+                better = self._tighten(low, _FIRST_SWEEPS)
                 if better < self.run.cutoff:
                     parts.append(self._put_aside(better))
         return sorted(parts, key=lambda p: -p.bound)
 
-    def _put_aside(self, bound: int) -> _Part:
-        dual = self.dual
-        return _Part(bound, dual.dom_size.copy(), dual.dom.copy(), dual.phi.copy(), dual.kappa.copy())
+    def _put_aside(self, low: int) -> _Part:
+        region = self.region
+        return _Part(low, region.dom_size.copy(), region.dom.copy(), region.shift.copy(), region.theta.copy())
 
-    def _resume(self, region: _Region, part: _Part) -> bool:
+    def _resume(self, part: _Part) -> bool:
         """Take a part up again; False if it is empty."""
-        dual = self.dual
-        dual.dom_size[:], dual.dom[:], dual.phi[:], dual.kappa[:] = (
-            part.dom_size,
-            part.dom,
-            part.phi,
-            part.kappa,
-        )
-        if not bounds.restrict_to_ball(self.shape, dual, region.width):
+        region = self.region
+        region.dom_size[:], region.dom[:] = part.dom_size, part.dom
+        region.shift[:], region.theta[:] = part.shift, part.theta
+        if not restrict_to_ball(self.shape, region):
             return False
-        bounds.load(self.shape, dual, region.table, region.width)
+        update(self.shape, region, None)
         return True

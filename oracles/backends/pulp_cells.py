@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from privopt.oracles.backends import _cell_bounds as duals
 from privopt.oracles.backends._cell_descent import descend
+from privopt.oracles.backends._cell_regions import BIG, CellModel, coupled, give_to_norm, new_region, update
 from privopt.oracles.backends._mip import FloatArray, MipModel, Session, open_session
 from privopt.oracles.backends._mip_search import Region, Search, trivial_bound
 from privopt.oracles.backends.pulp_rows import Columns, add_weights
-from privopt.oracles.cells import CellLimits, CellStructure, Int32Array, why_not
+from privopt.oracles.cells import CellLimits, CellStructure, why_not
 from privopt.oracles.interface import Proposal, Query, Solver, Task
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.halfspace import ZeroOneHalfspace
@@ -46,14 +47,9 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     size, squares = CellStructure.of(problem).table_size, problem.lattice.max_squared_norm
     if size > _MAX_COLUMNS:
         reasons.append(f"{size} columns, more than {_MAX_COLUMNS}")
-    if _coupled(problem, task) and squares > _MAX_SQUARED_NORM:
+    if coupled(problem, task) and squares > _MAX_SQUARED_NORM:
         reasons.append(f"|w|^2 up to {squares}, more than {_MAX_SQUARED_NORM}")
     return reasons
-
-
-def _coupled(problem: ZeroOneHalfspace, task: Task) -> bool:
-    """Whether anything depends on |w|^2."""
-    return task is Task.NORMALIZED or problem.lattice.squared_radius is not None
 
 
 def build(problem: DiscreteProblem, task: Task, solver: str) -> Solver:
@@ -68,43 +64,38 @@ class _CellModel:
     """What does not depend on the noise.
 
     Attributes:
-        weights: numeric weight vectors, shape (k, m).
-        squares: their squared norms, shape (k,).
-        tables: their tables, shape (k, table_size).
+        regions: one for each numeric weight vector.
         entry_column: the column that pays each table entry; -1 for cells without indicators.
         size: number of columns of the MIP.
     """
 
     problem: ZeroOneHalfspace
-    cells: CellStructure
-    weights: IntArray
-    squares: IntArray
-    tables: Int32Array
+    regions: CellModel
     columns: Columns
     entry_column: NDArray[np.int64]
     size: int
     session: Session
-    shape: duals.Shape
+    shares: duals.Shares
 
     @classmethod
     def of(cls, problem: ZeroOneHalfspace, task: Task, solver: str) -> _CellModel:
-        cells, lattice = CellStructure.of(problem), problem.lattice
-        weights = cells.numeric_weights()
-        coupled = _coupled(problem, task)
+        regions, lattice = CellModel.make(problem, task), problem.lattice
         model = MipModel("cells")
-        columns = add_weights(model, lattice, cells.indicators, radial=coupled, budget=lattice.squared_radius)
-        entry_column = _add_cells(model, cells, columns)
+        columns = add_weights(
+            model,
+            lattice,
+            regions.cells.indicators,
+            radial=regions.shape.coupled,
+            budget=lattice.squared_radius,
+        )
         return cls(
             problem,
-            cells,
-            weights,
-            np.sum(weights**2, axis=1) if coupled else np.zeros(len(weights), dtype=np.int64),
-            cells.all_tables(weights),
+            regions,
             columns,
-            entry_column,
+            _add_cells(model, regions.cells, columns),
             len(model.columns),
             open_session(model, solver),
-            duals.make_shape(cells, coupled),
+            duals.make_shares(regions.shape),
         )
 
 
@@ -143,19 +134,12 @@ class _Draw:
 
     def __init__(self, model: _CellModel, query: Query, search: Search) -> None:
         self.model, self.query, self.search = model, query, search
-        p, shape, low = query.perturbation, model.shape, model.problem.lattice.low
-        self.unary = np.zeros(shape.squares.shape, dtype=np.int64)
-        for j, coordinate in enumerate(shape.coordinate.tolist()):
-            self.unary[j, : shape.span[j]] = p.unary[coordinate]
-        self.radial = np.zeros(model.problem.lattice.max_squared_norm + 1 if shape.coupled else 1, np.int64)
-        if p.radial is not None:
-            self.radial[:] = p.radial
-        self.constant = np.zeros(len(model.weights), dtype=np.int64)
-        for i, coordinate in enumerate(model.cells.numeric.tolist()):
-            self.constant += p.unary[coordinate][model.weights[:, i] - low[coordinate]]
-        self.bound = np.full(len(model.weights), trivial_bound(p), dtype=np.int64)
+        p, regions = query.perturbation, model.regions
+        self.costs = regions.costs(p)
+        self.bound = np.full(len(regions.weights), trivial_bound(p), dtype=np.int64)
         self.allowed: dict[int, NDArray[np.bool_]] = {}
-        self.dual = duals.make_dual(shape, len(self.radial))
+        self.dual = new_region(regions.shape, np.int64)
+        self.forward = np.zeros_like(self.dual.tables)
 
     def sweep_all(self, sweeps: int) -> None:
         """Raise the bounds of all weight vectors that still matter, and improve the incumbent on the way."""
@@ -168,41 +152,34 @@ class _Draw:
 
     def _raised(self, k: int, sweeps: int) -> int:
         """A bound for one weight vector: exact, or the value from which on nothing matters."""
-        shape, dual, constant = self.model.shape, self.dual, int(self.constant[k])
-        table, square = self.model.tables[k], int(self.model.squares[k])
-        first = np.zeros(len(shape.low), dtype=np.int64)
-        width = duals.start(
-            shape, dual, table, self.unary, self.radial, square, first, np.asarray(shape.span - 1)
-        )
-        if width == 0:
-            return int(duals.BIG)
-        levels = first  # overwritten by the minimiser of the dual
-        bound = duals.norm_bound(shape, dual, width, levels)
+        regions, dual = self.model.regions, self.dual
+        if not regions.start(dual, k, UNIT, self.costs, regions.all_levels):
+            return int(BIG)
+        give_to_norm(regions.shape, dual, 0)
+        update(regions.shape, dual, None)
+        levels, bound = np.zeros_like(regions.shape.low), -BIG
         for _ in range(sweeps):
-            slack = self.search.dominated - constant - duals.simple_bound(shape, dual, width)
-            if slack <= 0 or not duals.sweep(shape, dual, width, slack):
+            before, cutoff = bound, self.search.dominated
+            bound = max(
+                bound, duals.sweep(regions.shape, dual, self.forward, self.model.shares, cutoff, levels)
+            )
+            if bound >= cutoff:
                 return self.search.dominated
-            before, bound = bound, max(bound, int(duals.norm_bound(shape, dual, width, levels)))
             if bound - before < _LEAST_GAIN:
                 break
-        self._offer(k, width, levels)
+        self._offer(k, levels)
         self.allowed[k] = self._mask(k)
-        return bound + constant
+        return bound
 
-    def _offer(self, k: int, width: int, levels: IntArray) -> None:
+    def _offer(self, k: int, levels: IntArray) -> None:
         """The dual's point, improved block by block, as an incumbent."""
-        shape = self.model.shape
-        value = descend(shape, self.dual, self.model.tables[k], width, levels) + int(self.constant[k])
-        if value < self.search.dominated:
-            point = np.zeros(self.model.problem.lattice.dimension, dtype=np.int64)
-            point[self.model.cells.numeric] = self.model.weights[k]
-            point[shape.coordinate] = shape.low + levels
-            self.search.offer(point)
+        if descend(self.model.regions.shape, self.dual, levels) < self.search.dominated:
+            self.search.offer(self.model.regions.point(k, levels))
 
     def _mask(self, k: int) -> NDArray[np.bool_]:
         """Columns that may be nonzero: the levels that the sweeps left, and the norms that a leaves."""
         mask = self._norms(k)
-        for j, coordinate in enumerate(self.model.shape.coordinate.tolist()):
+        for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
             level = self.model.columns.level[coordinate]
             mask[level] = False
             mask[level[self.dual.dom[j, : self.dual.dom_size[j]]]] = True
@@ -210,14 +187,14 @@ class _Draw:
 
     def _norms(self, k: int) -> NDArray[np.bool_]:
         mask = np.ones(self.model.size, dtype=np.bool_)
-        mask[self.model.columns.norm[len(self.radial) - int(self.model.squares[k]) :]] = False
+        mask[self.model.columns.norm[len(self.costs.radial) - int(self.model.regions.squares[k]) :]] = False
         return mask
 
     def region(self, k: int) -> Region:
         """The part of the lattice with the k-th numeric weights."""
-        model, low = self.model, self.model.problem.lattice.low
-        numeric, a = model.cells.numeric, model.weights[k]
-        alone = model.tables[k][model.entry_column < 0]
+        model, low, regions = self.model, self.model.problem.lattice.low, self.model.regions
+        numeric, a = regions.cells.numeric, regions.weights[k]
+        alone = regions.tables[k][model.entry_column < 0]
 
         def decode(values: FloatArray) -> IntArray:
             point = model.columns.decode(values, low)
@@ -226,7 +203,7 @@ class _Draw:
 
         return Region(
             costs=lambda: self._costs(k),
-            constant=int(self.constant[k]) + int(np.sum(alone, dtype=np.int64)) * UNIT,
+            constant=int(self.costs.numeric[k]) + int(np.sum(alone, dtype=np.int64)) * UNIT,
             bound=int(self.bound[k]),
             decode=decode,
             encode=lambda point: model.columns.encode(point, low),
@@ -236,12 +213,12 @@ class _Draw:
 
     def _costs(self, k: int) -> FloatArray:
         """Column costs in units of loss."""
-        model, p = self.model, self.query.perturbation
+        model, p, regions = self.model, self.query.perturbation, self.model.regions
         costs = np.zeros(model.size)
         paid = model.entry_column >= 0
-        np.add.at(costs, model.entry_column[paid], model.tables[k][paid])
-        for coordinate in model.cells.indicators.tolist():
+        np.add.at(costs, model.entry_column[paid], regions.tables[k][paid])
+        for coordinate in regions.cells.indicators.tolist():
             costs[model.columns.level[coordinate]] += p.unary[coordinate] / UNIT
-        radial = self.radial[int(model.squares[k]) :][: len(model.columns.norm)]
+        radial = self.costs.radial[int(regions.squares[k]) :][: len(model.columns.norm)]
         costs[model.columns.norm[: len(radial)]] = radial / UNIT
         return costs
