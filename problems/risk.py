@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -39,8 +40,8 @@ class RiskFacts:
     norm: RowNorm = "l2"
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.row_norm) and self.row_norm > 0):
-            raise InvalidInputError(f"row_norm must be finite and > 0, got {self.row_norm}")
+        if not 1e-100 <= self.row_norm <= 1e100:  # where squares of norms are normal numbers
+            raise InvalidInputError(f"row_norm must be > 0 (and from 1e-100 to 1e100), got {self.row_norm}")
         if self.norm not in ("l2", "linf"):
             raise InvalidInputError(f"norm must be 'l2' or 'linf', got {self.norm!r}")
         if self.n_records < 1 or self.dimension < 1:
@@ -113,14 +114,16 @@ class EmpiricalRisk:
 
     Args:
         X: dense (n, d) array or scipy.sparse matrix, n >= 1. float32 and float64 are used as they are
-            when C-contiguous (CSR if sparse), anything else is converted. Not copied: do not write to it.
+            when C-contiguous (CSR without duplicates if sparse), anything else is converted. Not copied: do
+            not write to it.
         y: labels as the loss wants them, shape (n,).
         loss: the loss.
         row_norm: public bound that rows are clipped to, > 0.
         norm: which norm is clipped: "l2", or "linf" for l1 geometry.
 
     Raises:
-        InvalidInputError: wrong shapes, no records, NaN or infinity, labels that do not fit the loss.
+        InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
+            10^153 times ``row_norm``, labels that do not fit the loss.
     """
 
     def __init__(
@@ -224,6 +227,12 @@ class EmpiricalRisk:
         norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
+        # A scale below the normal numbers would have too few digits for the slack.
+        if np.max(norms) > self.facts.row_norm / math.sqrt(np.finfo(self.X.dtype).tiny):
+            raise InvalidInputError(
+                f"a row is too long to be shortened to row_norm = {self.facts.row_norm:g} in "
+                f"{self.X.dtype}: clip the columns to public bounds first"
+            )
         # So far below the bound that no rounding of norms, scales or slopes lands above it.
         slack = 8 * float(np.finfo(self.X.dtype).eps) + 2.0**-52 * self.facts.dimension
         bound = self.facts.row_norm * (1 - slack)
@@ -277,6 +286,10 @@ def _matrix(X: Any) -> Any:
         matrix: Any = sp.csr_array(X)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float64)
+        if not matrix.has_canonical_format:
+            # A row's norm knows nothing of entries that cancel, but sums over records would round with them.
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
     else:
         dense = np.asarray(X)
         kept = dense.dtype if dense.dtype in (np.float32, np.float64) else np.float64

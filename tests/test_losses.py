@@ -27,7 +27,7 @@ from privopt.problems.losses import (
     SquaredLoss,
 )
 from privopt.problems.regularizers import ElasticNet, lasso, ridge
-from privopt.problems.risk import EmpiricalRisk
+from privopt.problems.risk import EmpiricalRisk, RowNorm
 
 LOSSES: list[Loss] = [
     LogisticLoss(),
@@ -264,6 +264,35 @@ def test_public_constants_bound_every_record(norm_kind: str) -> None:
             assert np.linalg.norm(record, 2 if norm_kind == "l2" else math.inf) <= loss.lipschitz * 1.5
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_entries_given_twice_that_cancel_hide_no_other_record(dtype: type) -> None:
+    """A CSR row of +c, -c in one place is a row of 0. Added as stored, c would wipe out the sum before it."""
+    n = 100
+    plain = sp.csr_array(np.ones((n, 1), dtype=dtype))
+    values = np.append(np.ones(n - 1), [1e18, -1e18]).astype(dtype)
+    hidden = sp.csr_array((values, np.zeros(n + 1, dtype=int), np.append(np.arange(n), n + 1)), shape=(n, 1))
+    one, other = (EmpiricalRisk(X, np.ones(n), LogisticLoss()) for X in (plain, hidden))
+    assert not hidden.has_canonical_format  # the caller's matrix is left alone
+    everyone = np.arange(n)
+    for w in (np.zeros(1), np.ones(1)):
+        assert np.linalg.norm(one.gradient(w) - other.gradient(w)) <= one.facts.sensitivity
+        sums = [risk.gradient_sum(w, everyone) for risk in (one, other)]
+        assert np.linalg.norm(sums[0] - sums[1]) <= n * one.facts.sensitivity
+
+
+@pytest.mark.parametrize(("dtype", "size", "norm"), [(np.float32, 1e38, "l2"), (np.float64, 1e308, "linf")])
+def test_rows_too_long_to_be_scaled_are_refused(dtype: type, size: float, norm: RowNorm) -> None:
+    """row_norm / norm would be a subnormal number: with its few digits, a row 12% too long was let in."""
+    X = np.zeros((2, 4), dtype=dtype)
+    X[0] = size
+    with pytest.raises(InvalidInputError, match="too long"):
+        EmpiricalRisk(X, np.ones(2), LogisticLoss(), row_norm=1e-6, norm=norm)
+    X[0] = size**0.3
+    risk = EmpiricalRisk(X, np.ones(2), LogisticLoss(), row_norm=1e-6, norm=norm)
+    record = risk.gradient_sum(np.zeros(4), np.array([0]))
+    assert 0.5e-6 * (1 - 1e-5) <= np.linalg.norm(record, 2 if norm == "l2" else math.inf) <= 0.5e-6
+
+
 def test_a_wide_sparse_matrix_is_never_densified() -> None:
     """10^6 columns and 2,000 rows would be 16 GB if densified."""
     rng = np.random.default_rng(5)
@@ -281,6 +310,8 @@ def test_bad_inputs_are_refused() -> None:
         EmpiricalRisk(X, np.ones(4), LogisticLoss())
     with pytest.raises(InvalidInputError, match="row_norm"):
         EmpiricalRisk(X, y, LogisticLoss(), row_norm=0.0)
+    with pytest.raises(InvalidInputError, match="row_norm"):  # squares of such rows are 0
+        EmpiricalRisk(X, y, LogisticLoss(), row_norm=1e-170)
     with pytest.raises(InvalidInputError, match="n >= 1"):
         EmpiricalRisk(np.zeros((0, 3)), np.ones(0), LogisticLoss())
     with pytest.raises(InvalidInputError, match=r"shape \(3,\)"):
