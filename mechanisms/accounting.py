@@ -61,7 +61,8 @@ def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
     tail = weight * special.erfcx(np.maximum(near, 0.0) / math.sqrt(2))
     first = np.where(near > 0, tail, special.ndtr(-near))
     second = weight * special.erfcx(far / math.sqrt(2))
-    error = _ULPS * (1 + np.minimum(near * near, 1400.0)) * (first + second) + 1e-300
+    # near is rounded in units of far, from which it may be a small difference.
+    error = _ULPS * (1 + np.minimum(np.abs(near) * far, 1e200)) * (first + second) + 1e-300
     return np.maximum(first - second, 0.0), error
 
 
@@ -235,6 +236,11 @@ def composed_epsilon(steps: Sequence[Steps], delta: float) -> float:
     if not steps:
         raise PrivacyParameterError("nothing to compose: give at least one kind of step")
     total = sum(s.count for s in steps)
+    if (left := delta - total * _CONVOLUTION) < delta / 2:
+        raise PrivacyParameterError(
+            f"delta = {delta:g} is too small for {total} steps: the rounding of their convolution is up to "
+            f"{total * _CONVOLUTION:.2g}; use a larger delta, or for full batches gaussian_epsilon"
+        )
     supports = [_support(s, 1e-3 * delta / total) for s in steps]
     interval = max(_INTERVAL, max(supports) / _MOST_CELLS)
     composed: PrivacyLossDistribution | None = None
@@ -242,12 +248,15 @@ def composed_epsilon(steps: Sequence[Steps], delta: float) -> float:
         law = _loss_distribution(step, support, interval).self_compose(step.count)
         composed = law if composed is None else composed.compose(law)
     assert composed is not None
-    return float(composed.get_epsilon_for_delta(delta)) * (1 + 1e-9)
+    return float(composed.get_epsilon_for_delta(left)) * (1 + 1e-9)
 
 
 # Grid of the loss distributions; a coarser one is still an upper bound.
 _INTERVAL = 1e-4
 _MOST_CELLS = 200_000
+# A relative error of 2^-53 in the transform of a law is count * 2^-53 in its power, and moves about as much
+# mass. Against the closed form for full batches at most 0.4 of that was seen, for up to 10^6 steps.
+_CONVOLUTION = 2.0**-51
 # Below this, the rounding errors of convolutions by Fourier transform are no longer small.
 _SMALLEST_DELTA = 1e-10
 
