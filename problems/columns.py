@@ -30,6 +30,9 @@ Plain = int | float | str
 # Features stay exact in float64 too (solvers keep their models in it), with room for weights in int64.
 FEATURE_LIMIT = 1 << 53
 
+# Dropping rows would make their number, which is public, a function of the records.
+_FILL = "fill them first, with a number chosen without looking at the records"
+
 
 class Column(ABC):
     """One declared column: its name in the table and the features that it becomes."""
@@ -340,7 +343,7 @@ def as_numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
         SchemaError: text or other types, missing values, NaN, infinities.
     """
     if values.dtype.kind == "O" and bool(np.any(pd.isna(values))):
-        raise SchemaError(f"column {name!r}: missing values (NaN) are not allowed; fill or drop them first")
+        raise SchemaError(f"column {name!r}: missing values (empty, NaN) are not allowed; {_FILL}")
     if not is_numeric(values):
         raise SchemaError(
             f"column {name!r}: numbers are needed, the table holds text or other types; convert them, "
@@ -351,7 +354,9 @@ def as_numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
     except OverflowError:
         raise SchemaError(f"column {name!r}: a number is too large for a 64-bit float") from None
     if not bool(np.all(np.isfinite(x))):
-        raise SchemaError(f"column {name!r}: NaN and infinity are not allowed; fill or drop them first")
+        raise SchemaError(
+            f"column {name!r}: missing values (empty, NaN) and infinities are not allowed; {_FILL}"
+        )
     return x
 
 
