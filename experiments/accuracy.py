@@ -126,9 +126,9 @@ def _moments(points: Any) -> tuple[list[float], list[float], list[float]]:
 def _markdown(train: pd.DataFrame, test: pd.DataFrame, draws: int) -> str:
     return (
         "# Accuracy against epsilon on Adult\n\n"
-        f"Made by `python -m privopt.experiments.accuracy`: {draws} draws each, mean ± standard deviation; "
-        "n = 15,682, d = 23, replace-one neighbours, every mechanism in its sound calibration, delta = 1/n^2 "
-        "where there is one. Columns are values of epsilon. Every draw: "
+        f"Made by `python -m privopt.experiments.accuracy --output FOLDER --draws {draws}`: mean ± standard "
+        "deviation; n = 15,682, d = 23, replace-one neighbours, every mechanism in its sound calibration, "
+        "delta = 1/n^2 where there is one. Columns are values of epsilon. Every draw: "
         "[accuracy-draws.csv](accuracy-draws.csv).\n\n"
         "Number of steps, step size and iterate of DP-GD were chosen on the data, not privately: its line is "
         "better than what can be had. The exact expectation is a sum over all of {-1, 0, 1}^23, by "

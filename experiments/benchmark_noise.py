@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+import typer
 
 from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
 
@@ -55,8 +56,9 @@ def _best_seconds(run: Callable[[], object]) -> float:
 
 
 def main() -> None:
+    """Time the samplers; takes a few seconds and no options."""
     print(noise_rates().to_string(float_format="{:.3g}".format))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

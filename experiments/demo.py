@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +57,15 @@ _CLAIMS = (
 )
 _ACCURACY = (
     "Training accuracy, mean and one standard deviation over draws; curves stand side by side so that "
-    "none hides another. Drawing a point from an exact law (exponential, permute-and-flip) costs less "
-    "accuracy than adding noise to an objective, most of all at small ε, and varies less. The dashed line"
-    " is what wider weights could reach without privacy."
+    "none hides another. Over the same weights, drawing a point from an exact law (exponential, "
+    "permute-and-flip) costs less accuracy than adding noise to an objective (RSPM), most of all at small ε. "
+    "OPDisc has wider weights, which pay at large ε; the dashed line is what they could reach without "
+    "privacy."
 )
 _HELD_OUT = (
     "The same models on the 16,281 people of the held-out file. 24% of them are positive, against half of"
-    " the training records, so levels are not comparable with the picture above; the order of the "
-    "mechanisms is."
+    " the training records, so levels are not comparable with the picture above, and a threshold that is "
+    "best there need not be best here."
 )
 _NUMBERS = (
     "The numbers behind both pictures. A largest gap of 0: every minimiser was proved optimal before it "
@@ -217,7 +219,7 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
             "δ": [f"{d:.2g}" for d in table["delta"]],
             "Draws": table["draws"],
             "Training accuracy": [
-                f"{m:.3f} ± {s:.3f}" for m, s in zip(table["train_mean"], table["train_sd"], strict=True)
+                _spread(m, s) for m, s in zip(table["train_mean"], table["train_sd"], strict=True)
             ],
             "Held-out accuracy": [f"{m:.3f}" for m in table["test_mean"]],
             "Largest gap": table["largest_gap"],
@@ -226,13 +228,21 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _spread(mean: float, sd: float) -> str:
+    """Mean and standard deviation; one draw has none."""
+    return f"{mean:.3f}" if math.isnan(sd) else f"{mean:.3f} ± {sd:.3f}"
+
+
 def _print(table: pd.DataFrame, console: Console) -> None:
     """Training accuracy, mean and standard deviation: a line per mechanism, a column per epsilon."""
     columns = [Column(f"ε = {e:g}", justify="right") for e in EPSILONS]
-    title = f"Training accuracy, mean ± s.d. of {table['draws'].max()} draws (not private)"
+    draws = table["draws"].max()
+    of = "1 draw" if draws == 1 else f"mean ± s.d. of {draws} draws"
+    title = f"Training accuracy, {of} (not private)"
     shown = Table(Column("mechanism", no_wrap=True), *columns, title=title)
     for name, group in table.groupby("mechanism", sort=False):
-        cells = (f"{row.train_mean:.3f} ±{row.train_sd:.3f}" for row in group.itertuples())
+        # Narrow terminals break a cell before the sign.
+        cells = (_spread(r.train_mean, r.train_sd).replace("± ", "±") for r in group.itertuples())
         shown.add_row(str(name), *cells)
     console.print(shown)
     console.print(
