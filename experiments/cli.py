@@ -43,6 +43,7 @@ from privopt.mechanisms.classifier import (
     PrivateHalfspaceClassifier,
     write_atomically,
 )
+from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.mechanism import check_calibration
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.risk_registry import RISK_MECHANISMS
@@ -54,8 +55,8 @@ from privopt.problems.schema import Schema, read_table
 
 app = typer.Typer(
     help="Private optimization by reduction to solvers.",
-    epilog="Exit codes: 0 done; 1 a claim fell or a budget does not suffice; 2 usage or refused input; "
-    "130 interrupted.",
+    epilog="Exit codes: 0 done; 1 a claim fell or a budget does not suffice; 2 usage, refused input, or no "
+    "certified answer in time; 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals hold records
@@ -88,8 +89,12 @@ def calibrate_command(
     mechanism: Annotated[str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS)))],
     epsilon: EpsilonOption,
     delta: Annotated[
-        float, typer.Option(help="In (0, 1); pure mechanisms have none. Linear models: 1/n^2.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            help="In (0, 1): needed by opdisc and rspm; pure mechanisms have none; linear models: 1/n^2.",
+            rich_help_panel="Privacy",
+        ),
+    ] = None,
     dimension: Annotated[int | None, typer.Option(help="Number of features d.")] = None,
     radius: Annotated[float | None, typer.Option(help="Bound D on |w|; default sqrt(d).")] = None,
     separation: Annotated[float | None, typer.Option(help="tau: distance of points; default 1.")] = None,
@@ -108,10 +113,10 @@ def calibrate_command(
     """Show the noise that a guarantee costs, before any data."""
     if mechanism in RISK_MECHANISMS:
         options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps, norm)
-        report = calibrate_linear(mechanism, epsilon, delta, dimension, records, options)
+        report = calibrate_linear(mechanism, epsilon, delta or 0.0, dimension, records, options)
     else:
         report = calibration_report(
-            mechanism, epsilon, delta, dimension, radius, separation, separators, calibration
+            mechanism, epsilon, delta or 0.0, dimension, radius, separation, separators, calibration
         )
     if as_json:
         typer.echo(json.dumps(report, indent=2))
@@ -225,6 +230,8 @@ def calibration_report(
     for option, value in {"--dimension": dimension, "--separators": separators}.items():
         if value is not None and value < 1:
             raise InvalidInputError(f"{option} must be >= 1, got {value}")
+    if mechanism in ("opdisc", "rspm") and delta == 0:
+        raise InvalidInputError(f"calibrate {mechanism} needs --delta, in (0, 1)")
     if radius is not None and not radius > 0:
         raise InvalidInputError(f"--radius must be > 0, got {radius}")
     if mechanism in ("exponential", "permute-and-flip"):  # the same over every lattice
@@ -270,7 +277,7 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def main() -> None:
-    """Entry point: errors that privopt raises on purpose become one line and exit code 2."""
+    """Entry point: errors that privopt raises on purpose become one line and an exit code."""
     warnings.showwarning = lambda message, *_, **__: say.print(
         f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
     )
@@ -282,7 +289,7 @@ def main() -> None:
     except InterruptedRunError as error:
         _fail("", error, 130)
     except PrivOptError as error:
-        _fail(type(error).__name__, error, 2)
+        _fail(type(error).__name__, error, 1 if isinstance(error, BudgetExceededError) else 2)
     except OSError as error:
         say.print(f"[red]{escape(str(error.filename))}:[/] {error.strerror}", soft_wrap=True)
         sys.exit(2)

@@ -294,9 +294,11 @@ def parse_loss(text: str, label_bound: float = 1.0) -> Loss:
 
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
     """Weights, spend and noise for people; the numbers that are not private say so."""
-    coef, intercept = np.atleast_2d(report["weights"]), np.atleast_1d(report["intercept"])
+    rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
+    if model.fit_intercept:  # otherwise the schema's constant is among the features
+        rows.append(("intercept", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
-    for name, weights in zip([*report["features"], "intercept"], [*coef.T, intercept], strict=True):
+    for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
     console.print(card)
     proof = report["certificate"]

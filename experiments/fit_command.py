@@ -52,13 +52,14 @@ tell = Console(soft_wrap=True)
 # What a report says about itself: everything else in it is covered by epsilon and delta.
 NOT_PRIVATE = ["oracle", "train_accuracy", "certificate", "seconds"]
 
-_DATA, _PRIVACY, _PROBLEM, _SOLVER, _OUTPUT, _LINEAR = (
+_DATA, _PRIVACY, _PROBLEM, _SOLVER, _OUTPUT, _LINEAR, _LIMITS = (
     "Data (public facts are declared, not read off)",
     "Privacy",
     "Problem: integer scorecards",
     "Solver: integer scorecards",
     "Output",
     "Problem: linear models",
+    "Limits",
 )
 _PURE = (ExponentialMechanism, LaplaceRSPM)  # the first one's subclass is permute-and-flip
 
@@ -151,7 +152,8 @@ def fit(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="NEGATIVE,POSITIVE labels as the file writes them. Without it: read off, a leak.",
+            help="NEGATIVE,POSITIVE labels as the file writes them; linear models take more than two. "
+            "Without it: read off, a leak.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -165,7 +167,7 @@ def fit(
         str,
         typer.Option(
             help=f"Scorecards: auto (exponential), {', '.join(MECHANISMS)}. "
-            f"Linear models: {', '.join(RISK_MECHANISMS)}.",
+            f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}.",
             rich_help_panel=_PRIVACY,
         ),
     ] = "auto",
@@ -197,9 +199,10 @@ def fit(
     time_limit: Annotated[
         float | None,
         typer.Option(
-            help="Seconds for the minimisation or draw itself; reading, encoding, compiling and laying out "
-            "tables come before. At the limit nothing is released. Default: none.",
-            rich_help_panel=_SOLVER,
+            help="Seconds for the minimisation, draw or steps themselves; reading, encoding, compiling and "
+            "laying out tables come before. At the limit nothing is released, and a ledger's booking stays. "
+            "Default: none.",
+            rich_help_panel=_LIMITS,
         ),
     ] = None,
     loss: LossOption = None,
