@@ -242,7 +242,8 @@ def _print(table: pd.DataFrame, console: Console) -> None:
     shown = Table(Column("mechanism", no_wrap=True), *columns, title=title)
     for name, group in table.groupby("mechanism", sort=False):
         # Narrow terminals break a cell before the sign.
-        cells = (_spread(r.train_mean, r.train_sd).replace("± ", "±") for r in group.itertuples())
+        moments = zip(group["train_mean"], group["train_sd"], strict=True)
+        cells = (_spread(mean, sd).replace("± ", "±") for mean, sd in moments)
         shown.add_row(str(name), *cells)
     console.print(shown)
     console.print(
