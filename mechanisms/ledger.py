@@ -202,12 +202,14 @@ class Ledger:
 
     def total(self) -> Total:
         """What has been spent so far, unfinished releases included."""
-        return self.budget.total(_spent(self.entries()))
+        budget, entries = self._read()
+        return budget.total(_spent(entries))
 
     def affords(self, spend: PrivacySpend) -> bool:
         """Whether ``reserve`` would succeed now; another process may be faster."""
         _require_guaranteed(spend)
-        return self.budget.affords([*_spent(self.entries()), spend])
+        budget, entries = self._read()
+        return budget.affords([*_spent(entries), spend])
 
     def reserve(self, spend: PrivacySpend) -> str:
         """Set the spend aside *before* the release runs; returns an identifier for ``commit`` or ``cancel``.
@@ -221,13 +223,13 @@ class Ledger:
         """
         _require_guaranteed(spend)
         with self._locked() as file:
-            _, entries = self._parse(file)
-            if not self.budget.affords([*_spent(entries), spend]):
-                spent = self.budget.total(_spent(entries))
+            budget, entries = self._parse(file)
+            if not budget.affords([*_spent(entries), spend]):
+                spent = budget.total(_spent(entries))
                 raise BudgetExceededError(
                     f"{spend} would overdraw {self.path}: spent epsilon = {spent.epsilon:.6g}, "
-                    f"delta = {spent.delta:.3g} of {self.budget.epsilon:g} and {self.budget.delta:g} "
-                    f"under the rule {self.budget.rule!r}. Nothing was run"
+                    f"delta = {spent.delta:.3g} of {budget.epsilon:g} and {budget.delta:g} "
+                    f"under the rule {budget.rule!r}. Nothing was run"
                 )
             identifier = uuid.uuid4().hex
             _append(file, _line({**_stamp("reserve", identifier), "spend": spend.to_dict()}))

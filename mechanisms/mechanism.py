@@ -29,7 +29,8 @@ class Release:
 
     ``point``, ``spend`` and ``noise`` are what may be published. ``certificate`` is *not* private: its value,
     bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can depend on
-    the patterns of the records. Both are dropped when a release is pickled.
+    the patterns of the records. Both are left out when a release is printed or
+    pickled.
 
     Attributes:
         point: the chosen w, shape (dimension,).
@@ -42,8 +43,8 @@ class Release:
     point: IntArray
     spend: PrivacySpend
     noise: Mapping[str, float]
-    oracle: str
-    certificate: Certificate | None = None
+    oracle: str = dataclasses.field(repr=False)
+    certificate: Certificate | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

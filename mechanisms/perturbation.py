@@ -163,8 +163,7 @@ class ObjectivePerturbation(RiskMechanism):
             _HIDING_EPSILON * epsilon,
             _HIDING_DELTA * delta,
             steps=1,
-            # |w| is at most 50,000 n sensitivities: the rounding of w / grid is relative to that.
-            sensitivity=2 * tolerance / l2 * (1 + facts.n_records * 2.0**-34),
+            sensitivity=2 * tolerance / l2 * (1 + 1e-12),
             dimension=facts.dimension,
         )
         sigma = sound_sigma(
@@ -194,8 +193,10 @@ class ObjectivePerturbation(RiskMechanism):
             answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)
             return onto(answer.require(self.tolerance)), answer.certificate
         b = source.gaussian(self.sigma, self.facts.dimension)
-        # A double stands for the real number that it was rounded from: that moves the minimum as well.
-        rounding = 2.0**-48 * float(np.linalg.norm(b))
+        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well: b,
+        # whose small coordinates are rounded in units of sigma, and w / grid, where |w| <= (G + |b|) / l2.
+        drawn = float(np.linalg.norm(b)) + self.sigma * math.sqrt(self.facts.dimension)
+        rounding = 2.0**-48 * (drawn + self.facts.gradient_bound)
         answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=watch)
         w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
         return onto(w), answer.certificate

@@ -73,6 +73,16 @@ def test_ten_tenths_are_one_and_the_eleventh_is_refused_before_it_runs(tmp_path:
     assert not ledger.affords(PrivacySpend.pure(1e-12, "tiny"))
 
 
+def test_the_budget_is_that_of_the_file_and_not_of_an_earlier_one(tmp_path: Path) -> None:
+    old = Ledger.create(tmp_path / "ledger", 10.0)
+    os.unlink(old.path)
+    Ledger.create(old.path, 0.15)
+    old.reserve(TENTH)
+    assert not old.affords(TENTH)
+    with pytest.raises(BudgetExceededError, match=r"of 0\.15"):
+        old.reserve(TENTH)
+
+
 def test_a_failed_release_stays_spent(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger", 1.0)
     with pytest.raises(RuntimeError), ledger.spending(TENTH):

@@ -177,6 +177,8 @@ def test_mechanisms_are_not_welded_to_halfspaces() -> None:
 def test_pickled_releases_hold_no_certificate(name: str) -> None:
     plan = planned(name)
     release = plan.release(prepare_oracle("auto", plan, halfspace()))
+    assert "certificate" not in repr(release)
+    assert "oracle" not in repr(release)
     thawed = pickle.loads(pickle.dumps(release))
     assert thawed.certificate is None
     assert thawed.oracle == ""  # which oracle fits depends on the records

@@ -121,6 +121,22 @@ def test_an_unproved_minimum_is_not_released(
         plan.release(risk)
 
 
+def test_the_proof_leaves_room_for_the_rounding_of_small_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coordinates of b near 0 are rounded in units of sigma: 1/2 is off by 2^-54, b by 2.5 times that."""
+    risk = logistic_risk()
+    plan = ObjectivePerturbation.plan(risk.facts, epsilon=0.01, delta=1e-5)
+    asked = []
+
+    def record(self: SmoothAnswer, tolerance: float) -> Vector:
+        asked.append(tolerance)
+        return self.point
+
+    monkeypatch.setattr(SmoothAnswer, "require", record)
+    monkeypatch.setattr(NoiseSource, "gaussian", lambda self, scale, size: np.zeros(size))
+    plan.release(risk)
+    assert plan.tolerance - asked[0] >= 2.5 * 2.0**-54 * plan.sigma * math.sqrt(P)
+
+
 def objective_delta(
     epsilon: float, sigma: float, l2: float, first: EmpiricalRisk, second: EmpiricalRisk
 ) -> float:
