@@ -147,7 +147,7 @@ def choose_output(iterates: Iterator[Vector], output: Output, first: Vector) -> 
 class RealRelease:
     """A released real vector.
 
-    ``certificate`` is *not* private, and is dropped when a release is pickled.
+    ``certificate`` is *not* private, and is left out when a release is printed or pickled.
 
     Attributes:
         point: the parameter, shape (dimension,).
@@ -159,7 +159,7 @@ class RealRelease:
     point: Vector
     spend: PrivacySpend
     noise: Mapping[str, float]
-    certificate: SmoothCertificate | None = None
+    certificate: SmoothCertificate | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -598,11 +598,15 @@ class DPFrankWolfeL1(RiskMechanism):
             )
         output = output or (Output.LAST if facts.loss.convex else Output.RANDOM)
         if steps is None:
-            one = selection_steps(epsilon, delta, steps=releases, facts=facts, convex_set=convex_set)
+            one = selection_steps(
+                epsilon, delta, steps=releases, facts=facts, convex_set=convex_set, l2=regularizer.l2
+            )
             noise = one.scale * math.log(count)
             steps = frank_wolfe_steps(facts, convex_set, regularizer, output, max(noise, 1e-300))
         together = check_count(steps, "steps") * check_count(releases, "releases")
-        selection = selection_steps(epsilon, delta, steps=together, facts=facts, convex_set=convex_set)
+        selection = selection_steps(
+            epsilon, delta, steps=together, facts=facts, convex_set=convex_set, l2=regularizer.l2
+        )
         rho = min(together * bounded_range_to_zcdp(selection.step_epsilon), zcdp_rho(epsilon, delta))
         note = shared_by(releases, f"{rho / releases:.4g}-zCDP each")
         spend = PrivacySpend(epsilon, delta, "zcdp", cls.name, level=rho, note=note)

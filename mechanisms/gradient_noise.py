@@ -20,7 +20,7 @@ from privopt.mechanisms.parameters import check_count, check_positive
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.problems.regularizers import Vector
 from privopt.problems.risk import RiskFacts
-from privopt.problems.sets import ConvexSet
+from privopt.problems.sets import ConvexSet, L1Ball, Simplex
 
 # Covers the rounding of the few operations that turn mu into sigma.
 _INFLATION = 1 + 1e-12
@@ -120,14 +120,16 @@ class SelectionNoise:
 
 
 def selection_steps(
-    epsilon: float, delta: float, *, steps: int, facts: RiskFacts, convex_set: ConvexSet
+    epsilon: float, delta: float, *, steps: int, facts: RiskFacts, convex_set: ConvexSet, l2: float = 0.0
 ) -> SelectionNoise:
     """Noise for ``steps`` adaptively chosen selections of a vertex, together (epsilon, delta)-private.
 
-    One record moves <s, grad F> by at most min(|s|_1 Delta_inf, |s|_2 Delta_2). Bounded range: Durfee and
-    Rogers (2019), Cesar and Rogers (2021).
+    One record moves <s, grad F> by at most min(|s|_1 Delta_inf, |s|_2 Delta_2), and what is computed,
+    <s, grad F + l2 x> for x in C, by its rounding as well. Bounded range: Durfee and Rogers (2019), Cesar and
+    Rogers (2021).
     """
-    sensitivity = min(
-        facts.sensitivity_linf * convex_set.l1_radius, facts.sensitivity * convex_set.radius
-    ) * (1 + 1e-9)
+    exact = min(facts.sensitivity_linf * convex_set.l1_radius, facts.sensitivity * convex_set.radius)
+    products = 1 if isinstance(convex_set, L1Ball | Simplex) else facts.dimension
+    size = convex_set.l1_radius * (facts.gradient_bound_linf + l2 * convex_set.radius)
+    sensitivity = (exact + size * (products + 3) * 2.0**-52) * (1 + 1e-9)
     return SelectionNoise(sensitivity, bounded_range_step_epsilon(epsilon, delta, steps))

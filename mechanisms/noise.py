@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -267,6 +268,8 @@ class DiscreteGaussianRelease:
         check_positive(self.sensitivity, "sensitivity")
         check_positive(self.sigma, "sigma")
         check_count(self.dimension, "dimension")
+        if self.grid < sys.float_info.min:  # too few digits: the noise would not be sigma wide
+            raise PrivacyParameterError(f"sigma = {self.sigma:g} is too small for a grid: rescale the data")
 
     @property
     def grid(self) -> float:

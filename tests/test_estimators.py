@@ -430,6 +430,7 @@ def test_certificates_are_kept_and_never_pickled() -> None:
     least = minimize(objective, np.zeros(4), options={"gtol": 1e-9}).fun
     assert proof.bound - 1e-12 <= least <= proof.value + 1e-12
     assert pickle.loads(pickle.dumps(model)).releases_[0].certificate is None
+    assert "certificate" not in repr(model.releases_)
     assert classifier(mechanism="dp-gd").fit(X, y).releases_[0].certificate is None
 
 

@@ -309,6 +309,18 @@ def test_selection_sensitivity_and_loss_on_an_extreme_pair() -> None:
     assert plan.spend.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
+def test_selection_sensitivity_covers_the_rounding_of_scores() -> None:
+    """A penalty of 10^12 G leaves the gradient few bits: a score moves by a unit of its last, or not at all."""
+    facts, ball = RiskFacts(10**6, 1, LogisticLoss()), L1Ball(1, 1e6)
+    plan = DPFrankWolfeL1.plan(facts, ball, ridge(1e6), epsilon=1.0, delta=1e-6, steps=3)
+    x = np.array([1e6])
+    gradients = np.linspace(0, 1e-3, 1001)[:, None]
+    scores = np.array([ball.vertex_scores(-(g + 1e6 * x))[0] for g in gradients])
+    moved = np.max(np.abs(np.diff(scores)))  # by gradients half a sensitivity apart
+    assert moved > 60 * ball.size * facts.sensitivity_linf
+    assert moved <= plan.selection.sensitivity
+
+
 def test_reference_figures_of_the_calibration() -> None:
     """T = 200, (2, 1e-3): 20.439 per step for Gaussians, eps0 = 0.0879 or more for selections."""
     noise = gaussian_steps(2.0, 1e-3, steps=200, sensitivity=1.0, dimension=54)

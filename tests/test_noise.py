@@ -299,6 +299,14 @@ def test_distance_to_gaussian_bounds_the_true_distance() -> None:
     assert 0.5 / (32 * s * s) < distance < 1 / (32 * s * s)
 
 
+def test_a_grid_below_the_normal_numbers_is_refused() -> None:
+    """Of a subnormal grid 2^30 steps are not sigma: here they are 0.67 sigma."""
+    tiny = 1.49 * 2.0**-1044
+    assert 2.0**30 * (tiny * 2.0**-30) == pytest.approx(tiny / 1.49)
+    with pytest.raises(PrivacyParameterError, match="too small"):
+        DiscreteGaussianRelease(sensitivity=tiny, sigma=tiny, dimension=1)
+
+
 def test_bad_contributions_are_refused() -> None:
     plan = DiscreteGaussianRelease(sensitivity=1.0, sigma=1.0, dimension=2)
     for bad in (np.zeros(2), np.zeros((3, 1)), np.array([[np.nan, 0.0]]), np.array([[1e30, 0.0]])):
