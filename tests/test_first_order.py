@@ -310,7 +310,7 @@ def test_selection_sensitivity_and_loss_on_an_extreme_pair() -> None:
 
 
 def test_selection_sensitivity_covers_the_rounding_of_scores() -> None:
-    """A penalty of 10^12 G leaves the gradient few bits: a score moves by a unit of its last, or not at all."""
+    """Beside a penalty of 10^12 G a gradient has few bits: scores move by whole units of the last place."""
     facts, ball = RiskFacts(10**6, 1, LogisticLoss()), L1Ball(1, 1e6)
     plan = DPFrankWolfeL1.plan(facts, ball, ridge(1e6), epsilon=1.0, delta=1e-6, steps=3)
     x = np.array([1e6])
