@@ -31,7 +31,8 @@ from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.registry import choose_mechanism, prepare_oracle
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.certificate import Certificate
-from privopt.oracles.interface import Limits
+from privopt.oracles.gibbs import GibbsOracle
+from privopt.oracles.interface import DiscreteOracle, Limits
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntegerLattice
@@ -54,7 +55,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         epsilon: privacy budget, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
         mechanism: "auto" or a name of ``privopt.mechanisms.MECHANISMS``; ``mechanism_reason_`` tells why.
-        oracle: "auto" or the name of an oracle (``privopt solvers`` lists them).
+        oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
+            ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
             from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the two labels, (negative, positive). None reads them off the data, with the same warning.
@@ -86,7 +88,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         *,
         delta: float | str = "auto",
         mechanism: str = "auto",
-        oracle: str = "auto",
+        oracle: str | DiscreteOracle | GibbsOracle = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         classes: Sequence[Any] | None = None,
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
@@ -228,7 +230,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             {
                 "format": _MODEL_FORMAT,
                 "mechanism": self.mechanism_,
-                "oracle": self.oracle,
+                "oracle": self.oracle if isinstance(self.oracle, str) else self.oracle.name,
                 "noise": dict(self.release_.noise),
                 "spend": self.spend_.to_dict(),
                 "rule": self.rule_,

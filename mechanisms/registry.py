@@ -9,7 +9,9 @@ from privopt.mechanisms.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.mechanism import LatticeMechanism
 from privopt.mechanisms.opdisc import OPDisc
 from privopt.mechanisms.rspm import GaussianRSPM, LaplaceRSPM
-from privopt.oracles.gibbs import Law
+from privopt.oracles.errors import UnknownOracleError
+from privopt.oracles.gibbs import GibbsOracle, Law
+from privopt.oracles.interface import DiscreteOracle
 from privopt.oracles.select import gibbs_oracle, minimizer
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.errors import did_you_mean
@@ -42,14 +44,25 @@ def choose_mechanism(name: str) -> tuple[type[LatticeMechanism[Any]], str]:
     )
 
 
-def prepare_oracle(name: str, plan: LatticeMechanism[Any], problem: DiscreteProblem) -> Any:
-    """An oracle of the kind that a plan needs, built for its data.
+def prepare_oracle(
+    oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any], problem: DiscreteProblem
+) -> Any:
+    """An oracle of the kind that a plan needs, by name or one of your own, built for its data.
 
     Raises:
         PlanMismatchError: the plan was made for another problem.
-        OracleError: unknown name, missing solver, or a problem that the oracle refuses.
+        OracleError: unknown name, missing solver, an oracle of the other kind, or a problem that the oracle
+            refuses.
     """
     plan.check_problem(problem)
     if isinstance(plan.question, Law):
-        return gibbs_oracle(name).prepare(problem, plan.question)
-    return minimizer(name).prepare(problem, plan.question)
+        drawing = gibbs_oracle(oracle) if isinstance(oracle, str) else oracle
+        if not isinstance(drawing, GibbsOracle):
+            raise UnknownOracleError(f"{plan.name} needs an oracle that draws, a GibbsOracle, got {oracle!r}")
+        return drawing.prepare(problem, plan.question)
+    minimizing = minimizer(oracle) if isinstance(oracle, str) else oracle
+    if not isinstance(minimizing, DiscreteOracle):
+        raise UnknownOracleError(
+            f"{plan.name} needs an oracle that minimises, a DiscreteOracle, got {oracle!r}"
+        )
+    return minimizing.prepare(problem, plan.question)

@@ -23,6 +23,8 @@ from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.ledger import Ledger
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError, UnknownOracleError
 from privopt.oracles.interface import Limits
+from privopt.oracles.select import gibbs_oracle, minimizer
+from privopt.oracles.wrappers import Counting
 from privopt.problems import (
     Categorical,
     IntegerLattice,
@@ -160,6 +162,23 @@ def test_a_person_can_compute_the_score_from_the_saved_card(tmp_path: Path) -> N
         by_hand = card["age", "in proportion: none at 0, all at 100"] * grid / 100
         by_hand += card["plan", plan] + card["smoker", smoker] + card["intercept", "always"]
         assert scores[i] == pytest.approx(by_hand)
+
+
+def test_an_oracle_of_ones_own_answers_for_the_named_one(tmp_path: Path) -> None:
+    X, y = patients()
+    counting = Counting(minimizer("native"))
+    own = classifier(mechanism="rspm-laplace", oracle=counting).fit(X, y)
+    named = classifier(mechanism="rspm-laplace", oracle="native").fit(X, y)
+    assert counting.solves == 1
+    assert np.array_equal(own.coef_, named.coef_)
+    own.save(tmp_path / "model.json")
+    assert json.loads((tmp_path / "model.json").read_text())["oracle"] == counting.name
+    drawn = classifier(oracle=gibbs_oracle("elimination")).fit(X, y)
+    assert np.array_equal(drawn.coef_, classifier(oracle="elimination").fit(X, y).coef_)
+    with pytest.raises(UnknownOracleError, match="a GibbsOracle"):
+        classifier(mechanism="exponential", oracle=counting).fit(X, y)
+    with pytest.raises(UnknownOracleError, match="a DiscreteOracle"):
+        classifier(mechanism="opdisc", oracle=gibbs_oracle("elimination")).fit(X, y)
 
 
 def test_what_failed_says_what_was_booked(tmp_path: Path) -> None:
