@@ -64,6 +64,7 @@ class Output(Enum):
 
     LAST = "last"
     AVERAGE = "average"
+    WEIGHTED = "weighted"
     RANDOM = "random"
 
 
@@ -134,13 +135,17 @@ def noisy_iteration(
 
 
 def choose_output(iterates: Iterator[Vector], output: Output, first: Vector) -> Vector:
-    """The last of the iterates (``first`` if there are none) or their average."""
-    last, total, count = first, np.zeros_like(first), 0
-    for x in iterates:
-        last, count = x, count + 1
-        if output is Output.AVERAGE:
-            total += x
-    return total / count if output is Output.AVERAGE and count else last
+    """The last of the iterates (``first`` if there are none), their average, or that with weights 1, 2, ...
+
+    The weights forget where the iteration began, and still average noise (Lacoste-Julien, Schmidt and Bach
+    2012; Shamir and Zhang 2013).
+    """
+    last, total, weight, k = first, np.zeros_like(first), 0, 0
+    for k, x in enumerate(iterates, start=1):
+        last = x
+        share = k if output is Output.WEIGHTED else 1
+        total, weight = total + share * x, weight + share
+    return total / weight if output in (Output.AVERAGE, Output.WEIGHTED) and k else last
 
 
 @dataclass(frozen=True)
@@ -344,7 +349,7 @@ class FullBatchMechanism(RiskMechanism):
     ) -> tuple[Vector, None]:
         method = self._method(start)
         steps = self._drawn_steps(source)
-        perturb: Perturb = (lambda g: g) if source is None else (lambda g: self.vector_noise.add(g, source))
+        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
         iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(watch, steps))
         return choose_output(iterates, self.output, method.point(method.start)), None
 
@@ -709,23 +714,28 @@ def mirror_steps(divergence: float, gamma: float, noise: float) -> float:
 
 
 def euclidean_steps(
-    facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float, gamma: float
+    facts: RiskFacts,
+    convex_set: ConvexSet,
+    regularizer: ElasticNet,
+    mu: float,
+    gamma: float,
+    most: int = MOST_STEPS,
 ) -> int:
-    """T of gradient steps in l2, of size gamma; fewer under strong convexity.
+    """T of gradient steps in l2, of size gamma; fewer under strong convexity, and never more than ``most``.
 
     Without convexity the average squared gradient is at most 4 B / (gamma T) + sigma^2 p (Wang and Xu 2019,
     theorem 2): where both are equal.
     """
     noise = math.sqrt(facts.dimension) / mu
     if not facts.loss.convex:
-        return _whole(math.sqrt(4 * loss_range(facts, convex_set) / gamma) / noise)
+        return _whole(math.sqrt(4 * loss_range(facts, convex_set) / gamma) / noise, most)
     distance = typical_distance(facts, convex_set)
     steps = mirror_steps(distance**2 / 2, gamma, noise)
     if regularizer.l2 > 0:
         # The distance shrinks by 1 - gamma l2 per step, until noise of gamma sigma^2 p / l2 remains.
         decades = math.log(max(math.e, (regularizer.l2 * distance / noise) ** 2))
         steps = min(steps, decades / (gamma * regularizer.l2))
-    return _whole(steps)
+    return _whole(steps, most)
 
 
 def frank_wolfe_steps(
@@ -781,6 +791,6 @@ def _need_smooth(name: str, regularizer: ElasticNet) -> None:
         )
 
 
-def _whole(steps: float) -> int:
-    """A number of steps of at most ``MOST_STEPS``: with more, the theory gains little and the user waits."""
-    return max(1, math.ceil(min(steps, MOST_STEPS)))
+def _whole(steps: float, most: int = MOST_STEPS) -> int:
+    """A number of steps of at most ``most``: with more, the theory gains little and the user waits."""
+    return max(1, math.ceil(min(steps, most)))

@@ -9,9 +9,11 @@ Neighbours: replace-one, number of records public, throughout.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privopt.mechanisms.accounting import bounded_range_step_epsilon, gaussian_mu
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -36,8 +38,17 @@ class VectorNoise:
 
     def add(self, vector: Vector, source: NoiseSource) -> Vector:
         """The vector on the grid plus exact discrete Gaussian noise."""
+        return self.add_drawn(vector, source.discrete_gaussian(MAX_EXPONENT, self.dimension))
+
+    def add_drawn(self, vector: Vector, drawn: NDArray[np.int64]) -> Vector:
+        """The same with a draw of ``discrete_gaussian(MAX_EXPONENT, dimension)``, which is used only here."""
         plan = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension)
-        return plan.release(vector[None, :], source)
+        return plan.add(vector[None, :], drawn)
+
+    def adder(self, source: NoiseSource, steps: int) -> Callable[[Vector], Vector]:
+        """``add`` for the steps of one run, a fresh draw for each, many drawn at a time."""
+        draws = source.discrete_gaussian_vectors(MAX_EXPONENT, self.dimension, steps)
+        return lambda vector: self.add_drawn(vector, next(draws))
 
     def level(self, steps: int) -> float:
         """mu of the Gaussian differential privacy of ``steps`` adaptively chosen releases."""

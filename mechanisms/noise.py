@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,8 @@ Words = NDArray[np.uint64]
 _CHUNK = 1 << 17
 # Squares of numbers below 2**30 fit in int64.
 MAX_EXPONENT = 30
+# Coordinates of noise that wait to be used; with more, a draw is hardly quicker.
+_DRAWN_AHEAD = 1 << 14
 
 
 class NoiseSource:
@@ -145,6 +147,16 @@ class NoiseSource:
         """
         sigma_bits = _exponent(exponent)
         return _until_accepted(lambda n: self._try_gaussian(sigma_bits, n), size)
+
+    def discrete_gaussian_vectors(self, exponent: int, dimension: int, count: int) -> Iterator[Ints]:
+        """``count`` vectors of ``discrete_gaussian``, drawn many at a time: a short one costs its overhead.
+
+        For one run of one mechanism, which draws before it knows what it will add to what: the draws that
+        wait must be neither kept for another run nor shared.
+        """
+        at_once = max(1, _DRAWN_AHEAD // check_count(dimension, "dimension"))
+        for done in range(0, count, at_once):
+            yield from self.discrete_gaussian(exponent, (min(at_once, count - done), dimension))
 
     def _fractions(self, size: Size) -> tuple[Floats, NDArray[np.bool_]]:
         """A uniform in (0, 1) with 53 significant bits, and a fair coin independent of it.
@@ -305,6 +317,10 @@ class DiscreteGaussianRelease:
         Raises:
             PrivacyParameterError: another shape, NaN, infinity, or rows too large for the grid.
         """
+        return self.add(contributions, noise.discrete_gaussian(MAX_EXPONENT, self.dimension))
+
+    def add(self, contributions: ArrayLike, drawn: Ints) -> Floats:
+        """``release`` with a fresh draw from ``NoiseSource.discrete_gaussian(MAX_EXPONENT, dimension)``."""
         rows = np.asarray(contributions, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise PrivacyParameterError(f"expected shape (n, {self.dimension}), got {rows.shape}")
@@ -313,7 +329,7 @@ class DiscreteGaussianRelease:
             raise PrivacyParameterError(
                 "contributions must be finite, and small enough for a 64-bit sum on the grid"
             )
-        total = steps.astype(np.int64).sum(axis=0) + noise.discrete_gaussian(MAX_EXPONENT, self.dimension)
+        total = steps.astype(np.int64).sum(axis=0) + drawn
         return np.asarray(total * self.grid)
 
 

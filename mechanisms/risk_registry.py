@@ -121,11 +121,7 @@ def choose_risk_mechanism(
     kind, p = RISK_MECHANISMS[name], facts.dimension
     if convex_set is None and issubclass(
         kind,
-        DPFrankWolfeL1
-        | DPFrankWolfeL2
-        | DPMirrorDescent
-        | DPAcceleratedMirrorDescent
-        | DPStochasticGradient,  # its step size follows the set's diameter
+        DPFrankWolfeL1 | DPFrankWolfeL2 | DPMirrorDescent | DPAcceleratedMirrorDescent,
     ):
         size = _ROOM * typical_distance(facts, WholeSpace(p))
         if kind is DPFrankWolfeL1 and facts.norm == "linf":

@@ -7,17 +7,19 @@ and never released. Step sizes and counts influence accuracy only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privopt.mechanisms.accounting import gaussian_mu
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.first_order import (
     Method,
     Output,
+    Perturb,
     RiskMechanism,
     StepClock,
     checked_space,
@@ -28,7 +30,7 @@ from privopt.mechanisms.first_order import (
     typical_distance,
 )
 from privopt.mechanisms.gradient_noise import VectorNoise, shared_by
-from privopt.mechanisms.noise import NoiseSource
+from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.spend import PrivacySpend
@@ -41,9 +43,14 @@ from privopt.problems.sets import ConvexSet
 # Membership in a batch moves a row within the matrix product, which may change the last bits of the other
 # rows' predictions; this much more noise covers it for predictions up to 10^3.
 _LAYOUT = 1 + 2.0**-20
-_EPOCHS = 20
 _TOGETHER = "accounted as one sequence of sampled steps"
-_LEAST_BATCH = 32
+_LEAST_BATCH = 64
+
+# What the default number and size of batches aim at: see ``balanced_batch``.
+_MOST_STEPS = 5000
+_MULTIPLIER = 2.0
+_SAMPLING_SHARE = 0.25
+_PASSES = 20
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,12 @@ class DPStochasticGradient(RiskMechanism):
     contributes at most G without any clipping, because the loss is Lipschitz and rows are clipped; privacy
     amplification by Poisson sampling, composed as privacy loss distributions.
 
-    Source: Abadi et al. (2016); Bassily, Smith and Thakurta (2014) for step size and averaging.
+    Defaults: at equal privacy T sampled steps carry the noise of T full ones, so T is that of DP-GD, though
+    up to 5000, and a batch is as small as it can be without costing accuracy (``balanced_batch``). The step
+    size minimises the bound D^2 / (2 eta T) + eta V, V the variance of a noisy step, up to 1 / (L + l2); for
+    convex losses iterates are averaged with weights 1, 2, ..., which forgets the start.
+
+    Source: Abadi et al. (2016); Bassily, Smith and Thakurta (2014); the average: Shamir and Zhang (2013).
     """
 
     name: ClassVar[str] = "dp-sgd"
@@ -81,23 +93,27 @@ class DPStochasticGradient(RiskMechanism):
         """Calibrate to public facts.
 
         Args:
-            batch: the expected batch size q n; 2 sqrt(n), at least 32, by default.
-            steps: T; 20 passes by default. The other arguments are those of ``FullBatchMechanism.plan``;
+            batch: the expected batch size q n. The other arguments are those of ``FullBatchMechanism.plan``;
                 several releases are accounted together, as one sequence of steps.
         """
         check_epsilon(epsilon), check_delta(delta)
         space = checked_space(facts, convex_set)
-        q = _sampling(facts, batch, math.ceil(2 * math.sqrt(facts.n_records)))
-        steps = check_count(math.ceil(_EPOCHS / q) if steps is None else steps, "steps")
-        together = steps * check_count(releases, "releases")
+        share = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
+        longest = 1 / (facts.smoothness + regularizer.l2)
+        if steps is None:
+            mu = share / facts.sensitivity
+            steps = euclidean_steps(facts, space, regularizer, mu, longest, _MOST_STEPS)
+        together = check_count(steps, "steps") * releases
+        q = _sampling(facts, batch, balanced_batch(facts, steps, share))
         z = poisson_multiplier(epsilon, delta, q=q, steps=together, coordinates=together * facts.dimension)
         noise = sampled_noise(z, record_bound(facts) * _LAYOUT, facts.dimension)
+        expected = q * facts.n_records
         per_step = math.hypot(
-            facts.gradient_bound, math.sqrt(facts.dimension) * noise.sigma / (q * facts.n_records)
+            _typical_gradient(facts) * math.sqrt((1 - q) / expected),
+            math.sqrt(facts.dimension) * noise.sigma / expected,
         )
-        reach = typical_distance(facts, space)
-        rate = min(1 / (facts.smoothness + regularizer.l2), reach / (per_step * math.sqrt(steps)))
-        output = output or (Output.AVERAGE if facts.loss.convex else Output.RANDOM)
+        rate = min(longest, typical_distance(facts, space) / (per_step * math.sqrt(2 * steps)))
+        output = output or (Output.WEIGHTED if facts.loss.convex else Output.RANDOM)
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, _TOGETHER))
         prox_step(space, regularizer)  # an oracle that does not exist is refused now, not on the data
         return cls(facts, space, regularizer, steps, output, spend, q, noise, rate)
@@ -121,8 +137,8 @@ class DPStochasticGradient(RiskMechanism):
             return risk.gradient_sum(x, poisson_batch(n, q, draw))
 
         method = Method(start, lambda _k, _state, x, g: step(x - (eta / (q * n)) * g, eta))
-        perturb = (lambda g: g) if source is None else (lambda g: self.vector_noise.add(g, source))
         steps = self._drawn_steps(source)
+        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
         iterates = noisy_iteration(method, gradient, perturb, steps, StepClock(watch, steps))
         return choose_output(iterates, self.output, start), None
 
@@ -174,7 +190,8 @@ class DPSVRG(RiskMechanism):
         Args:
             rounds: inner steps of each epoch; the theorem's by default.
             batch: the expected batch size q n; by default such that all inner steps together read the data
-                about as often as the full gradients do, and at least 32. The other arguments are those of
+                about as often as the full gradients do, and not so small that the noise would suffer
+                (``private_batch``). The other arguments are those of
                 ``FullBatchMechanism.plan``; several releases are accounted together.
 
         Raises:
@@ -191,7 +208,8 @@ class DPSVRG(RiskMechanism):
         rounds = _check_rounds(rounds)
         epochs, inner = len(rounds), sum(rounds)
         p = facts.dimension
-        q = _sampling(facts, batch, math.ceil(epochs * facts.n_records / inner))
+        least = private_batch(facts, inner, share / math.sqrt(2))
+        q = _sampling(facts, batch, max(least, math.ceil(epochs * facts.n_records / inner)))
         anchors = math.sqrt(2 * epochs) * 2 / share  # in units of G: sensitivity 2, mu^2 / 2 for all epochs
         z = poisson_multiplier(
             epsilon,
@@ -245,11 +263,14 @@ class DPSVRG(RiskMechanism):
         step = prox_step(self.convex_set, self.regularizer)
         x = anchor = start
         clock = StepClock(watch, sum(self.rounds))
+        p, noise = self.facts.dimension, None
+        if source is not None:
+            noise = source.discrete_gaussian_vectors(MAX_EXPONENT, p, sum(self.rounds))
         for m in self.rounds:
             full = risk.gradient(anchor)
             if source is not None:
                 full = self.anchor_noise.add(full, source)
-            difference = self._difference(risk, anchor, draw, noisy=source is not None)
+            difference = self._difference(risk, anchor, draw, noise)
             method = Method(x, _svrg_step(step, self.step_size, full))
             iterates = list(noisy_iteration(method, difference, lambda g: g, m, clock))
             anchor = np.mean(iterates, axis=0)
@@ -257,9 +278,13 @@ class DPSVRG(RiskMechanism):
         return anchor, None
 
     def _difference(
-        self, risk: EmpiricalRisk, anchor: Vector, source: NoiseSource, *, noisy: bool
+        self,
+        risk: EmpiricalRisk,
+        anchor: Vector,
+        source: NoiseSource,
+        noise: Iterator[NDArray[np.int64]] | None,
     ) -> Callable[[Vector], Vector]:
-        """x -> the sampled, noised estimate of grad F(x) - grad F(anchor)."""
+        """x -> the estimate of grad F(x) - grad F(anchor) from a batch, with a draw of the noise, if any."""
         facts, q = self.facts, self.sampling
         # Rounding of two nearly equal slopes does not vanish with their difference.
         floor = record_bound(facts) * facts.n_records * 2.0**-46
@@ -268,10 +293,10 @@ class DPSVRG(RiskMechanism):
             if np.array_equal(x, anchor):
                 return np.zeros_like(x)  # every difference is exactly 0, whoever is sampled
             total = risk.difference_sum(x, anchor, poisson_batch(facts.n_records, q, source))
-            if noisy:
+            if noise is not None:
                 distance = facts.smoothness * float(np.linalg.norm(x - anchor))
                 bound = min(2 * record_bound(facts), distance * _LAYOUT + floor) * _LAYOUT
-                total = sampled_noise(self.multiplier, bound, facts.dimension).add(total, source)
+                total = sampled_noise(self.multiplier, bound, facts.dimension).add_drawn(total, next(noise))
             return total / (q * facts.n_records)
 
         return estimate
@@ -306,6 +331,34 @@ class DPSVRGPlusPlus(DPSVRG):
 def record_bound(facts: RiskFacts) -> float:
     """G with the rounding of a computed sum: what one record adds to it at most."""
     return facts.gradient_bound * (1 + 2 * facts.n_records * facts.rounding)
+
+
+def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
+    """The least expected batch size at which sampling costs no privacy, for T steps that are mu-GDP together.
+
+    By the central limit theorem the multiplier z is about 2 q sqrt(T) / mu (Bu, Dong, Long and Su 2020),
+    which makes the noise of the mean gradient that of T full steps, whatever q. From z = 2 on that holds to
+    a percent or so; below 1 more noise is needed.
+    """
+    return math.ceil(_MULTIPLIER / 2 * facts.n_records * mu / math.sqrt(steps))
+
+
+def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
+    """The least expected batch size that costs neither privacy nor accuracy, for T steps.
+
+    The variance of sampling, with gradients of typical length, should be at most a quarter of the noise's,
+    which is 2 G sqrt(T) / (n mu) per coordinate; but for this the steps need not pass over the data more
+    than 20 times.
+    """
+    n, p = facts.n_records, facts.dimension
+    variance = p * steps * (2 * facts.gradient_bound / (n * mu)) ** 2
+    steady = _typical_gradient(facts) ** 2 / (_SAMPLING_SHARE * variance)
+    return max(private_batch(facts, steps, mu), math.ceil(min(steady, _PASSES * n / steps)))
+
+
+def _typical_gradient(facts: RiskFacts) -> float:
+    """A guess, for accuracy only: slopes are half their bound, as those of the logistic loss begin."""
+    return facts.gradient_bound / 2
 
 
 def _svrg_step(

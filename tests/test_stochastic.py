@@ -12,8 +12,9 @@ from scipy.stats import beta, binom, chisquare, norm
 
 from privopt.mechanisms.accounting import gaussian_epsilon
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.first_order import Output
-from privopt.mechanisms.noise import NoiseSource
+from privopt.mechanisms.first_order import Output, choose_output
+from privopt.mechanisms.gradient_noise import VectorNoise, gaussian_steps
+from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.poisson import (
     continuous_delta,
     poisson_batch,
@@ -201,10 +202,12 @@ def test_svrg_noise_follows_the_distance_from_the_anchor() -> None:
     for distance in (0.01, 1.0, 1e6):
         x = np.zeros(p)
         x[0] = distance
-        estimate = plan._difference(risk, anchor, NoiseSource(insecure_seed=2), noisy=True)
+        source = NoiseSource(insecure_seed=2)
+        noise = source.discrete_gaussian_vectors(MAX_EXPONENT, p, 1)
+        estimate = plan._difference(risk, anchor, source, noise)
         bound = min(2.0, 0.25 * distance)
         assert np.std(estimate(x)[1:]) * n == pytest.approx(plan.multiplier * bound, rel=0.1)
-    assert not np.any(plan._difference(risk, anchor, NoiseSource(), noisy=True)(anchor))
+    assert not np.any(plan._difference(risk, anchor, NoiseSource(), iter(()))(anchor))
 
 
 def test_defaults_release_something_sensible() -> None:
@@ -283,3 +286,47 @@ def test_differences_shrink_with_the_distance_for_float32_data_too() -> None:
     bound = risk.facts.smoothness * float(np.linalg.norm(x - anchor))
     for i in range(300):
         assert np.linalg.norm(risk.difference_sum(x, anchor, np.array([i]))) <= bound
+
+
+def test_default_batches_cost_neither_privacy_nor_a_full_pass() -> None:
+    """Noise per step is that of as many steps on all records, calibrated exactly, to a few percent."""
+    for n, d, epsilon in ((32_561, 109, 0.1), (32_561, 109, 3.0), (10_000, 10, 1.0), (200, 3, 1.0)):
+        facts = RiskFacts(n, d, LogisticLoss())
+        plan = DPStochasticGradient.plan(facts, epsilon=epsilon, delta=1 / n**2)
+        full = gaussian_steps(epsilon, 1 / n**2, steps=plan.steps, sensitivity=facts.sensitivity, dimension=d)
+        assert full.sigma * 0.99 < plan.noise["sigma"] < full.sigma * 1.06
+        assert plan.sampling < 0.02 or n <= 10_000
+        assert plan.sampling * plan.steps < 50
+        assert plan.output is Output.WEIGHTED
+
+
+def test_more_steps_than_needed_are_shorter_and_go_as_far() -> None:
+    facts = RiskFacts(5_000, P, LogisticLoss())
+    plans = [DPStochasticGradient.plan(facts, **BUDGET, steps=T, batch=200) for T in (1_000, 4_000)]
+    lengths = [plan.steps * plan.step_size for plan in plans]
+    assert lengths[1] == pytest.approx(lengths[0], rel=0.15)
+    short = DPStochasticGradient.plan(facts, **BUDGET, steps=5)
+    assert short.step_size == 1 / facts.smoothness
+
+
+def test_weighted_average_counts_late_iterates_more() -> None:
+    points = [np.array([1.0, 0]), np.array([0, 1.0]), np.array([0, 5.0])]
+    np.testing.assert_allclose(choose_output(iter(points), Output.WEIGHTED, points[0]), [1 / 6, 17 / 6])
+    np.testing.assert_allclose(choose_output(iter(points), Output.AVERAGE, points[0]), [1 / 3, 2])
+    np.testing.assert_array_equal(choose_output(iter([]), Output.WEIGHTED, points[0]), points[0])
+
+
+def test_noise_drawn_ahead_is_one_fresh_draw_per_step() -> None:
+    d, steps = 3_000, 12  # more than are drawn at a time
+    drawn = list(NoiseSource().discrete_gaussian_vectors(MAX_EXPONENT, d, steps))
+    assert len(drawn) == steps
+    together = np.stack(drawn) / 2.0**MAX_EXPONENT
+    # Correlation of independent vectors: standard deviation 1 / sqrt(d).
+    correlation = np.corrcoef(together)
+    assert np.abs(correlation[np.triu_indices(steps, 1)]).max() < 5 / math.sqrt(d)
+    assert np.std(together) == pytest.approx(1, abs=5 / math.sqrt(2 * d * steps))
+    add = VectorNoise(1.0, 2.0, d).adder(NoiseSource(), 2)
+    first, second = add(np.zeros(d)), add(np.ones(d)) - 1
+    assert not np.array_equal(first, second)
+    with pytest.raises(StopIteration):
+        add(np.zeros(d))
