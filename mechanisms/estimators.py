@@ -270,9 +270,10 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
-    running time, and for the perturbation mechanisms whether fitting failed. With K > 2 classes there is one
-    release per class, and they share the budget evenly in the notion in which the mechanism composes: on
-    full batches and under output perturbation mu / sqrt(K) each (GDP), "dp-fw-l1" rho / K (zCDP), sampled
+    running time, whether data were refused (NaN, unknown labels, absurdly long rows), and for the
+    perturbation mechanisms whether fitting failed. With K > 2 classes there is one release per class, and
+    they share the budget evenly in the notion in which the mechanism composes: on full batches and under
+    output perturbation mu / sqrt(K) each (GDP), "dp-fw-l1" rho / K (zCDP), sampled
     mechanisms as one sequence of K times the steps, objective perturbation epsilon / K and delta / K.
     ``spend_`` states the whole, its note the share.
 
