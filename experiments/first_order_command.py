@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.estimators import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
+from privopt.mechanisms.estimators import encoded as encoded
+from privopt.mechanisms.estimators import schema_norm as schema_norm
 from privopt.mechanisms.first_order import DPFrankWolfeL1
 from privopt.mechanisms.perturbation import ObjectivePerturbation, OutputPerturbation
 from privopt.mechanisms.risk_registry import (
@@ -96,8 +96,8 @@ def fit_linear(
     classes: tuple[str, ...] | None,
     options: LinearOptions,
     **budget: Any,
-) -> tuple[LinearModel, dict[str, Any], Schema]:
-    """A fitted model, its report, and the schema in use.
+) -> tuple[LinearModel, dict[str, Any]]:
+    """A fitted model and its report.
 
     Privacy: as the estimator's. Encoding costs nothing, and the bound on row norms is the schema's own unless
     another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
@@ -106,15 +106,14 @@ def fit_linear(
     features = table.drop(columns=[target])
     if schema is None:
         schema = Schema.infer(features)
-    X, began = encoded(schema, features), time.monotonic()
-    norm = checked_norm(options.norm, budget["mechanism"])
+    began = time.monotonic()
     common = {
         **budget,
-        "norm": norm,
-        "data_norm": schema_norm(schema, norm) if options.data_norm is None else options.data_norm,
+        "schema": schema,
+        "norm": checked_norm(options.norm, budget["mechanism"]),
+        "data_norm": options.data_norm,
         "convex_set": options.convex_set,
         "regularizer": options.regularizer or "none",
-        "fit_intercept": not schema.intercept,
         "steps": options.steps,
     }
     loss = options.loss or "logistic"
@@ -126,8 +125,8 @@ def fit_linear(
     else:
         robust = None if loss == "squared" else parse_loss(loss)
         model = PrivateLinearRegression(label_bound=options.label_bound, loss=robust, **common)
-    model.fit(X, table[target])
-    score = float(model.score(X, table[target]))
+    model.fit(features, table[target])
+    score = float(model.score(features, table[target]))
     regression = isinstance(model, PrivateLinearRegression)
     report = {
         **model.spend_.to_dict(),
@@ -144,19 +143,13 @@ def fit_linear(
         "certificate": certificate(model),
         "seconds": time.monotonic() - began,
     }
-    return model, report, schema
+    return model, report
 
 
 def _plain(values: Any) -> Any:
     """Of one release, its weights; of several, a list per class."""
     array = np.asarray(values)
     return (array[0] if array.ndim and len(array) == 1 else array).tolist()
-
-
-def encoded(schema: Schema, table: pd.DataFrame) -> Any:
-    """The features as floats, shape (n, d)."""
-    features = schema.encode(table)
-    return features.X / features.denominator
 
 
 def certificate(model: LinearModel) -> dict[str, Any]:
@@ -186,34 +179,20 @@ def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
     return "l2" if norm == "l2" else "linf"
 
 
-def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
-    """A bound on the norm of every row that a schema can encode. Public."""
-    if norm == "linf":
-        return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
-    squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
-    return math.sqrt(squares + schema.intercept)
-
-
-def save_linear(model: LinearModel, schema: Schema, path: Path) -> None:
-    """The model with the schema that its features need, as JSON. Nothing that is not private."""
-    write_atomically(path, json.dumps({**model.to_dict(), "schema": schema.to_dict()}, indent=2) + "\n")
-
-
 def predict_linear(path: Path, table: pd.DataFrame) -> pd.DataFrame | None:
-    """Predictions, with scores of two classes, of a model saved by ``save_linear``; None for other files."""
+    """Predictions, with scores of two classes, of a saved linear model; None for other files."""
     try:
         saved = json.loads(path.read_text())
         kind = _ESTIMATORS[saved["estimator"]]
     except (ValueError, KeyError, TypeError):
         return None
     try:
-        model, schema = kind.from_dict(saved), Schema.from_dict(saved["schema"])
+        model = kind.from_dict(saved)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} is not a saved linear model: {error}") from error
-    X = encoded(schema, table)
-    scored = pd.DataFrame({"prediction": model.predict(X)})
+    scored = pd.DataFrame({"prediction": model.predict(table)})
     if hasattr(model, "decision_function") and len(model.classes_) == 2:
-        scored.insert(0, "score", model.decision_function(X))
+        scored.insert(0, "score", model.decision_function(table))
     return scored
 
 
@@ -295,7 +274,7 @@ def parse_loss(text: str, label_bound: float = 1.0) -> Loss:
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
     """Weights, spend and noise for people; the numbers that are not private say so."""
     rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
-    if model.fit_intercept:  # otherwise the schema's constant is among the features
+    if not model.schema_.intercept:  # otherwise it is among the features
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:

@@ -27,7 +27,6 @@ from privopt.experiments.first_order_command import (
     LinearOptions,
     fit_linear,
     is_linear,
-    save_linear,
     show_linear,
 )
 from privopt.mechanisms.classifier import (
@@ -236,7 +235,7 @@ def fit(
         table, target, facts, labels = _load(data, target, schema, classes)
         if linear:
             with _stoppable(time_limit) as limits:
-                fitted, account, used = fit_linear(
+                fitted, account = fit_linear(
                     table,
                     target,
                     facts,
@@ -273,7 +272,7 @@ def fit(
         _show_fit(model, account)
     with _released():
         if save is not None:
-            save_linear(fitted, used, save) if linear else model.save(save)
+            (fitted if linear else model).save(save)
         if json_file is not None:
             write_atomically(json_file, json.dumps(account, indent=2) + "\n")
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+from privopt.problems.schema import Schema
 
 
 def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
@@ -95,6 +96,17 @@ def check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
             f"y holds labels outside the declared classes {', '.join(map(repr, classes.tolist()))}; "
             f"declare them or drop those rows"
         )
+
+
+def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
+    """A schema as estimators take it: itself, its dictionary, or the path of its file.
+
+    Raises:
+        SchemaError: no such file, or not a declaration.
+    """
+    if isinstance(given, Schema):
+        return given
+    return Schema.from_dict(given) if isinstance(given, dict) else Schema.load(given)
 
 
 def public_delta(delta: float | str, n: int) -> float:

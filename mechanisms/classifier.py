@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms._estimator import (
     booked,
     checked_labels,
+    declared_schema,
     public_classes,
     public_delta,
     signs,
@@ -165,11 +166,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
     def _public_schema(self, X: Any) -> Schema:
         if self.schema is None:
             return Schema.infer(X, intercept=True)
-        if isinstance(self.schema, Schema):
-            return self.schema
-        if isinstance(self.schema, dict):
-            return Schema.from_dict(self.schema)
-        return Schema.load(self.schema)
+        return declared_schema(self.schema)
 
     def _set(
         self, release: Release, schema: Schema, classes: NDArray[Any], mechanism: str, reason: str

@@ -27,6 +27,7 @@ from privopt.mechanisms._estimator import (
     check_given,
     check_known,
     checked_labels,
+    declared_schema,
     leak,
     public_classes,
     public_delta,
@@ -43,6 +44,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
 from privopt.problems.regularizers import ElasticNet
 from privopt.problems.risk import EmpiricalRisk, RiskFacts, RowNorm
+from privopt.problems.schema import Schema, Table
 from privopt.problems.sets import ConvexSet
 
 _MODEL_FORMAT = "privopt-linear/1"
@@ -56,6 +58,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     epsilon: float
     delta: float | str
     mechanism: str
+    schema: Schema | dict[str, Any] | str | Path | None
     data_norm: float | None
     norm: RowNorm
     convex_set: ConvexSet | str | None
@@ -77,7 +80,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
-                never densified.
+                never densified. With a schema, a table with its columns.
             y: labels, shape (n,).
 
         Raises:
@@ -87,13 +90,17 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
                 minimum; nothing was released, and what the ledger reserved stays spent.
         """
+        schema = None if self.schema is None else declared_schema(self.schema)
+        if schema is not None:
+            X = encoded(schema, X)
+        constant = self.fit_intercept and not (schema is not None and schema.intercept)
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
         n, d = X.shape
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         targets, loss, classes = self._facts_of(y, n)
-        bound = self._public_norm(X)
-        facts = _risk_facts(n, d, loss, bound, self.norm, self.fit_intercept)
+        bound = self._public_norm(X, schema)
+        facts = _risk_facts(n, d, loss, bound, self.norm, constant)
         choice = self._choice(facts)
         # The plan is complete before a private number has entered it.
         plan = choice.plan(
@@ -104,7 +111,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             releases=len(targets),
         )
         source = NoiseSource(self.insecure_seed)
-        rows = _with_constant(X, bound) if self.fit_intercept else X
+        rows = _with_constant(X, bound) if constant else X
         risks = (
             EmpiricalRisk(rows, labels, loss, row_norm=facts.row_norm, norm=facts.norm) for labels in targets
         )
@@ -119,12 +126,16 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if classes is not None:
             self.classes_ = classes
         points = np.stack([release.point for release in releases])
-        intercept = points[:, d] * bound if self.fit_intercept else np.zeros(len(points))
+        intercept = points[:, d] * bound if constant else np.zeros(len(points))
+        if schema is not None:
+            self.schema_ = schema
         return self._set(points[:, :d], intercept, spend)
 
-    def _public_norm(self, X: Any) -> float:
+    def _public_norm(self, X: Any, schema: Schema | None) -> float:
         if self.data_norm is not None:
             return check_positive(self.data_norm, "data_norm")
+        if schema is not None:
+            return schema_norm(schema, self.norm)
         leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
         norms = sparse_norm if sp.issparse(X) else np.linalg.norm
         largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
@@ -136,6 +147,12 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             space = parse_set(space, facts.dimension)
         if isinstance(penalty, str):
             penalty = parse_regularizer(penalty)
+        if not isinstance(penalty, ElasticNet):
+            raise InvalidInputError(
+                f'a regularizer is text such as "l2:0.1" or an ElasticNet, got {penalty!r}'
+            )
+        if not isinstance(space, ConvexSet | None):
+            raise InvalidInputError(f'convex_set must be text such as "l2:1" or a ConvexSet, got {space!r}')
         return choose_risk_mechanism(self.mechanism, facts, space, penalty)
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
@@ -144,11 +161,13 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
+        if hasattr(self, "schema_"):
+            X = encoded(self.schema_, X)
         X = validated(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return np.asarray(X @ self.coef_.reshape(-1, X.shape[1]).T + self.intercept_, dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: weights, classes and spend. Nothing that is not private."""
+        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
         write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,6 +182,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             "classes": self.classes_.tolist() if hasattr(self, "classes_") else None,
             "weights": np.atleast_2d(self.coef_).tolist(),
             "intercept": np.atleast_1d(self.intercept_).tolist(),
+            **({"schema": self.schema_.to_dict()} if hasattr(self, "schema_") else {}),
         }
 
     @classmethod
@@ -186,7 +206,12 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         coef, intercept = np.array(model["weights"], dtype=float), np.array(model["intercept"], dtype=float)
         if coef.ndim != 2 or intercept.shape != coef.shape[:1] or not np.all(np.isfinite(coef)):
             raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
-        fitted = cls(spend.epsilon, mechanism=model["mechanism"])
+        schema = Schema.from_dict(model["schema"]) if "schema" in model else None
+        if schema is not None and schema.n_features != coef.shape[1]:
+            raise InvalidInputError(f"{coef.shape[1]} weights for {schema.n_features} features")
+        fitted = cls(spend.epsilon, mechanism=model["mechanism"], schema=schema)
+        if schema is not None:
+            fitted.schema_ = schema
         if model["classes"] is not None:
             fitted.classes_ = np.array(model["classes"])
         fitted.n_features_in_ = coef.shape[1]
@@ -210,6 +235,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
         *,
         delta: float | str = "auto",
         mechanism: str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
         data_norm: float | None = None,
         norm: RowNorm = "l2",
         classes: Sequence[Any] | None = None,
@@ -224,6 +250,7 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
         self.epsilon = epsilon
         self.delta = delta
         self.mechanism = mechanism
+        self.schema = schema
         self.data_norm = data_norm
         self.norm = norm
         self.classes = classes
@@ -282,15 +309,19 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         delta: in (0, 1), or "auto" for 1/n^2.
         mechanism: "auto" or a name of ``privopt.mechanisms.risk_registry.RISK_MECHANISMS``;
             ``mechanism_reason_`` tells why, and what it was given where it needed a set or a penalty.
-        data_norm: bound R on the norm of rows; longer ones are shortened to it. None reads it off the data,
-            which is *not* private: a ``PrivacyLeakWarning`` says so.
+        schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns, in
+            ``fit`` and in ``predict``. None: X holds numbers.
+        data_norm: bound R on the norm of rows; longer ones are shortened to it. None is what the schema
+            implies; without a schema it reads the norm off the data, which is *not* private: a
+            ``PrivacyLeakWarning`` says so.
         norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
         classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
             the same warning.
         convex_set: a ``ConvexSet``, or "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex": where the weights,
             the intercept's included, lie.
         regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; covers the intercept too.
-        fit_intercept: whether a constant feature of size R joins each row, inside the clipped norm.
+        fit_intercept: whether a constant feature of size R joins each row, inside the clipped norm; a schema
+            with a constant of its own needs none and gets none.
         steps: number of noisy steps of mechanisms that have one; by default the theory's.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
@@ -298,6 +329,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Attributes:
         classes_: the labels.
+        schema_: the schema, if there is one.
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
         spend_: what the fit cost.
         noise_: the public parameters of the noise, and the number of steps.
@@ -356,6 +388,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         *,
         delta: float | str = "auto",
         mechanism: str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
         data_norm: float | None = None,
         norm: RowNorm = "l2",
         label_bound: float | None = None,
@@ -371,6 +404,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         self.epsilon = epsilon
         self.delta = delta
         self.mechanism = mechanism
+        self.schema = schema
         self.data_norm = data_norm
         self.norm = norm
         self.label_bound = label_bound
@@ -414,6 +448,20 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # on a handful of records noise wins
         return tags
+
+
+def encoded(schema: Schema, table: Table) -> Floats:
+    """The features of a table as floats, shape (n, d)."""
+    features = schema.encode(table)
+    return np.asarray(features.X / features.denominator, dtype=np.float64)
+
+
+def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
+    """A bound on the norm of every row that a schema can encode. Public."""
+    if norm == "linf":
+        return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
+    squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
+    return math.sqrt(squares + schema.intercept)
 
 
 def _real_labels(y: ArrayLike) -> Floats:

@@ -42,7 +42,7 @@ from privopt.mechanisms.risk_registry import (
 from privopt.oracles import OracleError, UnfinishedDrawError
 from privopt.oracles.certificate import Status
 from privopt.oracles.interface import Limits, Progress
-from privopt.problems import InvalidInputError, PrivacyLeakWarning
+from privopt.problems import Categorical, InvalidInputError, Numeric, PrivacyLeakWarning, Schema
 from privopt.problems.losses import BiweightLoss, LogisticLoss
 from privopt.problems.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.risk import RiskFacts
@@ -205,6 +205,30 @@ def test_frames_arrays_and_sparse_matrices_agree() -> None:
         assert np.array_equal(fitted.predict(matrix), fitted.predict(X))
 
 
+def test_with_a_schema_tables_are_read_by_it_and_nothing_leaks(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"smoker": rng.choice(["no", "yes"], 300), "age": rng.integers(18, 95, 300)})
+    y = np.where((table["smoker"] == "yes") & (table["age"] > 40), "ill", "well")
+    columns = [Numeric("age", 0, 100, zero=0, one=100), Categorical("smoker", ["no", "yes"])]
+    X = np.column_stack([table["age"] / 100, table["smoker"] == "no", table["smoker"] == "yes"]).astype(float)
+    facts: dict[str, Any] = {"classes": ("well", "ill"), "insecure_seed": 0}
+    Schema(columns).save(tmp_path / "schema.toml")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the bound on row norms is the schema's: sqrt(1 + 1)
+        own = PrivateLogisticRegression(5.0, schema=tmp_path / "schema.toml", **facts).fit(table, y)
+    by_hand = PrivateLogisticRegression(5.0, data_norm=math.sqrt(2), **facts).fit(X, y)
+    assert np.array_equal(own.coef_, by_hand.coef_)
+    assert np.array_equal(own.predict(table[["age", "smoker"]]), by_hand.predict(X))
+    own.save(tmp_path / "model.json")
+    loaded = PrivateLogisticRegression.load(tmp_path / "model.json")
+    assert np.array_equal(loaded.decision_function(table), own.decision_function(table))
+    constant = PrivateLogisticRegression(5.0, schema=Schema(columns, intercept=True), **facts).fit(table, y)
+    assert constant.coef_.shape == (1, 4)
+    assert constant.intercept_ == [0.0]
+    with pytest.raises(InvalidInputError, match="missing from the table"):
+        own.predict(table[["age"]])
+
+
 def test_sparse_rows_with_many_features_are_never_densified() -> None:
     n, d = 2000, 100_000
     rng = np.random.default_rng(0)
@@ -301,6 +325,8 @@ def test_other_files_are_not_models(tmp_path: Path, text: str) -> None:
         ({"classes": ("no", "no")}, InvalidInputError),
         ({"classes": ("no", "never")}, InvalidInputError),
         ({"convex_set": "l3:1"}, InvalidInputError),
+        ({"convex_set": 3.0}, InvalidInputError),
+        ({"regularizer": 0.1}, InvalidInputError),
         ({"convex_set": L1Ball(7, 1.0)}, PrivacyParameterError),
         ({"regularizer": "l1"}, InvalidInputError),
         ({"regularizer": "l1:0.1", "mechanism": "dp-gd"}, PrivacyParameterError),

@@ -16,8 +16,9 @@ import pandas as pd
 import pytest
 
 from privopt.experiments.cli import main
-from privopt.experiments.first_order_command import encoded, parse_loss, schema_norm
+from privopt.experiments.first_order_command import parse_loss
 from privopt.mechanisms.accounting import gaussian_mu
+from privopt.mechanisms.estimators import encoded, schema_norm
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.losses import HuberLoss
 from privopt.problems.risk import EmpiricalRisk
