@@ -22,7 +22,7 @@ def small_task(n: int = 400, d: int = 3) -> Task:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (2 * n, d))
     y = np.where(X[:, 0] > 0, 1, -1) * np.where(rng.uniform(size=2 * n) < 0.05, -1, 1)
-    return Task("Small", X[:n], y[:n], X[n:], y[n:], d**0.5)
+    return Task("Small", X[:n], y[:n], X[n:], y[n:], norm=d**0.5, largest=1.0)
 
 
 @pytest.fixture
@@ -35,12 +35,13 @@ def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_accuracy_page_is_complete_and_a_second_run_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mechanisms = ("objective-perturbation", "output-perturbation", "dp-gd")
+    mechanisms = ("objective-perturbation", "output-perturbation", "dp-gd", "dp-fw-l1")
+    monkeypatch.setattr(first_order_accuracy, "SLOW_DRAWS", 1)
     monkeypatch.setattr(first_order_accuracy, "MECHANISMS", mechanisms)
     console, task = Console(quiet=True), small_task(2_000)
     text = first_order_accuracy.run(tmp_path, [task], 2, console, epsilons=(1.0, 8.0))
     rows = pd.read_csv(tmp_path / "first-order-accuracy.csv")
-    assert len(rows) == len(mechanisms) * 2 * 2
+    assert len(rows) == (len(mechanisms) * 2 - 1) * 2  # dp-gd is drawn once
     assert all(f"| {name} |" in text for name in mechanisms)
     assert text == (tmp_path / "first-order-accuracy.md").read_text()
     assert (tmp_path / "first-order-small.png").read_bytes().startswith(b"\x89PNG")
