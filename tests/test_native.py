@@ -108,8 +108,12 @@ def test_ties_are_broken_however_few_are_opened(ties: int, monkeypatch: pytest.M
         np.testing.assert_array_equal(first.require(lexicographic=True), expected.point)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_trees_that_are_split_lose_nothing(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shared:  # as if other threads were waiting for parts all the time
+        monkeypatch.setattr(native._Run, "starved", property(lambda run: True))
+    monkeypatch.setattr(native, "_FIRST_TREE_NODES", nodes)
     monkeypatch.setattr(native, "_TREE_NODES", nodes)
     monkeypatch.setattr(native, "_MORE_SWEEPS", 1)
     for shape in ("three blocks in a ball", "wide weights", "two numbers", "lopsided"):

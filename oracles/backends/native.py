@@ -27,6 +27,7 @@ from privopt.oracles.backends._cell_regions import (
     Box,
     CellCosts,
     CellModel,
+    bound,
     coupled,
     give_to_norm,
     new_region,
@@ -45,7 +46,9 @@ from privopt.problems.objective import UNIT, Perturbation, from_fixed
 _LARGEST_COST = 1 << 52  # of a perturbation; leaves room for sums with the stand-in for infinity
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
 _FIRST_SWEEPS, _MORE_SWEEPS, _PART_SWEEPS = 2, 10, 4
-_TREE_NODES = 16_000  # of one tree, before its region is split
+_STRONG_TILT, _STRONG_SWEEPS = 7, 20  # of a region whose tree grew too large; binary digits of the tilt
+_REPRESENTATIVES = 8  # of the numeric weight vectors, to find out where duals should start
+_FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # of one tree, before its region gets a better dual, is split
 _SLICE = 4000  # nodes between two looks at the clock and at the other threads
 
 
@@ -100,9 +103,9 @@ def _compile() -> None:
     worker = _Worker(run, leader=False)
     worker.start(0, swept=False)
     worker._tighten(0, 2)
-    worker._resume(worker._put_aside(0))
+    worker._strengthen(0)
     run.value = UNIT * problem.n_records + 1
-    worker._search(0)
+    worker._search(0, _TREE_NODES)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
     """Good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
 
     They depend on the room that the numeric weights leave in the norm ball more than on anything else: a
-    representative of each |a|^2, one with a low loss, stands for all.
+    representative, one with a low loss, stands for all with about the same |a|^2.
     """
     shape, squares = regions.shape, regions.squares
     tilts = np.zeros((2, len(squares)), dtype=np.int64)
@@ -138,8 +141,9 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
     region = new_region(shape, np.int64)
     forward = np.zeros_like(region.tables)
     levels, costs = np.zeros_like(shape.low), regions.costs(Perturbation.zero(regions.cells.lattice))
-    for square in np.unique(squares).tolist():
-        same = np.flatnonzero(squares == square)
+    distinct = np.unique(squares)
+    for part in np.array_split(distinct, min(len(distinct), _REPRESENTATIVES)):
+        same = np.flatnonzero((squares >= part[0]) & (squares <= part[-1]))
         number = int(same[np.argmin(least[same])])
         best, reached = np.full(2, -BIG), -BIG
         for tilt in (0, *(n * UNIT >> k for k in range(13, 4, -1))):
@@ -147,7 +151,7 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
                 break
             give_to_norm(shape, region, tilt)
             update(shape, region, None)
-            for stage, sweeps in enumerate((_FIRST_SWEEPS, _MORE_SWEEPS // 2)):
+            for stage, sweeps in enumerate((_FIRST_SWEEPS, _MORE_SWEEPS - _FIRST_SWEEPS)):
                 for _ in range(sweeps):
                     reached = bounds.sweep(shape, region, forward, shares, BIG, levels)
                 if reached > best[stage]:
@@ -203,6 +207,27 @@ def _first_in_order(run: _Run, threads: int) -> Status | None:
     return None
 
 
+@dataclass
+class _Part:
+    """Part of a region, and its dual, put aside."""
+
+    bound: int
+    dom_size: IntArray
+    dom: IntArray
+    shift: IntArray
+    theta: IntArray
+
+
+@dataclass(order=True)
+class _Job:
+    """A region, or a part of one, with a lower bound."""
+
+    bound: int
+    number: int
+    swept: bool = False  # whether it had its first sweeps
+    part: _Part | None = field(default=None, compare=False)
+
+
 class _Run:
     """One search over a box of the lattice; several threads may work on it."""
 
@@ -234,10 +259,11 @@ class _Run:
         self._active: dict[int, int] = {}  # bounds of the regions that threads are working on
         shape = model.regions.shape
         self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
+        self._waiting = 0  # threads without work
         self._queue = self._regions()
 
-    def _regions(self) -> list[tuple[int, int, bool]]:
-        """All regions of the box as a heap: bound, number, whether it had its first sweeps."""
+    def _regions(self) -> list[_Job]:
+        """All regions of the box as a heap."""
         model, regions = self.model, self.model.regions
         low, high = self.low[regions.cells.numeric], self.high[regions.cells.numeric]
         index = np.flatnonzero(np.all((regions.weights >= low) & (regions.weights <= high), axis=1))
@@ -246,7 +272,7 @@ class _Run:
         bounds.quick_bounds(
             regions.shape, self.costs.unary, self.costs.radial, squares, offsets, *self.box, out
         )
-        queue = [(b, i, False) for b, i in zip(out.tolist(), index.tolist(), strict=True) if b < BIG]
+        queue = [_Job(b, i) for b, i in zip(out.tolist(), index.tolist(), strict=True) if b < BIG]
         heapq.heapify(queue)
         return queue
 
@@ -258,7 +284,7 @@ class _Run:
     def bound(self) -> int:
         """A proved lower bound on the minimum over the box."""
         least = [self.value, *self._active.values()]
-        return min(least if not self._queue else [*least, self._queue[0][0]])
+        return min(least if not self._queue else [*least, self._queue[0].bound])
 
     def describe(self) -> str:
         return f"{self.searched} of {len(self.model.regions.weights)} numeric weight vectors searched by tree"
@@ -295,7 +321,7 @@ class _Run:
         try:
             worker = _Worker(self, leader)
             while (job := self._next(leader)) is not None:
-                worker.process(*job)
+                worker.process(job)
                 with self.lock:
                     del self._active[threading.get_ident()]
                     self.lock.notify_all()
@@ -304,22 +330,24 @@ class _Run:
                 self._error = self._error or error
                 self.lock.notify_all()
 
-    def _next(self, leader: bool) -> tuple[int, int, bool] | None:
+    def _next(self, leader: bool) -> _Job | None:
         """The open region with the lowest bound; None when there is nothing left to do."""
         while True:
             if leader:
                 self.look_around()
             with self.lock:
-                if self._queue and self._queue[0][0] >= self.cutoff:
+                if self._queue and self._queue[0].bound >= self.cutoff:
                     self._queue.clear()
                 if self.over or not (self._queue or self._active):
                     self.lock.notify_all()
                     return None
                 if self._queue:
                     job = heapq.heappop(self._queue)
-                    self._active[threading.get_ident()] = job[0]
+                    self._active[threading.get_ident()] = job.bound
                     return job
+                self._waiting += 1
                 self.lock.wait(0.02)
+                self._waiting -= 1
 
     def look_around(self) -> None:
         """Stop if the watch says so; report progress."""
@@ -329,26 +357,26 @@ class _Run:
                 self._stopped = reason
                 self.lock.notify_all()
 
-    def postpone(self, bound: int, number: int) -> None:
-        """Put a region back, with a better bound."""
+    def is_next(self, bound: int) -> bool:
+        """Whether no region that waits has a lower bound."""
         with self.lock:
-            heapq.heappush(self._queue, (bound, number, True))
+            return not self._queue or bound <= self._queue[0].bound
+
+    @property
+    def starved(self) -> bool:
+        """Whether a thread waits for work and there is none."""
+        return self._waiting > 0 and not self._queue
+
+    def postpone(self, job: _Job) -> None:
+        """Put work aside, for any thread."""
+        with self.lock:
+            heapq.heappush(self._queue, job)
+            self.lock.notify_all()
 
     def count(self, nodes: int, ties: int) -> None:
         with self.lock:
             self.nodes += nodes
             self.ties = max(0, self.ties - ties)
-
-
-@dataclass
-class _Part:
-    """Part of a region, and its dual, put aside."""
-
-    bound: int
-    dom_size: IntArray
-    dom: IntArray
-    shift: IntArray
-    theta: IntArray
 
 
 class _Worker:
@@ -361,16 +389,16 @@ class _Worker:
         self.levels = np.zeros(len(self.shape.low), dtype=np.int64)
         self.trial = np.zeros(len(run.low), dtype=np.int64)
 
-    def process(self, low: int, number: int, swept: bool) -> None:
+    def process(self, job: _Job) -> None:
         """Raise the bound of a region; the second time around, search it."""
-        run = self.run
+        run, low = self.run, job.bound
         run.count(1, 0)
-        if self.start(number, swept):
-            low = self._tighten(low, _MORE_SWEEPS if swept else _FIRST_SWEEPS)
-            if low < run.cutoff and swept and not run.over:
-                low = self._explore(low)
+        if self.start(job.number, job.swept) and (job.part is None or self._resume(job.part)):
+            low = self._tighten(low, _MORE_SWEEPS if job.swept else _FIRST_SWEEPS)
+            if low < run.cutoff and job.swept and not run.over:
+                low = self._explore(low, job)
             if low < run.cutoff:
-                run.postpone(low, number)
+                run.postpone(_Job(low, job.number, True, job.part))
 
     def start(self, number: int, swept: bool) -> bool:
         """Set up the region of one numeric weight vector; False if it is empty.
@@ -410,41 +438,58 @@ class _Worker:
             self.trial[self.shape.coordinate] = self.shape.low + self.levels
             self.run.offer(value, self.trial)
 
-    def _explore(self, low: int) -> int:
-        """Search the region by trees. A part whose tree grows too large is split, and each part gets a dual
-        of its own. Returns a lower bound of what was left undone; BIG if nothing was."""
+    def _explore(self, low: int, job: _Job) -> int:
+        """Search the region at hand by trees. If one grows too large, the region gets a stronger dual; if
+        that does not help, it is split, and idle threads are given parts. Returns a lower bound of what was
+        left undone; BIG if nothing was."""
         parts: list[_Part] = []
+        strong = job.part is not None
         while True:
             if low < self.run.cutoff:
-                low = self._search(low)
+                low = self._search(low, _TREE_NODES if strong else _FIRST_TREE_NODES)
             if self._interrupted():
                 return min(low, *(p.bound for p in parts)) if parts else low
+            if low < self.run.cutoff and not strong:
+                low, strong = self._strengthen(low), True
+                if not self.run.is_next(low):
+                    return low
+                continue
             if low < self.run.cutoff:
                 parts += self._split(low)
             if not parts:
                 return BIG
+            while len(parts) > 1 and self.run.starved:
+                self.run.postpone(_Job(parts[0].bound, job.number, True, parts.pop(0)))
             part = parts.pop()
             low = part.bound
             if low < self.run.cutoff and self._resume(part):
                 low = self._tighten(low, _PART_SWEEPS)
 
-    def _search(self, low: int) -> int:
+    def _strengthen(self, low: int) -> int:
+        """A new dual from a tilt that leaves most levels to be dropped, which trees need more than a bound."""
+        n, low = self.run.model.problem.n_records, max(low, bound(self.shape, self.region))
+        self.region.shift[:] = 0
+        give_to_norm(self.shape, self.region, n * UNIT >> _STRONG_TILT)
+        update(self.shape, self.region, None)
+        return self._tighten(low, _STRONG_SWEEPS)
+
+    def _search(self, low: int, nodes: int) -> int:
         """Search the region at hand by one tree; the same returns as ``_explore``."""
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
         trees.sprout(shape, region, tree)
         run.searched += 1
-        left = _TREE_NODES if np.any(region.dom_size[order] > 1) else BIG
+        left = nodes if np.any(region.dom_size[order] > 1) else BIG
         while left > 0:
             with run.lock:
                 value, ties = run.value, run.ties
                 best = self.trial if run.point is None else run.point
-            what, found, nodes, opened = trees.search(
+            what, found, expanded, opened = trees.search(
                 shape, region, tree, value, best, self.trial, min(left, _SLICE), ties
             )
-            run.count(nodes, opened)
-            left -= nodes
+            run.count(expanded, opened)
+            left -= expanded
             if what == trees.IMPROVED:
                 run.offer(found, self.trial)
             if what == trees.DONE:
