@@ -466,7 +466,7 @@ class _Worker:
                 low = self._tighten(low, _PART_SWEEPS)
 
     def _strengthen(self, low: int) -> int:
-        """A new dual from a tilt that leaves most levels to be dropped, which trees need more than a bound."""
+        """A new dual from a tilt that lets most levels be dropped: trees need that more than a bound."""
         n, low = self.run.model.problem.n_records, max(low, bound(self.shape, self.region))
         self.region.shift[:] = 0
         give_to_norm(self.shape, self.region, n * UNIT >> _STRONG_TILT)
