@@ -274,7 +274,7 @@ def parse_loss(text: str, label_bound: float = 1.0) -> Loss:
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
     """Weights, spend and noise for people; the numbers that are not private say so."""
     rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
-    if not model.schema_.intercept:  # otherwise it is among the features
+    if "intercept" not in report["features"]:  # otherwise the schema's constant is the one
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:

@@ -68,6 +68,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     limits: Limits | None
     ledger: Ledger | str | Path | None
     insecure_seed: int | None
+    schema_: Schema | None
     coef_: Any
     intercept_: Any
 
@@ -127,8 +128,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             self.classes_ = classes
         points = np.stack([release.point for release in releases])
         intercept = points[:, d] * bound if constant else np.zeros(len(points))
-        if schema is not None:
-            self.schema_ = schema
+        self.schema_ = schema
         return self._set(points[:, :d], intercept, spend)
 
     def _public_norm(self, X: Any, schema: Schema | None) -> float:
@@ -161,7 +161,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
-        if hasattr(self, "schema_"):
+        if self.schema_ is not None:
             X = encoded(self.schema_, X)
         X = validated(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return np.asarray(X @ self.coef_.reshape(-1, X.shape[1]).T + self.intercept_, dtype=np.float64)
@@ -182,7 +182,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             "classes": self.classes_.tolist() if hasattr(self, "classes_") else None,
             "weights": np.atleast_2d(self.coef_).tolist(),
             "intercept": np.atleast_1d(self.intercept_).tolist(),
-            **({"schema": self.schema_.to_dict()} if hasattr(self, "schema_") else {}),
+            **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
         }
 
     @classmethod
@@ -210,8 +210,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if schema is not None and schema.n_features != coef.shape[1]:
             raise InvalidInputError(f"{coef.shape[1]} weights for {schema.n_features} features")
         fitted = cls(spend.epsilon, mechanism=model["mechanism"], schema=schema)
-        if schema is not None:
-            fitted.schema_ = schema
+        fitted.schema_ = schema
         if model["classes"] is not None:
             fitted.classes_ = np.array(model["classes"])
         fitted.n_features_in_ = coef.shape[1]
@@ -329,7 +328,7 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
 
     Attributes:
         classes_: the labels.
-        schema_: the schema, if there is one.
+        schema_: the schema in use, or None.
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
         spend_: what the fit cost.
         noise_: the public parameters of the noise, and the number of steps.
