@@ -9,7 +9,8 @@ R = (1-b) N(0)/N(x) + b N(x')/N(x) under N(x): a sum of two lognormal variables 
 standard deviations of at most C and 2 C. In convex order it is largest at the largest deviations and perfect
 correlation, that is at x' = -x.)
 
-dp-accounting's distributions call that REPLACE_ONE with standard deviation z. (Its Renyi accountant means
+dp-accounting's distributions call that REPLACE_ONE with standard deviation z; ``loss_composition`` adds their
+losses up, since its own composition is off by about steps * 2^-53 in delta. (Its Renyi accountant means
 z = sigma / 2C by the same words; it is not used, and the version is pinned.)
 """
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from privopt.mechanisms.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.gradient_noise import VectorNoise
+from privopt.mechanisms.loss_composition import LossLaw, composed_delta
 from privopt.mechanisms.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
 
@@ -33,6 +35,7 @@ from privopt.mechanisms.parameters import check_count, check_delta, check_epsilo
 # careful: it brings the search within a few parts in a hundred of the answer, and the fine one finishes it.
 _COARSE, _FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
+_MOST_EPSILON = 1e4
 
 
 def poisson_epsilon(
@@ -56,10 +59,26 @@ def poisson_epsilon(
         full_steps: their number.
         interval: cells of the distributions; smaller is tighter and slower.
     """
-    loss = _sampled(z, q, interval).self_compose(steps)
-    if full_steps:
-        loss = loss.compose(_sampled(full_z / math.sqrt(full_steps), 1.0, interval))
-    return float(loss.get_epsilon_for_delta(delta))
+    releases = _releases(z, q, steps, full_z, full_steps, interval)
+
+    def fits(epsilon: float) -> bool:
+        return composed_delta(releases, epsilon) <= delta
+
+    high = 1.0
+    while not fits(high):
+        if high > _MOST_EPSILON:
+            return math.inf
+        high *= 2
+    return _bisect(fits, 0.0, high, 1e-6)
+
+
+def _releases(
+    z: float, q: float, steps: int, full_z: float, full_steps: int, interval: float
+) -> list[tuple[LossLaw, int]]:
+    found = [(_sampled(z, q, interval), steps)]
+    if full_steps:  # together they are one Gaussian release
+        found.append((_sampled(full_z / math.sqrt(full_steps), 1.0, interval), 1))
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -95,10 +114,7 @@ def poisson_multiplier(
         )
 
     def fits(z: float, interval: float) -> bool:
-        found = poisson_epsilon(
-            z, q=q, steps=steps, delta=left, full_z=full_z, full_steps=full_steps, interval=interval
-        )
-        return found <= epsilon
+        return composed_delta(_releases(z, q, steps, full_z, full_steps, interval), epsilon) <= left
 
     # Central limit: mu = 2 q sqrt(steps) / z once z is not small.
     high = max(2 * q * math.sqrt(steps) / gaussian_mu(epsilon, left), 0.7)
@@ -171,14 +187,17 @@ def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=8)
-def _sampled(z: float, q: float, interval: float) -> Any:
+def _sampled(z: float, q: float, interval: float) -> LossLaw:
     # Slow to import, and needed by few.
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    return pld.from_gaussian_mechanism(
+    found = pld.from_gaussian_mechanism(
         z,
         sampling_prob=q,
         value_discretization_interval=interval,
         neighboring_relation=NeighboringRelation.REPLACE_ONE,
     )
+    # The pair is symmetric: one law serves both directions. Its fields are the pinned version's own.
+    law: Any = found._pmf_remove.to_dense_pmf()
+    return LossLaw(np.asarray(law._probs), law._lower_loss, law._discretization, law._infinity_mass)
