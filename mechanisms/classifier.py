@@ -157,7 +157,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         if classes.shape != (2,):
             raise InvalidInputError(
                 f"exactly 2 different classes are needed, (negative, positive); got {classes.size} class(es)."
-                f" Only binary classification is supported."
+                " Only binary classification is supported. For more there is PrivateLogisticRegression, or "
+                "`privopt fit --loss logistic`"
             )
         if classes[0] == classes[1]:
             raise InvalidInputError("the negative and the positive class must differ")
