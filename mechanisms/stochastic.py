@@ -40,8 +40,8 @@ from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import ConvexSet
 
-# Membership in a batch moves a row within the matrix product, which may change the last bits of the other
-# rows' predictions; this much more noise covers it for predictions up to 10^3.
+# Membership in a batch moves the other rows. Their predictions stay the same to the last bit, but vectorised
+# slopes may differ in it (2^-50 of their bound, say); this much more noise covers batches up to 2^29 records.
 _LAYOUT = 1 + 2.0**-20
 _TOGETHER = "accounted as one sequence of sampled steps"
 _LEAST_BATCH = 64
@@ -286,16 +286,18 @@ class DPSVRG(RiskMechanism):
     ) -> Callable[[Vector], Vector]:
         """x -> the estimate of grad F(x) - grad F(anchor) from a batch, with a draw of the noise, if any."""
         facts, q = self.facts, self.sampling
-        # Rounding of two nearly equal slopes does not vanish with their difference.
+        # Rounding of nearly equal slopes, and of their predictions, does not vanish with the difference.
         floor = record_bound(facts) * facts.n_records * 2.0**-46
+        unit = (facts.dimension + 4) * 2.0**-53
 
         def estimate(x: Vector) -> Vector:
             if np.array_equal(x, anchor):
                 return np.zeros_like(x)  # every difference is exactly 0, whoever is sampled
             total = risk.difference_sum(x, anchor, poisson_batch(facts.n_records, q, source))
             if noise is not None:
-                distance = facts.smoothness * float(np.linalg.norm(x - anchor))
-                bound = min(2 * record_bound(facts), distance * _LAYOUT + floor) * _LAYOUT
+                lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))
+                distance = float(np.linalg.norm(x - anchor)) + 2 * unit * lengths
+                bound = min(2 * record_bound(facts), facts.smoothness * distance * _LAYOUT + floor) * _LAYOUT
                 total = sampled_noise(self.multiplier, bound, facts.dimension).add_drawn(total, next(noise))
             return total / (q * facts.n_records)
 

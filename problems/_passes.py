@@ -117,6 +117,20 @@ class SparseRows:
         _add_sparse(self.data, self.indices, starts, scale[rows], _one_per_row(weights, rows), total)
 
 
+def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
+    """scale_i <row_i, w>, each computed alike wherever it stands: a BLAS product may not be.
+
+    Args:
+        X: rows that were picked, C-contiguous or CSR, of one dtype with ``scale`` and ``w``.
+    """
+    found = np.empty_like(scale)
+    if isinstance(X, sp.csr_array):
+        _predict_sparse(X.data, X.indices, X.indptr, scale, w, found)
+    else:
+        _predict_each(X, scale, w, found)
+    return found
+
+
 def _one_per_row(weights: RealArray, rows: slice) -> RealArray:
     """The weights, which a loss computed: kernels read what they are told to, without looking."""
     found = np.ascontiguousarray(weights)
@@ -198,6 +212,16 @@ def _predict_dense(X: RealArray, scale: RealArray, w: RealArray, found: RealArra
     for i in range(fours, n):
         a = w.dtype.type(0)
         for j in range(d):
+            a += X[i, j] * w[j]
+        found[i] = scale[i] * a
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDERED)
+def _predict_each(X: RealArray, scale: RealArray, w: RealArray, found: RealArray) -> None:
+    """Slower than four rows at a time; the same operations for a row wherever it stands."""
+    for i in range(X.shape[0]):
+        a = w.dtype.type(0)
+        for j in range(X.shape[1]):
             a += X[i, j] * w[j]
         found[i] = scale[i] * a
 

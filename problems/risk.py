@@ -203,22 +203,26 @@ class EmpiricalRisk:
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
+        from privopt.problems._passes import predict_each
+
         X, y, scale = self._batch(records)
-        z = scale * (X @ self._point(w))
+        z = predict_each(X, scale, self._point(w))
         return _weighted_rows(X, scale * self.facts.loss.slope(z, y))
 
     def difference_sum(self, w: ArrayLike, anchor: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum over some records of their gradient at w less that at the anchor. Not private."""
+        from privopt.problems._passes import predict_each
+
         X, y, scale = self._batch(records)
         slope = self.facts.loss.slope
-        z, before = (scale * (X @ self._point(p)) for p in (w, anchor))
+        z, before = (predict_each(X, scale, self._point(p)) for p in (w, anchor))
         return _weighted_rows(X, scale * (slope(z, y) - slope(before, y)))
 
     def _batch(self, records: NDArray[np.int64]) -> tuple[Any, RealArray, RealArray]:
         """Rows, labels and scales of some records, in float64 whatever the data.
 
-        float32 predictions would neither be Lipschitz in w at small distances, which bounds a difference of
-        gradients, nor agree to 2^-20 between two batches that hold a record in different places.
+        float32 predictions would not be Lipschitz in w at small distances, which bounds a difference of
+        gradients.
         """
         X, y, scale = (a[records].astype(np.float64, copy=False) for a in (self.X, self.y, self._scale))
         return X, y, scale

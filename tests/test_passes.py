@@ -8,6 +8,7 @@ import sys
 import threading
 import tracemalloc
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from privopt.problems import _passes
+from privopt.problems._passes import predict_each
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.loss_check import check_loss
 from privopt.problems.losses import Labels, LogisticLoss, Loss, RealArray
@@ -223,3 +225,22 @@ def test_threads_see_the_error_state_of_the_caller() -> None:
 def test_importing_the_package_compiles_nothing_and_leaves_numba_alone() -> None:
     code = "import sys, privopt.problems.risk, privopt.mechanisms; assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_picked_row_is_predicted_alike_wherever_it_stands(sparse: bool) -> None:
+    """A matrix product is not: its last rows take another path."""
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(37, 53)), rng.normal(size=53)
+    scale = rng.uniform(0.5, 1.0, 37)
+    alone = np.concatenate(
+        [predict_each(_picked(X[i : i + 1], sparse), scale[i : i + 1], w) for i in range(37)]
+    )
+    for _ in range(20):
+        order = rng.permutation(37)[: rng.integers(1, 38)]
+        assert np.array_equal(predict_each(_picked(X[order], sparse), scale[order], w), alone[order])
+    np.testing.assert_allclose(alone, scale * (X @ w), rtol=1e-12, atol=1e-12)
+
+
+def _picked(rows: np.ndarray, sparse: bool) -> Any:
+    return sp.csr_array(rows) if sparse else np.ascontiguousarray(rows)
