@@ -107,12 +107,12 @@ def calibrate_command(
     regularizer: PenaltyOption = None,
     data_norm: NormOption = None,
     norm: NormKindOption = None,
-    label_bound: LabelOption = None,
+    label_range: LabelOption = None,
     steps: StepsOption = None,
 ) -> None:
     """Show the noise that a guarantee costs, before any data."""
     if mechanism in RISK_MECHANISMS:
-        options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps, norm)
+        options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
         report = calibrate_linear(mechanism, epsilon, delta or 0.0, dimension, records, options)
     else:
         report = calibration_report(

@@ -18,6 +18,7 @@ from privopt.mechanisms.estimators import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
+    check_label_range,
 )
 from privopt.mechanisms.estimators import encoded as encoded
 from privopt.mechanisms.estimators import schema_norm as schema_norm
@@ -55,7 +56,7 @@ class LinearOptions:
     convex_set: str | None = None
     regularizer: str | None = None
     data_norm: float | None = None
-    label_bound: float | None = None
+    label_range: str | None = None
     steps: int | None = None
     norm: str | None = None
 
@@ -83,7 +84,7 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
         )
     if not linear and options.given:
         raise InvalidInputError(
-            "--loss, --set, --regularizer, --data-norm, --norm, --label-bound and --steps belong to linear "
+            "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
             f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
         )
     return linear
@@ -124,7 +125,8 @@ def fit_linear(
         model = PrivateSigmoidClassifier(classes=classes, **common)
     else:
         robust = None if loss == "squared" else parse_loss(loss)
-        model = PrivateLinearRegression(label_bound=options.label_bound, loss=robust, **common)
+        label_range = None if options.label_range is None else parse_label_range(options.label_range)
+        model = PrivateLinearRegression(label_range=label_range, loss=robust, **common)
     model.fit(features, table[target])
     score = float(model.score(features, table[target]))
     regression = isinstance(model, PrivateLinearRegression)
@@ -213,7 +215,8 @@ def calibrate_linear(
         )
     if wrong := [f"{option} {value}" for option, value in missing.items() if value is not None and value < 1]:
         raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
-    loss = parse_loss(options.loss or "logistic", 1.0 if options.label_bound is None else options.label_bound)
+    low, high = (-1.0, 1.0) if options.label_range is None else parse_label_range(options.label_range)
+    loss = parse_loss(options.loss or "logistic", high / 2 - low / 2)
     norm = checked_norm(options.norm, mechanism)
     facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
     space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
@@ -256,13 +259,24 @@ def calibration_lines(report: dict[str, Any]) -> list[str]:
     return lines
 
 
-def parse_loss(text: str, label_bound: float = 1.0) -> Loss:
-    """A loss by name; squared is exact for residuals up to twice the label bound."""
+def parse_label_range(text: str) -> tuple[float, float]:
+    """LOW:HIGH, two finite numbers in order."""
+    try:
+        low, high = (float(bound) for bound in text.split(":"))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--label-range wants LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
+        ) from error
+    return check_label_range((low, high))
+
+
+def parse_loss(text: str, half_range: float = 1.0) -> Loss:
+    """A loss by name; squared is exact for residuals up to the width of the labels' range."""
     name, _, number = text.partition(":")
     makers: dict[str, Any] = {"logistic": LogisticLoss, "sigmoid": SigmoidLoss, "biweight": BiweightLoss}
     try:
         if name == "squared" and not number:
-            return SquaredLoss(2 * label_bound)
+            return SquaredLoss(2 * half_range)
         if name == "huber":
             return HuberLoss(float(number))
         made: Loss = makers[name](*([float(number)] if number else []))
@@ -274,8 +288,10 @@ def parse_loss(text: str, label_bound: float = 1.0) -> Loss:
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
     """Weights, spend and noise for people; the numbers that are not private say so."""
     rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
-    if "intercept" not in report["features"]:  # otherwise the schema's constant is the one
+    if "intercept" not in report["features"]:
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
+    elif np.any(report["intercept"]):  # the schema's constant is the intercept, for labels that were centred
+        rows.append(("added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))

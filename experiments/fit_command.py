@@ -102,9 +102,10 @@ NormKindOption = Annotated[
     ),
 ]
 LabelOption = Annotated[
-    float | None,
+    str | None,
     typer.Option(
-        help="Bound that |label| is clipped to, in the label's unit: needed by regression losses.",
+        help="LOW:HIGH that labels are clipped to, in their unit, as in --label-range=-1:1: of regression "
+        "losses. Without it: read off, a leak; calibrate: -1:1.",
         rich_help_panel=_LINEAR,
     ),
 ]
@@ -209,7 +210,7 @@ def fit(
     regularizer: PenaltyOption = None,
     data_norm: NormOption = None,
     norm: NormKindOption = None,
-    label_bound: LabelOption = None,
+    label_range: LabelOption = None,
     steps: StepsOption = None,
     save: Annotated[
         Path | None,
@@ -220,7 +221,7 @@ def fit(
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
     check_mechanism(mechanism, ("auto", *MECHANISMS, *RISK_MECHANISMS))
     check_files({"--save": save, "--json": json_file})
-    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_bound, steps, norm)
+    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
     scorecard_only = {
         "--oracle": oracle != "auto",
         "--lattice": lattice is not None,

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,6 +52,15 @@ _MODEL_FORMAT = "privopt-linear/1"
 Floats = NDArray[np.float64]
 
 
+class _Targets(NamedTuple):
+    """What is fitted: label vectors, one per release, for a loss; ``centre`` is added to predictions."""
+
+    labels: list[Floats]
+    loss: Loss
+    classes: NDArray[Any] | None = None
+    centre: float = 0.0
+
+
 class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
 
@@ -73,8 +82,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     intercept_: Any
 
     @abstractmethod
-    def _facts_of(self, y: ArrayLike, n_rows: int) -> tuple[list[Floats], Loss, NDArray[Any] | None]:
-        """The label vectors, one per release; the loss; the public classes if there are any."""
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+        """What the labels, shape (n,), ask for."""
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Choose the weights.
@@ -99,9 +108,9 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         n, d = X.shape
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        targets, loss, classes = self._facts_of(y, n)
+        targets = self._targets_of(y, n)
         bound = self._public_norm(X, schema)
-        facts = _risk_facts(n, d, loss, bound, self.norm, constant)
+        facts = _risk_facts(n, d, targets.loss, bound, self.norm, constant)
         choice = self._choice(facts)
         # The plan is complete before a private number has entered it.
         plan = choice.plan(
@@ -109,14 +118,15 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             epsilon=check_epsilon(self.epsilon),
             delta=public_delta(self.delta, n),
             steps=self.steps,
-            releases=len(targets),
+            releases=len(targets.labels),
         )
         source = NoiseSource(self.insecure_seed)
         rows = _with_constant(X, bound) if constant else X
         risks = (
-            EmpiricalRisk(rows, labels, loss, row_norm=facts.row_norm, norm=facts.norm) for labels in targets
+            EmpiricalRisk(rows, labels, facts.loss, row_norm=facts.row_norm, norm=facts.norm)
+            for labels in targets.labels
         )
-        note = f"one-vs-rest: {plan.spend.note}" if len(targets) > 1 else plan.spend.note
+        note = f"one-vs-rest: {plan.spend.note}" if len(targets.labels) > 1 else plan.spend.note
         spend = replace(plan.spend, insecure_seed=source.insecure_seed, note=note)
         with booked(self.ledger, spend):
             clock = (self.limits or Limits()).start()
@@ -124,12 +134,12 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": plan.steps}
         self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
-        if classes is not None:
-            self.classes_ = classes
+        if targets.classes is not None:
+            self.classes_ = targets.classes
         points = np.stack([release.point for release in releases])
         intercept = points[:, d] * bound if constant else np.zeros(len(points))
         self.schema_ = schema
-        return self._set(points[:, :d], intercept, spend)
+        return self._set(points[:, :d], intercept + targets.centre, spend)
 
     def _public_norm(self, X: Any, schema: Schema | None) -> float:
         if self.data_norm is not None:
@@ -265,14 +275,14 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
     def _loss(self) -> Loss:
         """The loss, for labels -1 and +1."""
 
-    def _facts_of(self, y: ArrayLike, n_rows: int) -> tuple[list[Floats], Loss, NDArray[Any] | None]:
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
         labels = checked_labels(y, n_rows)
         classes = public_classes(self.classes, labels)
         if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
             raise InvalidInputError(f"at least 2 different classes are needed, got {classes.size} class(es)")
         check_known(labels, classes)
         positive = classes[1:] if len(classes) == 2 else classes
-        return [np.where(labels == c, 1.0, -1.0) for c in positive], self._loss(), classes
+        return _Targets([np.where(labels == c, 1.0, -1.0) for c in positive], self._loss(), classes)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores, shape (n,) for two classes, otherwise (n, classes)."""
@@ -368,12 +378,16 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
 class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ignore[misc]
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
-    Labels are clipped to [-B, B]. The squared loss continues linearly for residuals beyond 2 B, which no
-    prediction within [-B, B] meets. Privacy: as ``PrivateLogisticRegression``; B is public.
+    Labels are clipped to the range [low, high], and with ``fit_intercept`` what is fitted is their difference
+    from its midpoint, which then joins the intercept: labels around 30 cost no more than labels around 0, and
+    ``regularizer`` and ``convex_set`` pull predictions to the midpoint. Without an intercept nothing is
+    shifted, and the width that counts is 2 max(|low|, |high|). The squared loss continues linearly for
+    residuals beyond the width, which no prediction within the range meets. Privacy: as
+    ``PrivateLogisticRegression``; the range is public.
 
     Args:
-        label_bound: B. None reads it off the labels, which is *not* private: a ``PrivacyLeakWarning`` says
-            so.
+        label_range: (low, high), in the labels' unit. None reads it off the labels, which is *not* private:
+            a ``PrivacyLeakWarning`` says so.
         loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
             one.
 
@@ -390,7 +404,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         schema: Schema | dict[str, Any] | str | Path | None = None,
         data_norm: float | None = None,
         norm: RowNorm = "l2",
-        label_bound: float | None = None,
+        label_range: tuple[float, float] | None = None,
         loss: Loss | None = None,
         convex_set: ConvexSet | str | None = None,
         regularizer: ElasticNet | str = "none",
@@ -406,7 +420,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         self.schema = schema
         self.data_norm = data_norm
         self.norm = norm
-        self.label_bound = label_bound
+        self.label_range = label_range
         self.loss = loss
         self.convex_set = convex_set
         self.regularizer = regularizer
@@ -416,23 +430,29 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         self.ledger = ledger
         self.insecure_seed = insecure_seed
 
-    def _facts_of(self, y: ArrayLike, n_rows: int) -> tuple[list[Floats], Loss, NDArray[Any] | None]:
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
         check_given(y)
         labels = _real_labels(y)
         if len(labels) != n_rows:
             raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
-        if self.label_bound is None:
-            leak("label_bound was read off the labels, which is not private; declare it")
-            bound = float(np.max(np.abs(labels))) or 1.0
+        if self.label_range is None:
+            leak("label_range was read off the labels, which is not private; declare it")
+            low, high = float(np.min(labels)), float(np.max(labels))
+            if low == high:
+                low, high = low - 1, high + 1
         else:
-            bound = check_positive(self.label_bound, "label_bound")
+            low, high = check_label_range(self.label_range)
+        centre, bound = 0.0, max(abs(low), abs(high))
+        if self.fit_intercept:
+            centre, bound = low / 2 + high / 2, high / 2 - low / 2
         loss = SquaredLoss(2 * bound) if self.loss is None else self.loss
         if loss.labels is not Labels.REAL:
             raise InvalidInputError(
                 f"{type(loss).__name__} is not a loss for real labels: use SquaredLoss, HuberLoss or "
                 "BiweightLoss"
             )
-        return [np.clip(labels, -bound, bound)], loss, None
+        # The second time for what the subtraction rounds up.
+        return _Targets([np.clip(np.clip(labels, low, high) - centre, -bound, bound)], loss, centre=centre)
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
         super()._set(coef, intercept, spend)
@@ -447,6 +467,25 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # on a handful of records noise wins
         return tags
+
+
+def check_label_range(label_range: object) -> tuple[float, float]:
+    """(low, high) as floats.
+
+    Raises:
+        InvalidInputError: not two finite numbers, or low is not below high.
+    """
+    try:
+        if isinstance(label_range, str):
+            raise TypeError("text")
+        low, high = (float(bound) for bound in label_range)  # type: ignore[attr-defined]
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"label_range is two numbers (low, high) that labels are clipped to, got {label_range!r}"
+        ) from error
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInputError(f"label_range needs finite low < high, got low = {low:g} and high = {high:g}")
+    return low, high
 
 
 def encoded(schema: Schema, table: Table) -> Floats:

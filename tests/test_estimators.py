@@ -143,7 +143,7 @@ def test_ridge_regression_with_little_noise_is_ridge_regression() -> None:
     X, _ = task(20_000)
     y = X @ [0.5, -0.2, 0.1] + 0.1
     model = PrivateLinearRegression(
-        20.0, delta=1e-3, data_norm=1.0, label_bound=1.0, regularizer=ridge(0.1), insecure_seed=0
+        20.0, delta=1e-3, data_norm=1.0, label_range=(-1.0, 1.0), regularizer=ridge(0.1), insecure_seed=0
     ).fit(X, y)
     constant = np.column_stack([X, np.ones(len(X))])
     expected = Ridge(alpha=0.1 * len(X), fit_intercept=False).fit(constant, y)
@@ -155,23 +155,81 @@ def test_lasso_and_robust_regression() -> None:
     X, _ = task()
     y = X @ [1.0, 0.0, 0.0]
     sparse = PrivateLinearRegression(
-        10.0, data_norm=1.0, label_bound=1.0, regularizer=lasso(0.01), insecure_seed=0
+        10.0, data_norm=1.0, label_range=(-1.0, 1.0), regularizer=lasso(0.01), insecure_seed=0
     ).fit(X, y)
     assert sparse.mechanism_ == "dp-pgd"
     assert sparse.coef_[0] > 0.5
     assert np.abs(sparse.coef_[1:]).max() < 0.1
     robust = PrivateLinearRegression(
-        10.0, data_norm=1.0, label_bound=1.0, loss=BiweightLoss(), steps=300, insecure_seed=0
+        10.0, data_norm=1.0, label_range=(-1.0, 1.0), loss=BiweightLoss(), steps=300, insecure_seed=0
     ).fit(X, y)
     assert robust.score(X, y) > 0.5
 
 
-def test_labels_are_clipped_to_the_declared_bound() -> None:
+def test_labels_are_clipped_to_the_declared_range() -> None:
     X, _ = task()
     y = X[:, 0].copy()
-    options: dict[str, Any] = {"data_norm": 1.0, "label_bound": 0.2, "insecure_seed": 0}
+    options: dict[str, Any] = {"data_norm": 1.0, "label_range": (-0.2, 0.2), "insecure_seed": 0}
     clipped = PrivateLinearRegression(3.0, **options).fit(X, np.clip(y, -0.2, 0.2))
     assert np.array_equal(PrivateLinearRegression(3.0, **options).fit(X, y).coef_, clipped.coef_)
+
+
+def test_a_shift_of_labels_and_range_shifts_predictions_and_nothing_else(tmp_path: Path) -> None:
+    X, _ = task(2000)
+    y = np.round(256 * X[:, 0]) / 256  # so that y + 32 - 32 is y
+    options: dict[str, Any] = {"data_norm": 1.0, "insecure_seed": 0}
+    centred = PrivateLinearRegression(3.0, label_range=(-0.5, 0.5), **options).fit(X, y)
+    shifted = PrivateLinearRegression(3.0, label_range=(31.5, 32.5), **options).fit(X, y + 32)
+    assert np.array_equal(shifted.coef_, centred.coef_)
+    assert shifted.intercept_ == centred.intercept_ + 32
+    assert shifted.predict(X) == pytest.approx(centred.predict(X) + 32, abs=1e-12)
+    assert shifted.score(X, y + 32) > 0.5
+    shifted.save(tmp_path / "model.json")
+    loaded = PrivateLinearRegression.load(tmp_path / "model.json")
+    assert np.array_equal(loaded.predict(X), shifted.predict(X))
+
+
+def test_a_range_to_one_side_needs_an_intercept_to_be_centred() -> None:
+    X, _ = task(2000)
+    y = 1 + X[:, 0] / 4
+    options: dict[str, Any] = {"data_norm": 1.0, "fit_intercept": False, "insecure_seed": 0}
+    one_sided = PrivateLinearRegression(3.0, label_range=(0.5, 1.5), **options).fit(X, y)
+    around_0 = PrivateLinearRegression(3.0, label_range=(-1.5, 1.5), **options).fit(X, y)
+    assert np.array_equal(one_sided.coef_, around_0.coef_)
+    assert one_sided.intercept_ == 0.0
+
+
+@pytest.mark.parametrize("found", [0.0, 30.0])
+def test_a_range_that_is_read_off_is_that_of_the_labels(found: float) -> None:
+    X, _ = task(200)
+    with pytest.warns(PrivacyLeakWarning, match="label_range"):
+        model = PrivateLinearRegression(3.0, data_norm=1.0, insecure_seed=0).fit(X, np.full(200, found))
+    declared = PrivateLinearRegression(
+        3.0, data_norm=1.0, label_range=(found - 1, found + 1), insecure_seed=0
+    ).fit(X, np.full(200, found))
+    assert np.array_equal(model.coef_, declared.coef_)
+
+
+@pytest.mark.parametrize(
+    "label_range",
+    [
+        (1.0, 1.0),
+        (2.0, 1.0),
+        (0.0, math.nan),
+        (-math.inf, 1.0),
+        (1.0,),
+        (1, 2, 3),
+        1.0,
+        "15",
+        ("low", "high"),
+    ],
+)
+def test_a_range_is_two_finite_numbers_in_order(label_range: Any) -> None:
+    X, _ = task(50)
+    model = PrivateLinearRegression(data_norm=1.0, label_range=label_range)
+    with pytest.raises(InvalidInputError, match="label_range"):
+        model.fit(X, X[:, 0])
+    assert not hasattr(model, "coef_")
 
 
 def test_long_rows_are_shortened_to_the_declared_norm() -> None:
@@ -189,7 +247,7 @@ def test_undeclared_facts_are_warned_about() -> None:
         classifier(classes=None).fit(X, y)
     with pytest.warns(PrivacyLeakWarning, match="data_norm"):
         classifier(data_norm=None).fit(X, y)
-    with pytest.warns(PrivacyLeakWarning, match="label_bound"):
+    with pytest.warns(PrivacyLeakWarning, match="label_range"):
         PrivateLinearRegression(data_norm=1.0).fit(X, X[:, 0])
 
 
@@ -298,7 +356,7 @@ def test_saved_models_predict_alike_and_hold_nothing_private(tmp_path: Path) -> 
     assert (tmp_path / "again.json").read_text() == (tmp_path / "model.json").read_text()
     with pytest.raises(InvalidInputError):
         PrivateSigmoidClassifier.load(tmp_path / "model.json")
-    line = PrivateLinearRegression(data_norm=1.0, label_bound=1.0).fit(X, X[:, 0])
+    line = PrivateLinearRegression(data_norm=1.0, label_range=(-1.0, 1.0)).fit(X, X[:, 0])
     line.save(tmp_path / "line.json")
     assert np.array_equal(PrivateLinearRegression.load(tmp_path / "line.json").predict(X), line.predict(X))
 
@@ -351,10 +409,12 @@ def test_bad_data_release_nothing() -> None:
             model.fit(rows, labels)
         assert not hasattr(model, "coef_")
     with pytest.raises(InvalidInputError) as caught:
-        PrivateLinearRegression(data_norm=1.0, label_bound=1.0).fit(X, np.where(y == "no", "S3CRET", "1"))
+        PrivateLinearRegression(data_norm=1.0, label_range=(-1.0, 1.0)).fit(
+            X, np.where(y == "no", "S3CRET", "1")
+        )
     assert "S3CRET" not in str(caught.value)
     with pytest.raises(InvalidInputError, match="real labels"):
-        PrivateLinearRegression(data_norm=1.0, label_bound=1.0, loss=LogisticLoss()).fit(X, X[:, 0])
+        PrivateLinearRegression(data_norm=1.0, label_range=(-1.0, 1.0), loss=LogisticLoss()).fit(X, X[:, 0])
 
 
 def test_a_ledger_is_booked_first_and_not_overdrawn(tmp_path: Path) -> None:

@@ -129,8 +129,7 @@ def test_regression(privopt: Command) -> None:
         "squared",
         "--regularizer",
         "l2:0.01",
-        "--label-bound",
-        1,
+        "--label-range=-1:1",
         "--json",
         "out.json",
         "--save",
@@ -140,6 +139,35 @@ def test_regression(privopt: Command) -> None:
     assert run.returncode == 0, run.stderr
     assert report()["train_r2"] > 0.5
     assert privopt("predict", "model.json", "patients.csv").stdout.startswith("prediction\n")
+    for wrong in ("1", "1:2:3", "low:high", "2:1", "nan:1"):
+        run = privopt(*words, "--loss", "squared", f"--label-range={wrong}")
+        assert run.returncode == 2
+        assert "range" in run.stderr
+
+
+def test_labels_far_from_0_are_centred_and_the_card_says_so(privopt: Command) -> None:
+    table = pd.read_csv("patients.csv")
+    table["cost"] += 30
+    table.to_csv("shifted.csv", index=False)
+    schema = json.loads(Path("schema.json").read_text())
+    Path("constant.json").write_text(json.dumps({**schema, "intercept": True}))
+    words = ("fit", "--data", "shifted.csv", "--target", "cost", "--epsilon", 20, "--loss", "squared")
+    options = ("--label-range", "29:31", "--json", "out.json", "--insecure-seed", 0)
+    for facts, name in (("schema.json", "intercept"), ("constant.json", "added to predictions")):
+        run = privopt(*words, *options, "--schema", facts)
+        assert run.returncode == 0, run.stderr
+        assert report()["train_r2"] > 0.4
+        assert name in run.stdout
+
+
+def test_calibrate_takes_half_the_range_of_labels(privopt: Command) -> None:
+    """The squared loss is linear beyond the width, so gradients and noise are in proportion to it."""
+    words = ("calibrate", "dp-gd", "--epsilon", 1, "--dimension", 5, "--records", 1000, "--steps", 10)
+    sigmas = [
+        json.loads(privopt(*words, "--loss", "squared", f"--label-range={text}", "--json").stdout)["sigma"]
+        for text in ("-1:1", "15:60")
+    ]
+    assert sigmas[1] == pytest.approx(22.5 * sigmas[0])
 
 
 def test_options_of_the_other_kind_of_model_are_refused(privopt: Command) -> None:
