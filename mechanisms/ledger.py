@@ -117,6 +117,18 @@ class Budget:
         self._require_gdp(spends)
         return _squared_mu(spends) <= gaussian_mu(self.epsilon, self.delta) ** 2 * _ROUNDING
 
+    def shortfall(self, spent: Sequence[PrivacySpend], more: PrivacySpend) -> str:
+        """Why ``more`` is not affordable after ``spent``, for people."""
+        total = self.total(spent)
+        text = (
+            f"spent epsilon = {total.epsilon:.6g} and delta = {total.delta:.3g}, of epsilon = "
+            f"{self.epsilon:g} and delta = {self.delta:g} under the rule {self.rule!r}"
+        )
+        if self.rule != "basic" or self.total([*spent, more]).epsilon > self.epsilon * _ROUNDING:
+            return text
+        wanted = "a larger --delta" if self.delta else "--delta"
+        return f"{text}. Only delta is short: create the ledger with {wanted}"
+
     def _require_gdp(self, spends: Sequence[PrivacySpend]) -> None:
         # A delta of their own would have to be set aside in advance: which of mu and delta a later release
         # uses up may depend on earlier results, and then the better of several budgets is no budget.
@@ -225,11 +237,9 @@ class Ledger:
         with self._locked() as file:
             budget, entries = self._parse(file)
             if not budget.affords([*_spent(entries), spend]):
-                spent = budget.total(_spent(entries))
                 raise BudgetExceededError(
-                    f"{spend} would overdraw {self.path}: spent epsilon = {spent.epsilon:.6g}, "
-                    f"delta = {spent.delta:.3g} of {budget.epsilon:g} and {budget.delta:g} "
-                    f"under the rule {budget.rule!r}. Nothing was run"
+                    f"{spend} would overdraw {self.path}: {budget.shortfall(_spent(entries), spend)}. "
+                    "Nothing was run"
                 )
             identifier = uuid.uuid4().hex
             _append(file, _line({**_stamp("reserve", identifier), "spend": spend.to_dict()}))

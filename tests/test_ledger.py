@@ -73,13 +73,26 @@ def test_ten_tenths_are_one_and_the_eleventh_is_refused_before_it_runs(tmp_path:
     assert not ledger.affords(PrivacySpend.pure(1e-12, "tiny"))
 
 
+def test_an_overdraft_says_what_is_short(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "pure", 2.0)
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.reserve(PrivacySpend.approximate(1.0, 1e-6, "a"))
+    assert "of epsilon = 2 and delta = 0 under" in str(caught.value)
+    assert "Only delta is short: create the ledger with --delta. Nothing" in str(caught.value)
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.reserve(PrivacySpend.approximate(3.0, 1e-6, "b"))
+    assert "Only delta" not in str(caught.value)
+    with pytest.raises(BudgetExceededError, match="with a larger --delta"):
+        Ledger.create(tmp_path / "small", 2.0, 1e-9).reserve(PrivacySpend.approximate(1.0, 1e-6, "c"))
+
+
 def test_the_budget_is_that_of_the_file_and_not_of_an_earlier_one(tmp_path: Path) -> None:
     old = Ledger.create(tmp_path / "ledger", 10.0)
     os.unlink(old.path)
     Ledger.create(old.path, 0.15)
     old.reserve(TENTH)
     assert not old.affords(TENTH)
-    with pytest.raises(BudgetExceededError, match=r"of 0\.15"):
+    with pytest.raises(BudgetExceededError, match=r"of epsilon = 0\.15"):
         old.reserve(TENTH)
 
 
