@@ -142,11 +142,11 @@ def _fitting(facts: RiskFacts, convex_set: ConvexSet | None, regularizer: Elasti
             "square root"
         )
     if smooth and not _projects(convex_set):
-        return "dp-fw-l2", "it needs no projection onto the set"
+        return "dp-fw-l2", "its steps need no projection, and none onto the set is known"
     if facts.loss.convex and smooth and low:
         return "objective-perturbation", (
-            "for smooth convex losses with few features it was the most accurate at equal epsilon on the "
-            "tasks measured, and there is no number of steps to choose"
+            "the loss is smooth and convex, features are few, and there is no number of steps to choose; for "
+            "classification it was among the most accurate at equal epsilon on the tasks measured"
         )
     return "dp-pgd", "it takes every loss, a set with a projection, and an l1 penalty"
 
