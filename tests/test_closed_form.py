@@ -13,10 +13,12 @@ from scipy.optimize import linprog, minimize
 from privopt.oracles.closed_form import (
     bregman_step,
     contains,
+    facing,
     gauge,
     gauge_step,
     linear_minimizer,
     natural_geometry,
+    project,
     projector,
     prox_step,
     support,
@@ -475,6 +477,30 @@ def test_gauge_and_membership_of_hulls_against_their_definitions() -> None:
         assert gauge(cross, v) == pytest.approx(np.sum(np.abs(v)) / 2)
         assert contains(cross, v) == (np.sum(np.abs(v)) <= 2)
     assert gauge(ConvexHull([[1.0, 0.0]]), np.array([0.0, 1.0])) == math.inf
+
+
+def test_refusals_of_a_set_of_ones_own_name_the_hooks_that_take_it() -> None:
+    class Own(ConvexSet):
+        """{0}."""
+
+        dimension, radius, l1_radius = 1, 0.0, 0.0
+
+        def support(self, g: Vector) -> float:
+            return 0.0
+
+        def gauge(self, v: Vector) -> float:
+            return 0.0 if v[0] == 0 else np.inf
+
+        def violation(self, w: Vector) -> float:
+            return float(np.abs(w[0]))
+
+    for builder, hook, other in ((projector, "project", project), (linear_minimizer, "facing", facing)):
+        with pytest.raises(UnsupportedProblemError, match=rf"closed_form\.{hook}\.register") as caught:
+            builder(Own())
+        assert "Own" in str(caught.value)
+        assert "Frank-Wolfe" not in str(caught.value)
+        other.register(Own, lambda _set, _x: np.zeros(1))
+        builder(Own())
 
 
 def test_refusals_name_the_set_and_the_remedy() -> None:

@@ -1,9 +1,12 @@
-"""Oracles for sets: formulas, or finite methods. Each builder refuses what it has neither for."""
+"""Oracles for sets: formulas, or finite methods. Each builder refuses what it has neither for.
+
+Sets of your own join by ``project.register(YourSet)`` and ``facing.register(YourSet)``.
+"""
 
 from privopt.oracles.closed_form.bregman import bregman_step, natural_geometry
 from privopt.oracles.closed_form.gauge_step import gauge_step
-from privopt.oracles.closed_form.linear import linear_minimizer
-from privopt.oracles.closed_form.projection import projector
+from privopt.oracles.closed_form.linear import facing, linear_minimizer
+from privopt.oracles.closed_form.projection import project, projector
 from privopt.oracles.closed_form.prox import prox_step
 from privopt.oracles.closed_form.quantities import (
     contains,
@@ -17,12 +20,14 @@ from privopt.oracles.closed_form.quantities import (
 __all__ = [
     "bregman_step",
     "contains",
+    "facing",
     "gauge",
     "gauge_step",
     "gaussian_width",
     "linear_minimizer",
     "natural_geometry",
     "penalized_support",
+    "project",
     "projector",
     "prox_step",
     "support",

@@ -28,7 +28,8 @@ from privopt.problems.sets import (
 def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
     """The linear minimisation oracle of a set; a polytope's is a linear program with a checked dual.
 
-    For a set of your own, register a function of set and gradient: ``facing.register(YourSet)``.
+    For a set of your own, register a function of set and gradient:
+    ``privopt.oracles.closed_form.facing.register(YourSet)``.
 
     Raises:
         UnsupportedProblemError: the set is unbounded or unknown.
@@ -39,8 +40,8 @@ def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
         return PolytopeMinimizer(convex_set)
     if facing.dispatch(type(convex_set)) is facing.dispatch(object):
         raise UnsupportedProblemError(
-            f"no linear minimiser for {type(convex_set).__name__}: it needs a bounded set with a known "
-            "support function"
+            f"no linear minimiser for {type(convex_set).__name__}: it needs a bounded set; for one of your "
+            "own, register its formula by privopt.oracles.closed_form.facing.register"
         )
 
     def minimize(g: Vector) -> LinearAnswer:

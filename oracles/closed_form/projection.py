@@ -35,17 +35,19 @@ _GAP = 1e-9  # relative; rounding leaves about 1e-14
 def projector(convex_set: ConvexSet) -> Projector:
     """The projection onto a set: a formula, or an active-set method for hulls and polytopes.
 
-    For a set of your own, register a function of set and point: ``project.register(YourSet)``.
+    For a set of your own, register a function of set and point:
+    ``privopt.oracles.closed_form.project.register(YourSet)``.
 
     Raises:
-        UnsupportedProblemError: no projection is known; use a linear minimiser (Frank-Wolfe) instead.
+        UnsupportedProblemError: no projection is known.
         InfeasibleDomainError: a polytope without a point.
     """
     if isinstance(convex_set, Polytope):
         return _polytope_projector(convex_set)
     if project.dispatch(type(convex_set)) is project.dispatch(object):
         raise UnsupportedProblemError(
-            f"no projection onto {type(convex_set).__name__}: use a Frank-Wolfe mechanism"
+            f"no projection onto {type(convex_set).__name__}: for a set of your own, register its formula by "
+            "privopt.oracles.closed_form.project.register"
         )
     return lambda x: project(convex_set, checked(x, convex_set.dimension))
 
