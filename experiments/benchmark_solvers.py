@@ -313,7 +313,7 @@ def disagreements(solves: pd.DataFrame) -> int:
 
 def profile(solves: pd.DataFrame) -> Figure:
     """Share of solves finished within a time, one curve per solver: minimisers left, exact draws right."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     minimising = solves["question"].isin(MINIMISED)
     _curves(left, solves[minimising], ["question", "solver"])
@@ -324,7 +324,7 @@ def profile(solves: pd.DataFrame) -> Figure:
         axes.set(xscale="log", ylim=(0, 1.02))
         axes.grid(alpha=0.3)
         if axes.lines:
-            axes.legend(fontsize=7)
+            axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False)
     return figure
 
 

@@ -19,6 +19,7 @@ import heapq
 import itertools
 import math
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -43,10 +44,10 @@ from privopt.oracles.gibbs import (
     race_error,
     stop_if_asked,
 )
-from privopt.oracles.interface import Query, Task, Watch
+from privopt.oracles.interface import Limits, Query, Task, Watch
 from privopt.problems.discrete import DiscreteProblem
 from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntArray
+from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import Perturbation
 
 # Effort on one region: rings to nobody before it is tuned or split; tuning steps at a time; what these must
@@ -76,7 +77,24 @@ class GibbsBranch(GibbsOracle):
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, ZeroOneHalfspace)  # by refusals
+        _compile()
         return _BranchSampler(problem, law, self.limits)
+
+
+@cache
+def _compile() -> None:
+    """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
+    lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
+    problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
+    model = _Model(CellModel.make(problem, Task.LINEAR))
+    node = model.roots(1.0, Limits().start())[0]
+    model.open(node, 1.0)
+    model.tune(node, 1.0, -math.inf)
+    child = model.children(node)[0]
+    model.open(child, 1.0)
+    assert child.region is not None
+    words, levels = np.arange(model.words, dtype=np.uint64), np.zeros(model.depth, dtype=np.int64)
+    bounds.propose(model.shapes[1], child.region, words, 0, 0.0, 1.0, math.inf, 1, levels)
 
 
 @dataclass(eq=False)
