@@ -41,6 +41,7 @@ NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
 # Of first-order steps: what they release needs no proof of a minimum.
 NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
 _NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
+_CLASSIFYING = ("logistic", "sigmoid")  # losses for classes; the first is the default
 
 LinearModel = PrivateLogisticRegression | PrivateSigmoidClassifier | PrivateLinearRegression
 _ESTIMATORS: dict[str, type[Any]] = {
@@ -87,6 +88,8 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
             "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
             f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
         )
+    if linear and options.label_range is not None and (options.loss or "logistic") in _CLASSIFYING:
+        raise InvalidInputError("--label-range belongs to regression: --loss squared, huber or biweight")
     return linear
 
 
@@ -117,7 +120,7 @@ def fit_linear(
         "regularizer": options.regularizer or "none",
         "steps": options.steps,
     }
-    loss = options.loss or "logistic"
+    loss = options.loss or _CLASSIFYING[0]
     model: LinearModel
     if loss == "logistic":
         model = PrivateLogisticRegression(classes=classes, **common)

@@ -307,3 +307,10 @@ def test_every_class_has_its_column_of_weights(privopt: Command) -> None:
         assert text in run.stdout
     assert np.shape(report()["weights"]) == (3, 3)
     assert len(report()["intercept"]) == 3
+
+
+def test_a_range_of_labels_without_numbers_to_predict_is_refused(privopt: Command) -> None:
+    for loss in ((), ("--loss", "sigmoid")):
+        run = privopt(*CLASSIFY, "--mechanism", "dp-gd", *loss, "--label-range", "0:1")
+        assert run.returncode == 2
+        assert "--label-range belongs to regression" in run.stderr
