@@ -66,15 +66,18 @@ def accuracy_figure(rows: pd.DataFrame, optimum: Mapping[str, float], measure: s
     for k, (key, curve) in enumerate(curves):
         mechanism, lattice = np.atleast_1d(np.array(key, dtype=object))
         points = curve.groupby("epsilon")[measure].agg(["mean", "std"])
+        number = mechanisms.index(mechanism)
+        # Colours are for mechanisms, signs for lattices; a mechanism whose colour is taken has another sign.
+        sign = lattices.index(lattice) + number // len(_COLOURS)
         # Beside each other rather than on top: curves that agree would hide one another.
         shift = 1.012 ** (2 * k - len(curves) + 1)
         axes.errorbar(
             points.index * shift,
             points["mean"],
             yerr=points["std"].fillna(0.0),
-            color=_COLOURS[mechanisms.index(mechanism) % len(_COLOURS)],
-            marker=_MARKERS[lattices.index(lattice) % len(_MARKERS)],
-            linestyle=_LINES[lattices.index(lattice) % len(_LINES)],
+            color=_COLOURS[number % len(_COLOURS)],
+            marker=_MARKERS[sign % len(_MARKERS)],
+            linestyle=_LINES[sign % len(_LINES)],
             linewidth=1.4,
             elinewidth=0.8,
             markersize=5,

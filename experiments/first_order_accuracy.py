@@ -211,9 +211,9 @@ def _section(output: Path, task: Task, rows: pd.DataFrame) -> str:
         f"{best:.4f}, of the larger class {larger:.4f}.\n\n{markdown_table(table(rows))}\n\n"
         f"*Test accuracy by epsilon, mean ± standard deviation of the draws; the last column is the median "
         f"time of a fit.*\n\n![test accuracy on {task.name}]({picture})\n\n"
-        f"*{task.name}: mean test accuracy against epsilon, with a band of one standard deviation. Solid: "
-        "privopt. Dashed: the last of the list, peers where they were installed. Grey lines: the regression "
-        "without privacy, and always answering the larger class.*\n"
+        f"*{task.name}: mean test accuracy against epsilon, with bars of one standard deviation. The last of "
+        "the list are peers, where they were installed. Grey dashed lines: the regression without privacy, "
+        "and always answering the larger class.*\n"
     )
 
 
@@ -252,12 +252,13 @@ def _page(sections: Sequence[str], draws: int) -> str:
         "- dp-fw-l1 fits under an l1 constraint and chooses vertices; it has the public bound on the largest "
         "entry of a row, which is what its noise follows, and is made for many more features than there are "
         "here. dp-svrg needs strong convexity: it has a ridge penalty that the others do not have.\n"
-        "- No setting of privopt is tuned on the data: defaults come from public facts. diffprivlib has its "
+        "- privopt runs with its defaults, which are functions of public facts. The rules of dp-sgd were "
+        "chosen with these two public data sets and synthetic ones in view. diffprivlib has its "
         f"own defaults (C = 1) and the public norm. DP-SGD in Opacus: batches of {peers.BATCH:,}, "
         f"{peers.EPOCHS} passes, clipping at {peers.CLIP:g}, rows divided by their public norm. Its step, "
         f"{peers.LEARNING_RATE:g}, is one over the smoothness; it was kept after {peers.LEARNING_RATE:g} and "
         "16 had been tried on both of these data sets, and 16 was worse on Covertype and, at epsilon 0.1, on "
-        "Adult. So that one setting of a peer has seen the data, in the peer's favour.\n"
+        "Adult. So that setting of a peer has seen the data as well, in the peer's favour.\n"
         "- Opacus clips gradients to 1, below their bound of 1.41 here. That biases them and needs less "
         "noise; privopt's noise covers the bound, so that the loss stays the logistic one.\n"
         "- Labels: income above 50,000 dollars (Adult), Lodgepole Pine against the other cover types "
