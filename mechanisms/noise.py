@@ -321,16 +321,70 @@ class DiscreteGaussianRelease:
 
     def add(self, contributions: ArrayLike, drawn: Ints) -> Floats:
         """``release`` with a fresh draw from ``NoiseSource.discrete_gaussian(MAX_EXPONENT, dimension)``."""
-        rows = np.asarray(contributions, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.dimension:
-            raise PrivacyParameterError(f"expected shape (n, {self.dimension}), got {rows.shape}")
-        steps = np.rint(rows / self.grid)
-        if not np.all(np.abs(steps) < 2.0**61 / max(1, len(rows))):
-            raise PrivacyParameterError(
-                "contributions must be finite, and small enough for a 64-bit sum on the grid"
-            )
-        total = steps.astype(np.int64).sum(axis=0) + drawn
-        return np.asarray(total * self.grid)
+        return np.asarray((_steps(contributions, self.grid, self.dimension) + drawn) * self.grid)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceRelease:
+    """As ``DiscreteGaussianRelease``, with exact discrete Laplace noise and sensitivity in l1.
+
+    Privacy: epsilon-differential privacy (pure) with epsilon = ``epsilon``, neighbours by replacing one
+    record, n public: a shift of the sum by k grid steps in l1 changes the probability of any outcome by a
+    factor of at most exp(k / 2**30), and one record shifts it by at most ``grid_sensitivity``.
+
+    Attributes:
+        sensitivity: bound on |x - x'|_1 over any two contributions x, x', > 0: twice a clipping norm.
+        scale: of the noise of each coordinate, > 0.
+        dimension: the length of a contribution, >= 1.
+    """
+
+    sensitivity: float
+    scale: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        check_positive(self.sensitivity, "sensitivity")
+        check_positive(self.scale, "scale")
+        check_count(self.dimension, "dimension")
+        if self.grid < sys.float_info.min:
+            raise PrivacyParameterError(f"scale = {self.scale:g} is too small for a grid: rescale the data")
+
+    @property
+    def grid(self) -> float:
+        """The grid step, in the units of the data."""
+        return self.scale * 2.0**-MAX_EXPONENT
+
+    @property
+    def grid_sensitivity(self) -> float:
+        """l1 sensitivity of the rounded sum: each coordinate moves by at most one grid step more."""
+        return (self.sensitivity + self.dimension * self.grid) * (1 + 2.0**-40)
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of one release, rounded up."""
+        return self.grid_sensitivity / self.scale * (1 + 2.0**-50)
+
+    def release(self, contributions: ArrayLike, noise: NoiseSource) -> Floats:
+        """Sum the rows of an (n, dimension) array and add noise; returns shape (dimension,).
+
+        Raises:
+            PrivacyParameterError: another shape, NaN, infinity, or rows too large for the grid.
+        """
+        drawn = noise.discrete_laplace(MAX_EXPONENT, self.dimension)
+        return np.asarray((_steps(contributions, self.grid, self.dimension) + drawn) * self.grid)
+
+
+def _steps(contributions: ArrayLike, grid: float, dimension: int) -> Ints:
+    """The sum of the rows, each rounded to the grid, in grid steps."""
+    rows = np.asarray(contributions, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != dimension:
+        raise PrivacyParameterError(f"expected shape (n, {dimension}), got {rows.shape}")
+    steps = np.rint(rows / grid)
+    if not np.all(np.abs(steps) < 2.0**61 / max(1, len(rows))):
+        raise PrivacyParameterError(
+            "contributions must be finite, and small enough for a 64-bit sum on the grid"
+        )
+    return np.asarray(steps.astype(np.int64).sum(axis=0))
 
 
 def _shape(size: Size) -> tuple[int, ...]:

@@ -16,7 +16,12 @@ from scipy import special, stats
 
 from privopt.experiments.benchmark_noise import noise_rates
 from privopt.mechanisms.errors import NoiseSourceError, PrivacyParameterError
-from privopt.mechanisms.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
+from privopt.mechanisms.noise import (
+    MAX_EXPONENT,
+    DiscreteGaussianRelease,
+    DiscreteLaplaceRelease,
+    NoiseSource,
+)
 
 # Kolmogorov-Smirnov at this size accepts the right law at level 1e-4 and, for every law below, sees a scale
 # that is off by 10% (a sup-distance of 0.024 to 0.037) with a p-value far below 1e-6.
@@ -318,3 +323,39 @@ def test_the_benchmark_measures_every_law() -> None:
     rates = noise_rates(1000)
     assert len(rates) == 8
     assert (rates > 0).all(axis=None)
+
+
+def test_laplace_release_charges_for_the_rounding_to_the_grid() -> None:
+    """Neighbours at the full sensitivity: the sums differ, in steps, by no more than epsilon pays for.
+
+    The log ratio of two discrete Laplace laws on the grid is the l1 distance in steps over 2**30.
+    """
+    plan = DiscreteLaplaceRelease(sensitivity=3.0, scale=2.0, dimension=3)
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(500):
+        first, direction = rng.normal(size=3) * 10, rng.laplace(size=3)
+        second = first + 3.0 * (1 - 1e-15) * direction / np.abs(direction).sum()
+        sums = [np.rint(x / plan.grid).astype(np.int64) for x in (first, second)]
+        worst = max(worst, float(np.abs(sums[0] - sums[1]).sum()) / 2**MAX_EXPONENT)
+    assert 1.5 < worst <= plan.epsilon < 1.5 * (1 + 1e-8)  # 3 / 2 alone would not cover it
+
+
+def test_laplace_release_adds_laplace_noise_on_its_grid() -> None:
+    plan = DiscreteLaplaceRelease(sensitivity=2.0, scale=0.5, dimension=SAMPLES)
+    rows = np.vstack([np.full(SAMPLES, 0.25), np.full(SAMPLES, 1.5)])
+    released = plan.release(rows, NoiseSource(insecure_seed=5))
+    steps = released / plan.grid
+    assert np.array_equal(steps, np.rint(steps))
+    assert stats.kstest((released - 1.75) / 0.5, stats.laplace.cdf).pvalue > 1e-4
+    assert stats.kstest((released - 1.75) / 0.55, stats.laplace.cdf).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"sensitivity": 0.0}, {"scale": math.nan}, {"scale": 1e-320}, {"dimension": 0}]
+)
+def test_laplace_release_refuses_bad_plans(wrong: dict[str, float]) -> None:
+    with pytest.raises(PrivacyParameterError):
+        DiscreteLaplaceRelease(**{"sensitivity": 1.0, "scale": 1.0, "dimension": 1, **wrong})  # type: ignore[arg-type]
+    with pytest.raises(PrivacyParameterError):
+        DiscreteLaplaceRelease(1.0, 1.0, 2).release([[1.0, math.nan]], NoiseSource())
