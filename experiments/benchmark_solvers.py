@@ -27,10 +27,9 @@ import pandas as pd
 import typer
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import Progress as Bar
 
 from privopt.experiments.figures import save
-from privopt.experiments.kept import Kept, isolated, machine, markdown, peak_megabytes, seconds
+from privopt.experiments.kept import Kept, each, isolated, machine, markdown, peak_megabytes, seconds
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.opdisc import OPDisc
@@ -42,7 +41,6 @@ from privopt.oracles.gibbs import Law
 from privopt.oracles.interface import DiscreteOracle, Limits, Task
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.adult import load_adult23
-from privopt.problems.errors import PrivOptError
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.lattice import IntArray, IntegerLattice
 from privopt.problems.objective import Perturbation
@@ -377,23 +375,7 @@ def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
     """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
     output.mkdir(parents=True, exist_ok=True)
     kept = Kept(output / "solvers.csv", Solve, KEY)
-    missing: list[str] = []
-    with Bar(console=console) as bar:
-        line = bar.add_task("solvers", total=len(plan))
-        for number, unit in enumerate(plan):
-            bar.update(line, completed=number, description=str(unit))
-            try:
-                if not complete(kept, unit):
-                    _run_unit(kept, unit, console)
-            except KeyboardInterrupt:
-                missing.append(f"{unit}, and all that comes after it")
-                console.print("interrupted: what is finished is kept, the same command goes on from here")
-                break
-            except PrivOptError as error:
-                missing.append(f"{unit} ({error})")
-                console.print(missing[-1], markup=False)
-        else:
-            bar.update(line, completed=len(plan))
+    missing = each(plan, lambda unit: _run_unit(kept, unit, console), console, "solvers")
     if kept.lines:
         write_atomically(output / "solvers.md", page(kept.frame, missing, small=plan[0].small))
         save(profile(kept.frame), output / "solvers.png")
@@ -401,6 +383,8 @@ def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
 
 
 def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:
+    if complete(kept, unit):
+        return
     for solve in isolated(work, unit):
         if not kept.holds(solve):  # draws that came before an interruption are drawn again for the next
             kept.add(solve)

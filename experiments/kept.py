@@ -13,11 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
+from rich.console import Console
+from rich.progress import Progress as Bar
 
 from privopt.problems.errors import InvalidInputError, PrivOptError
+
+T = TypeVar("T")
 
 
 class WorkerDiedError(PrivOptError):
@@ -71,6 +75,27 @@ class Kept:
     @property
     def frame(self) -> pd.DataFrame:
         return pd.DataFrame(self.lines, columns=self.columns)
+
+
+def each(plan: Sequence[T], do: Callable[[T], None], console: Console, title: str) -> list[str]:
+    """``do`` every part of a plan, with a bar; Ctrl-C ends early. What was not done, and why."""
+    missing: list[str] = []
+    with Bar(console=console) as bar:
+        line = bar.add_task(title, total=len(plan))
+        for number, part in enumerate(plan):
+            bar.update(line, completed=number, description=str(part))
+            try:
+                do(part)
+            except KeyboardInterrupt:
+                missing.append(f"{part}, and all that comes after it")
+                console.print("interrupted: what is finished is kept, the same command goes on from here")
+                break
+            except PrivOptError as error:
+                missing.append(f"{part} ({error})")
+                console.print(missing[-1], markup=False)
+        else:
+            bar.update(line, completed=len(plan))
+    return missing
 
 
 def isolated(work: Callable[..., Iterator[Any]], *words: Any) -> Iterator[Any]:

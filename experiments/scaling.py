@@ -23,11 +23,10 @@ import pandas as pd
 import typer
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import Progress as Bar
 
 from privopt.experiments.benchmark_solvers import noise_of
 from privopt.experiments.figures import save
-from privopt.experiments.kept import Kept, isolated, machine, markdown, peak_megabytes, seconds
+from privopt.experiments.kept import Kept, each, isolated, machine, markdown, peak_megabytes, seconds
 from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.registry import MECHANISMS
@@ -37,7 +36,6 @@ from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.interface import Limits, Task
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
-from privopt.problems.errors import PrivOptError
 from privopt.problems.halfspace import ZeroOneHalfspace
 from privopt.problems.objective import Perturbation
 from privopt.problems.schema import Schema
@@ -269,34 +267,19 @@ def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
     """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
     output.mkdir(parents=True, exist_ok=True)
     kept = Kept(output / "scaling.csv", Line, KEY)
-    missing: list[str] = []
-    with Bar(console=console) as bar:
-        progress = bar.add_task("scaling", total=len(plan))
-        for number, unit in enumerate(plan):
-            bar.update(progress, completed=number, description=str(unit))
-            wanted = {"columns": unit.table, "question": unit.question, "epsilon": unit.epsilon}
-            if kept.matching(**wanted):
-                continue
-            try:
-                for line in isolated(work, unit):
-                    kept.add(line)
-                    console.print(
-                        f"{unit}: d = {line.dimension}, {seconds(line.seconds)} s, {line.status}",
-                        markup=False,
-                    )
-            except KeyboardInterrupt:
-                missing.append(f"{unit}, and all that comes after it")
-                console.print("interrupted: what is finished is kept, the same command goes on from here")
-                break
-            except PrivOptError as error:
-                missing.append(f"{unit} ({error})")
-                console.print(missing[-1], markup=False)
-        else:
-            bar.update(progress, completed=len(plan))
+    missing = each(plan, lambda unit: _run_unit(kept, unit, console), console, "scaling")
     if kept.lines:
         write_atomically(output / "scaling.md", page(kept.frame, missing))
         save(picture(kept.frame), output / "scaling.png")
     return kept.frame
+
+
+def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:
+    if kept.matching(columns=unit.table, question=unit.question, epsilon=unit.epsilon):
+        return
+    for line in isolated(work, unit):
+        kept.add(line)
+        console.print(f"{unit}: d = {line.dimension}, {seconds(line.seconds)} s, {line.status}", markup=False)
 
 
 def main(
