@@ -53,8 +53,6 @@ _ROOM = 2.0
 # Of an l1 ball for rows with features of up to R: in units of the scale of predictions over R. Five features
 # of weight 1 that are there or not make predictions of about that scale.
 _FEATURES = 5.0
-# Strong convexity of a default ridge penalty, in units of the smoothness.
-_CONDITION = 0.01
 
 _BALLS: dict[str, Callable[[int, float], ConvexSet]] = {
     "l1": L1Ball,
@@ -128,9 +126,6 @@ def choose_risk_mechanism(
             size = _FEATURES * prediction_scale(facts) / facts.row_norm
         convex_set = L1Ball(p, size) if kind is DPFrankWolfeL1 else L2Ball(p, size)
         reason += f"; it wants a bounded set, by default {type(convex_set).__name__} of size {size:.3g}"
-    if kind is DPSVRG and regularizer.l2 == 0:
-        regularizer = ElasticNet(regularizer.l1, _CONDITION * facts.smoothness)
-        reason += f"; it needs strong convexity, by default l2 = {regularizer.l2:.3g}"
     return Choice(kind, convex_set or WholeSpace(p), regularizer, reason)
 
 

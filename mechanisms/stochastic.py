@@ -32,6 +32,7 @@ from privopt.mechanisms.first_order import (
 from privopt.mechanisms.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.perturbation import objective_penalty
 from privopt.mechanisms.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.spend import PrivacySpend
 from privopt.oracles.closed_form import prox_step
@@ -152,12 +153,16 @@ class DPSVRG(RiskMechanism):
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. x and the
     anchor are private already, so the bound min(2 G, L |x - anchor|) on one record's difference is public,
-    and the noise follows it down as the iterates converge. The full gradients take half of mu^2; the
-    batches, composed with them as privacy loss distributions, the rest.
+    and the noise follows it down as the iterates converge. The full gradients take ``anchor_share`` of
+    mu^2; the batches, composed with them as privacy loss distributions, the rest.
+
+    Defaults: eta = 1/(2 L) and m = 8 L / l2, which batches of at least 32 allow in the convergence condition,
+    but no more than their noise allows (``quiet_rounds``); more epochs make up for it. They need strong
+    convexity: with them, a penalty l2 = 0 is replaced by that of ``objective_penalty``, since an anchor's
+    noise is a random linear term of its epoch's objective. ``regularizer`` tells which.
 
     Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
     theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.
-    Minibatches of at least 32 allow eta = 1/(2 L) and m = 8 L / l2 in the convergence condition.
     """
 
     name: ClassVar[str] = "dp-svrg"
@@ -165,6 +170,8 @@ class DPSVRG(RiskMechanism):
         "anchor_sigma: the mean gradient at an anchor; multiplier: a batch's sum of differences, in units of "
         "the bound on one"
     )
+
+    anchor_share: ClassVar[float] = 2 / 3
 
     rounds: tuple[int, ...]
     sampling: float
@@ -188,15 +195,14 @@ class DPSVRG(RiskMechanism):
         """Calibrate to public facts.
 
         Args:
-            rounds: inner steps of each epoch; the theorem's by default.
+            rounds: inner steps of each epoch; by default the theorem's, as long as noise allows.
             batch: the expected batch size q n; by default such that all inner steps together read the data
                 about as often as the full gradients do, and not so small that the noise would suffer
                 (``private_batch``). The other arguments are those of
                 ``FullBatchMechanism.plan``; several releases are accounted together.
 
         Raises:
-            PrivacyParameterError: parameters out of range, a loss that is not convex, or no strong convexity
-                where the method needs it.
+            PrivacyParameterError: parameters out of range, or a loss that is not convex.
         """
         space = checked_space(facts, convex_set)
         if not facts.loss.convex:
@@ -204,13 +210,13 @@ class DPSVRG(RiskMechanism):
         mu = gaussian_mu(epsilon, delta)
         share = mu / math.sqrt(check_count(releases, "releases"))
         if rounds is None:
-            rounds = cls._default_rounds(facts, space, regularizer, share / facts.sensitivity)
+            regularizer, rounds = cls._theorem(facts, space, regularizer, share / facts.sensitivity)
         rounds = _check_rounds(rounds)
         epochs, inner = len(rounds), sum(rounds)
         p = facts.dimension
-        least = private_batch(facts, inner, share / math.sqrt(2))
+        least = private_batch(facts, inner, share * math.sqrt(1 - cls.anchor_share))
         q = _sampling(facts, batch, max(least, math.ceil(epochs * facts.n_records / inner)))
-        anchors = math.sqrt(2 * epochs) * 2 / share  # in units of G: sensitivity 2, mu^2 / 2 for all epochs
+        anchors = math.sqrt(epochs / cls.anchor_share) * 2 / share  # in units of G: the sensitivity is 2
         z = poisson_multiplier(
             epsilon,
             delta,
@@ -238,16 +244,21 @@ class DPSVRG(RiskMechanism):
         return self.step_size, self.step_size
 
     @classmethod
-    def _default_rounds(
+    def _theorem(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
-    ) -> tuple[int, ...]:
-        if regularizer.l2 <= 0:
-            raise PrivacyParameterError(
-                "dp-svrg needs strong convexity from a ridge penalty: set l2 > 0, or use dp-svrg++"
-            )
-        inner = math.ceil(8 * facts.smoothness / regularizer.l2)
-        signal = 2 * regularizer.l2 * loss_range(facts, convex_set) * mu**2 / facts.dimension
-        return (max(2, inner),) * max(1, math.ceil(math.log(max(signal, 1.0))))
+    ) -> tuple[ElasticNet, tuple[int, ...]]:
+        """The penalty and the inner steps of each epoch, by default."""
+        l2 = regularizer.l2 or objective_penalty(facts, convex_set, 1 / (mu * math.sqrt(cls.anchor_share)))
+        regularizer = ElasticNet(regularizer.l1, l2)
+        # An epoch halves the distance from the minimum, until the noise of the anchors remains.
+        signal = 2 * l2 * loss_range(facts, convex_set) * mu**2 / facts.dimension
+        # But epochs are short where noise is large, and should go as far together as gradient descent would.
+        rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
+        steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
+        far = noise_growth(facts, batches, rate) * (steps / (rate * facts.smoothness)) ** 2
+        shape = (1,) * math.ceil(max(1.0, math.log(max(signal, 1.0)), min(far, steps)))
+        longest = math.ceil(8 * facts.smoothness / l2)
+        return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:
@@ -272,9 +283,11 @@ class DPSVRG(RiskMechanism):
                 full = self.anchor_noise.add(full, source)
             difference = self._difference(risk, anchor, draw, noise)
             method = Method(x, _svrg_step(step, self.step_size, full))
-            iterates = list(noisy_iteration(method, difference, lambda g: g, m, clock))
-            anchor = np.mean(iterates, axis=0)
-            x = self._next_start(iterates[-1], anchor)
+            total = np.zeros_like(x)
+            for x in noisy_iteration(method, difference, lambda g: g, m, clock):
+                total += x
+            anchor = total / m
+            x = self._next_start(x, anchor)
         return anchor, None
 
     def _difference(
@@ -312,15 +325,18 @@ class DPSVRGPlusPlus(DPSVRG):
     """
 
     name = "dp-svrg++"
+    anchor_share = 1 / 2
 
     @classmethod
-    def _default_rounds(
+    def _theorem(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
-    ) -> tuple[int, ...]:
-        # As many inner steps in the last epoch as gradient descent would take before noise dominates.
-        steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
-        epochs = max(1, math.ceil(math.log2(max(2.0, steps / 4))))
-        return tuple(4 * 2**s for s in range(1, epochs + 1))
+    ) -> tuple[ElasticNet, tuple[int, ...]]:
+        # An epoch halves the excess risk, until what the noise costs over that distance remains.
+        noise = math.sqrt(facts.dimension) / mu * typical_distance(facts, convex_set)
+        epochs = math.ceil(math.log2(max(2.0, loss_range(facts, convex_set) / noise)))
+        shape = tuple(2**s for s in range(1, epochs + 1))
+        batches = mu * math.sqrt(1 - cls.anchor_share)
+        return regularizer, quiet_rounds(shape, facts, batches, cls._default_step_size(facts))
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:
@@ -343,6 +359,31 @@ def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
     a percent or so; below 1 more noise is needed.
     """
     return math.ceil(_MULTIPLIER / 2 * facts.n_records * mu / math.sqrt(steps))
+
+
+def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
+    """By what multiple of m M the noise of M batches stretches log E |x - anchor|^2 in an epoch of m steps.
+
+    Noise of a batch is a multiple of |x - anchor|, so it feeds on itself. By the central limit theorem noise
+    for M batches, together mu-GDP with mu in units of the sensitivity of the mean gradient, is
+    L |x - anchor| sqrt(M) / (G mu) per coordinate, of which a step adds eta times.
+    """
+    return facts.dimension * (eta * facts.smoothness / (facts.gradient_bound * mu)) ** 2
+
+
+def quiet_rounds(
+    shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = _MOST_STEPS
+) -> tuple[int, ...]:
+    """Inner steps of epochs in the proportions of ``shape``, as many as the noise of their batches allows.
+
+    It multiplies the expected |x - anchor|^2 by up to e in the longest epoch: see ``noise_growth``.
+
+    Args:
+        longest: the most steps of the longest epoch. All together have at most 5000 or so.
+    """
+    quiet = 1 / math.sqrt(noise_growth(facts, mu, eta) * max(shape) * sum(shape))
+    unit = min(quiet, longest / max(shape), _MOST_STEPS / sum(shape))
+    return tuple(max(2, math.ceil(unit * m)) for m in shape)
 
 
 def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:

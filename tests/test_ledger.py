@@ -450,7 +450,7 @@ def test_two_processes_share_a_budget_exactly(tmp_path: Path) -> None:
     ledger = Ledger.create(path, 0.6)
     spenders = [start_spender(path, released) for _ in range(2)]
     for spender in spenders:
-        spender.communicate(timeout=60)
+        spender.communicate(timeout=300)
         assert spender.returncode == 0
     assert released.stat().st_size == 60
     assert ledger.total().epsilon == pytest.approx(0.6)
@@ -464,7 +464,7 @@ def test_a_kill_at_any_moment_never_loses_a_release(tmp_path: Path) -> None:
         spender = start_spender(path, released)
         time.sleep(random_delay.uniform(0.0, 0.06))
         spender.send_signal(signal.SIGKILL)
-        spender.communicate(timeout=60)
+        spender.communicate(timeout=300)
         done = released.stat().st_size if released.exists() else 0
         entries = ledger.entries()
         committed = sum(e.state == "committed" for e in entries)

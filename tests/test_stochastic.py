@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import beta, binom, chisquare, norm
 
-from privopt.mechanisms.accounting import gaussian_epsilon
+from privopt.mechanisms.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.first_order import Output, choose_output
+from privopt.mechanisms.first_order import Output, choose_output, loss_range
 from privopt.mechanisms.gradient_noise import VectorNoise, gaussian_steps
 from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.poisson import (
@@ -22,8 +24,8 @@ from privopt.mechanisms.poisson import (
     poisson_multiplier,
     sampled_noise,
 )
-from privopt.mechanisms.stochastic import DPSVRG, DPStochasticGradient, DPSVRGPlusPlus
-from privopt.problems.losses import HuberLoss, LogisticLoss, SigmoidLoss
+from privopt.mechanisms.stochastic import DPSVRG, DPStochasticGradient, DPSVRGPlusPlus, quiet_rounds
+from privopt.problems.losses import HuberLoss, LogisticLoss, SigmoidLoss, SquaredLoss
 from privopt.problems.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.sets import L2Ball
@@ -226,10 +228,72 @@ def test_defaults_release_something_sensible() -> None:
         assert released.spend.epsilon == 4.0
 
 
+def test_noise_of_inner_steps_stays_a_fraction_of_the_distance_gone() -> None:
+    """A step away from the anchor, where nothing pulls: |x - anchor|^2 grows by up to e, and about that."""
+    n, p = 3_000, 300
+    risk = EmpiricalRisk(np.eye(n, p), np.ones(n), SquaredLoss(1e6))
+    facts, mu = risk.facts, gaussian_mu(1.0, 1e-6) / math.sqrt(2)
+    eta = 1 / (2 * facts.smoothness)
+    (m,) = quiet_rounds((1,), facts, mu / facts.sensitivity, eta)
+    plan = DPSVRG.plan(facts, epsilon=1.0, delta=1e-6, rounds=(m,), batch=n // 4)
+    plan = dataclasses.replace(
+        plan, multiplier=poisson_multiplier(1.0 / math.sqrt(2), 1e-6, q=0.25, steps=m, coordinates=1)
+    )
+    anchor, growth = np.zeros(p), []
+    for seed in range(10):
+        source = NoiseSource(insecure_seed=seed)
+        estimate = plan._difference(
+            risk, anchor, source, source.discrete_gaussian_vectors(MAX_EXPONENT, p, m)
+        )
+        x = np.ones(p) / math.sqrt(p)
+        for _ in range(m):
+            noise_only = estimate(x) - risk.difference_sum(x, anchor, np.arange(n)) / n
+            x = x - eta * noise_only
+        growth.append(float(x @ x))
+    assert 1.5 < np.mean(growth) < 1.3 * math.e
+
+
+def test_default_rounds_follow_the_theorem_where_noise_is_small_and_stay_few() -> None:
+    plan = DPSVRG.plan(RiskFacts(10**7, P, LogisticLoss()), regularizer=ridge(0.1), **BUDGET)
+    assert set(plan.rounds) == {math.ceil(8 * 0.25 / 0.1)}
+    signal = 2 * 0.1 * loss_range(plan.facts, plan.convex_set) * 10**14 / (4 * P)
+    assert len(plan.rounds) == math.ceil(math.log(signal * gaussian_mu(1.0, 1e-5) ** 2))
+    assert plan.regularizer == ridge(0.1)
+    for n, d in ((20, 10**6), (10**6, 3), (10**9, 100)):
+        for mechanism in (DPSVRG, DPSVRGPlusPlus):
+            facts = RiskFacts(n, d, LogisticLoss())
+            rounds = mechanism.plan(facts, epsilon=0.1, delta=1e-9).rounds
+            assert sum(rounds) < 8_000
+            assert mechanism is DPSVRG or all(b >= a for a, b in pairwise(rounds))
+
+
+def test_svrg_without_a_penalty_has_one_that_balances_its_noise() -> None:
+    strengths = [
+        DPSVRG.plan(RiskFacts(n, P, LogisticLoss()), regularizer=lasso(0.01), **BUDGET).regularizer
+        for n in (1_000, 10_000)
+    ]
+    assert strengths[0].l2 > strengths[1].l2 > 0
+    assert {r.l1 for r in strengths} == {0.01}
+    assert DPSVRGPlusPlus.plan(RiskFacts(1_000, P, LogisticLoss()), **BUDGET).regularizer.l2 == 0
+
+
+def test_default_svrg_comes_close_to_the_minimum() -> None:
+    """On a task that its rules were not chosen on. A ridge penalty of 1% of L, say, keeps it away."""
+    risk = logistic_risk(n=20_000, seed=7)
+    best, start = minimum(risk, ElasticNet()), risk.value(np.zeros(P))
+
+    def share_left(mechanism: type[DPSVRG], penalty: ElasticNet) -> float:
+        plan = mechanism.plan(risk.facts, regularizer=penalty, **BUDGET)
+        points = [plan.release(risk, NoiseSource(insecure_seed=s)).point for s in range(3)]
+        return float(np.mean([risk.value(w) for w in points]) - best) / (start - best)
+
+    assert share_left(DPSVRG, ElasticNet()) < 0.01
+    assert share_left(DPSVRGPlusPlus, ElasticNet()) < 0.02
+    assert share_left(DPSVRG, ridge(0.01 * risk.facts.smoothness)) > 0.02
+
+
 def test_refusals() -> None:
     facts = RiskFacts(1000, P, LogisticLoss())
-    with pytest.raises(PrivacyParameterError, match="l2 > 0"):
-        DPSVRG.plan(facts, **BUDGET)
     with pytest.raises(PrivacyParameterError, match="convex"):
         DPSVRGPlusPlus.plan(RiskFacts(1000, P, SigmoidLoss()), **BUDGET)
     with pytest.raises(PrivacyParameterError, match="dimension"):
@@ -239,8 +303,6 @@ def test_refusals() -> None:
 @pytest.mark.slow
 def test_audit_of_sampled_steps_accepts_the_plan_and_rejects_a_third_of_the_noise() -> None:
     """One record of constant slope, flipped; Clopper-Pearson at 99.9% on held-out runs."""
-    import dataclasses
-
     X, y = np.ones((1, 1)), np.array([1e9])
     risks = [EmpiricalRisk(X, s * y, HuberLoss(1.0)) for s in (1, -1)]
     plan = DPStochasticGradient(
