@@ -111,6 +111,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         targets = self._targets_of(y, n)
         bound = self._public_norm(X, schema)
         facts = _risk_facts(n, d, targets.loss, bound, self.norm, constant)
+        feature = _constant(bound, self.norm)
         choice = self._choice(facts)
         # The plan is complete before a private number has entered it.
         plan = choice.plan(
@@ -121,7 +122,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             releases=len(targets.labels),
         )
         source = NoiseSource(self.insecure_seed)
-        rows = _with_constant(X, bound) if constant else X
+        rows = _with_constant(X, feature) if constant else X
         risks = (
             EmpiricalRisk(rows, labels, facts.loss, row_norm=facts.row_norm, norm=facts.norm)
             for labels in targets.labels
@@ -137,7 +138,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if targets.classes is not None:
             self.classes_ = targets.classes
         points = np.stack([release.point for release in releases])
-        intercept = points[:, d] * bound if constant else np.zeros(len(points))
+        intercept = points[:, d] * feature if constant else np.zeros(len(points))
         self.schema_ = schema
         return self._set(points[:, :d], intercept + targets.centre, spend)
 
@@ -329,8 +330,8 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         convex_set: a ``ConvexSet``, or "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex": where the weights,
             the intercept's included, lie.
         regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; covers the intercept too.
-        fit_intercept: whether a constant feature of size R joins each row, inside the clipped norm; a schema
-            with a constant of its own needs none and gets none.
+        fit_intercept: whether a constant feature joins each row, R/2 for the l2 and R for the linf norm; a
+            schema with a constant of its own needs none and gets none.
         steps: number of noisy steps of mechanisms that have one; by default the theory's.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
@@ -516,9 +517,16 @@ def _real_labels(y: ArrayLike) -> Floats:
 
 
 def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:
-    """Public facts of the rows, with the constant feature if there is one: it is as large as their bound."""
-    extended = bound * math.sqrt(2) if intercept and norm == "l2" else bound
+    """Public facts of the rows, with the constant feature if there is one."""
+    extended = math.hypot(bound, _constant(bound, norm)) if intercept and norm == "l2" else bound
     return RiskFacts(n, d + intercept, loss, extended, norm)
+
+
+def _constant(bound: float, norm: RowNorm) -> float:
+    """The feature that carries the intercept. Free under linf; under l2 half the bound, so that it adds 12%
+    to every gradient's bound, and so to the noise, and an intercept is still within easy reach.
+    """
+    return bound if norm == "linf" else bound / 2
 
 
 def _remaining(clock: Watch) -> Limits:

@@ -42,7 +42,7 @@ from privopt.oracles.closed_form import (
     projector,
     prox_step,
 )
-from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.interface import Limits, Watch
 from privopt.oracles.smooth import SmoothCertificate
 from privopt.problems.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -657,14 +657,20 @@ def checked_space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
 
 
 def default_start(convex_set: ConvexSet) -> Vector:
-    """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0."""
+    """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0.
+
+    Where there is no projection, as for a set of one's own with only ``facing``: an extreme point.
+    """
     if isinstance(convex_set, Simplex):
         return np.full(convex_set.dimension, convex_set.size / convex_set.dimension)
     if isinstance(convex_set, ConvexHull):
         return np.asarray(np.mean(convex_set.points, axis=0))
     if isinstance(convex_set, Polytope):
         return linear_minimizer(convex_set)(np.zeros(convex_set.dimension)).point
-    return projector(convex_set)(np.zeros(convex_set.dimension))
+    try:
+        return projector(convex_set)(np.zeros(convex_set.dimension))
+    except UnsupportedProblemError:
+        return linear_minimizer(convex_set)(np.ones(convex_set.dimension)).point
 
 
 def prediction_scale(facts: RiskFacts) -> float:

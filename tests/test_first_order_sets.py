@@ -7,12 +7,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 
-from privopt.mechanisms.first_order import DPAcceleratedMirrorDescent, DPProximalGradient, Output
+from privopt.mechanisms.first_order import (
+    DPAcceleratedMirrorDescent,
+    DPFrankWolfeL2,
+    DPProximalGradient,
+    Output,
+)
 from privopt.mechanisms.noise import NoiseSource
 from privopt.mechanisms.perturbation import OutputPerturbation
 from privopt.mechanisms.risk_registry import parse_set
 from privopt.mechanisms.stochastic import DPSVRG
-from privopt.oracles.closed_form import contains
+from privopt.oracles.closed_form import contains, facing
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.intersections import BoxIntersection
 from privopt.problems.losses import LogisticLoss
@@ -140,3 +145,30 @@ def test_variance_reduction_and_output_perturbation_take_them_too(convex_set: Co
         plan = mechanism.plan(RISK.facts, convex_set, ElasticNet(l2=0.3), **BUDGET)
         released = plan.release(RISK, NoiseSource(insecure_seed=1))
         assert contains(convex_set, released.point, 1e-9)
+
+
+def test_frank_wolfe_needs_no_projection_onto_a_set_of_ones_own() -> None:
+    """An ellipsoid with ``facing`` alone, against a general solver."""
+    axes = np.array([1.0, 2.0, 0.5])
+
+    class Ellipsoid(ConvexSet):
+        dimension, radius, l1_radius = 3, 2.0, float(np.linalg.norm(axes))
+
+        def support(self, g: Vector) -> float:
+            return float(np.linalg.norm(axes * g))
+
+        def gauge(self, v: Vector) -> float:
+            return float(np.linalg.norm(v / axes))
+
+        def violation(self, w: Vector) -> float:
+            return max(0.0, self.gauge(w) - 1)
+
+    facing.register(Ellipsoid, lambda _set, g: -axes * axes * g / np.linalg.norm(axes * g))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 3)) / 2
+    risk = EmpiricalRisk(X, np.where(X @ [1.0, 1, -1] > 0, 1, -1), LogisticLoss())
+    plan = DPFrankWolfeL2.plan(risk.facts, Ellipsoid(), epsilon=1.0, delta=1e-5, steps=400)
+    inside = {"type": "ineq", "fun": lambda w: 1 - np.sum((w / axes) ** 2)}
+    best = minimize(risk.value, np.zeros(3), jac=risk.gradient, constraints=inside, method="SLSQP")
+    assert risk.value(plan.without_noise(risk)) == pytest.approx(best.fun, abs=1e-3)
+    assert Ellipsoid().contains(plan.release(risk, NoiseSource(insecure_seed=0)).point)
