@@ -31,7 +31,7 @@ Plain = int | float | str
 FEATURE_LIMIT = 1 << 53
 
 # Dropping rows would make their number, which is public, a function of the records.
-_FILL = "fill them first, with a number chosen without looking at the records"
+_FILL = "declare missing=..., a value to read in their place, chosen without looking at the records"
 
 
 class Column(ABC):
@@ -85,10 +85,12 @@ class Numeric(Column):
         step: distance of grid points; it decides how large the common denominator gets.
         zero, one: what becomes 0 and 1; default low and high.
         outside: what happens to values outside [low, high]: "clip" moves them to the bound, "refuse"
-            raises. NaN and infinities are refused always.
+            raises. Infinities are refused always.
+        missing: the number that a missing value (empty, NaN, None) is read as; None refuses them.
 
     Raises:
-        SchemaError: low >= high, step <= 0 or above high - low, zero == one, or a number beyond 64 bits.
+        SchemaError: low >= high, step <= 0 or above high - low, zero == one, missing outside the bounds, or
+            a number beyond 64 bits.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Numeric(Column):
     zero: Fraction
     one: Fraction
     outside: Literal["clip", "refuse"]
+    missing: Fraction | None
 
     def __init__(
         self,
@@ -108,6 +111,7 @@ class Numeric(Column):
         zero: Real | None = None,
         one: Real | None = None,
         outside: Literal["clip", "refuse"] = "clip",
+        missing: Real | None = None,
     ) -> None:
         _declare(self, name, outside, ("clip", "refuse"))
         given = {"low": low, "high": high, "step": step}
@@ -134,6 +138,7 @@ class Numeric(Column):
                 f"column {name!r}: step = {_text(self.step)} is too fine for its bounds: "
                 f"more than 2^53 grid points"
             )
+        object.__setattr__(self, "missing", _declared_missing(missing, name, self.low, self.high))
 
     @property
     def top(self) -> int:
@@ -163,7 +168,7 @@ class Numeric(Column):
         return max(abs(a), abs(a + self.top * b))
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        x = as_numbers(self.name, values)
+        x = as_numbers(self.name, values, self.missing)
         if self.outside == "refuse":
             _check_range(self.name, x, self.low, self.high)
         a, b = (int(q * denominator) for q in self._map)
@@ -190,7 +195,7 @@ class Numeric(Column):
             result["zero"] = plain(self.zero)
         if self.one != self.high:
             result["one"] = plain(self.one)
-        return result | {"outside": self.outside}
+        return result | {"outside": self.outside} | _plain_missing(self.missing)
 
 
 @dataclass(frozen=True)
@@ -202,22 +207,25 @@ class Categorical(Column):
     Args:
         name: the column.
         categories: all text, or all integers or booleans; distinct.
-        outside: "refuse" raises at an undeclared value, "ignore" gives it zeros everywhere. A missing
-            value is refused always: declare a category for it.
+        outside: "refuse" raises at an undeclared value, "ignore" gives it zeros everywhere.
+        missing: the category that a missing value (empty, NaN, None) is read as; None refuses them. With
+            ``outside="ignore"`` it may be one that is not declared.
 
     Raises:
-        SchemaError: no categories, repeated ones, or mixed or unsuitable types.
+        SchemaError: no categories, repeated ones, mixed or unsuitable types, or ``missing`` not among them.
     """
 
     name: str
     categories: tuple[str | int, ...]
     outside: Literal["refuse", "ignore"]
+    missing: str | int | None
 
     def __init__(
         self,
         name: str,
         categories: Sequence[str | int],
         outside: Literal["refuse", "ignore"] = "refuse",
+        missing: str | int | None = None,
     ) -> None:
         _declare(self, name, outside, ("refuse", "ignore"))
         if isinstance(categories, str) or not isinstance(categories, Sequence) or not categories:
@@ -227,7 +235,15 @@ class Categorical(Column):
         if len(set(categories)) < len(categories):
             twice = [c for i, c in enumerate(categories) if c in categories[:i]]
             raise SchemaError(f"column {name!r}: categories must be distinct; {twice[0]!r} occurs twice")
+        if missing is not None and not isinstance(missing, str if isinstance(categories[0], str) else int):
+            raise SchemaError(f"column {name!r}: missing must be of the type of the categories")
+        if missing is not None and outside == "refuse" and missing not in categories:
+            raise SchemaError(
+                f"column {name!r}: missing = {missing!r} is not among the categories; "
+                f"add it, or declare outside='ignore'"
+            )
         object.__setattr__(self, "categories", tuple(categories))
+        object.__setattr__(self, "missing", missing)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -242,7 +258,7 @@ class Categorical(Column):
         return {c: i for i, c in enumerate(self.categories)}
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        codes, levels = as_levels(self.name, values)
+        codes, levels = as_levels(self.name, values, self.missing)
         if any(isinstance(v, str) != isinstance(self.categories[0], str) for v in levels):
             kinds = ("text", "numbers or booleans")
             declared, found = kinds if isinstance(self.categories[0], str) else kinds[::-1]
@@ -266,6 +282,7 @@ class Categorical(Column):
             "name": self.name,
             "categories": list(self.categories),
             "outside": self.outside,
+            **({} if self.missing is None else {"missing": self.missing}),
         }
 
 
@@ -279,18 +296,26 @@ class Binned(Column):
     Args:
         name: the column.
         edges: at least two, increasing.
-        outside: "clip" puts a value outside the edges into the first or the last bin, "refuse" raises. NaN
-            and infinities are refused always.
+        outside: "clip" puts a value outside the edges into the first or the last bin, "refuse" raises.
+            Infinities are refused always.
+        missing: the number that a missing value (empty, NaN, None) is read as; None refuses them.
 
     Raises:
-        SchemaError: fewer than two edges, or edges that do not increase.
+        SchemaError: fewer than two edges, edges that do not increase, or ``missing`` outside them.
     """
 
     name: str
     edges: tuple[Fraction, ...]
     outside: Literal["clip", "refuse"]
+    missing: Fraction | None
 
-    def __init__(self, name: str, edges: Sequence[Real], outside: Literal["clip", "refuse"] = "clip") -> None:
+    def __init__(
+        self,
+        name: str,
+        edges: Sequence[Real],
+        outside: Literal["clip", "refuse"] = "clip",
+        missing: Real | None = None,
+    ) -> None:
         _declare(self, name, outside, ("clip", "refuse"))
         if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
             raise SchemaError(f"column {name!r}: edges must be a list of at least two numbers")
@@ -301,6 +326,8 @@ class Binned(Column):
                 f"column {name!r}: edges must increase, as 64-bit floats; "
                 f"got {_text(self.edges[k])} before {_text(self.edges[k + 1])}"
             )
+        found = _declared_missing(missing, name, self.edges[0], self.edges[-1])
+        object.__setattr__(self, "missing", found)
 
     @property
     def _floats(self) -> NDArray[np.float64]:
@@ -318,14 +345,15 @@ class Binned(Column):
         return tuple(f"[{a}, {b}{end}" for a, b, end in pairs)
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        x = as_numbers(self.name, values)
+        x = as_numbers(self.name, values, self.missing)
         if self.outside == "refuse":
             _check_range(self.name, x, self.edges[0], self.edges[-1])
         out[np.arange(len(x)), np.searchsorted(self._floats[1:-1], x, side="right")] = denominator
 
     def to_dict(self) -> dict[str, Any]:
         edges = [plain(e) for e in self.edges]
-        return {"kind": "binned", "name": self.name, "edges": edges, "outside": self.outside}
+        found = {"kind": "binned", "name": self.name, "edges": edges, "outside": self.outside}
+        return found | _plain_missing(self.missing)
 
 
 def is_numeric(values: NDArray[Any]) -> bool:
@@ -336,13 +364,15 @@ def is_numeric(values: NDArray[Any]) -> bool:
     return all(issubclass(kind, types) for kind in set(map(type, values)))
 
 
-def as_numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
-    """A column as finite float64, shape (n,).
+def as_numbers(name: str, values: NDArray[Any], missing: Fraction | None = None) -> NDArray[np.float64]:
+    """A column as finite float64, shape (n,), with ``missing`` in the place of missing values.
 
     Raises:
-        SchemaError: text or other types, missing values, NaN, infinities.
+        SchemaError: text or other types, infinities, missing values if there is nothing to read them as.
     """
-    if values.dtype.kind == "O" and bool(np.any(pd.isna(values))):
+    if missing is not None:
+        values = np.where(pd.isna(values), float(missing), values)
+    elif values.dtype.kind == "O" and bool(np.any(pd.isna(values))):
         raise SchemaError(f"column {name!r}: missing values (empty, NaN) are not allowed; {_FILL}")
     if not is_numeric(values):
         raise SchemaError(
@@ -360,11 +390,13 @@ def as_numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
     return x
 
 
-def as_levels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]]:
-    """A column as codes, shape (n,), into the list of its distinct values.
+def as_levels(
+    name: str, values: NDArray[Any], missing: str | int | None = None
+) -> tuple[NDArray[np.intp], list[Any]]:
+    """A column as codes, shape (n,), into the list of its distinct values; missing ones are ``missing``.
 
     Raises:
-        SchemaError: missing values, or types that cannot be categories.
+        SchemaError: types that cannot be categories, or missing values with nothing to read them as.
     """
     if values.dtype.kind not in "OUbiuf":
         raise SchemaError(f"column {name!r}: categories must be text, integers or booleans")
@@ -372,11 +404,13 @@ def as_levels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.intp], list[A
         codes, levels = pd.factorize(values)
     except TypeError:
         raise SchemaError(f"column {name!r}: categories must be text, integers or booleans") from None
-    if bool(np.any(codes < 0)):
+    if not bool(np.any(codes < 0)):
+        return codes, levels.tolist()
+    if missing is None:
         raise SchemaError(
-            f"column {name!r}: missing values are not allowed; fill them first, with a category of their own"
+            f"column {name!r}: missing values are not allowed; declare missing=..., a category of their own"
         )
-    return codes, levels.tolist()
+    return np.where(codes < 0, len(levels), codes), [*levels.tolist(), missing]
 
 
 def rational(value: object, name: str, key: str) -> Fraction:
@@ -415,6 +449,21 @@ def plain(q: Fraction) -> Plain:
 
 def _text(q: Fraction) -> str:
     return str(plain(q))
+
+
+def _declared_missing(value: Real | None, name: str, low: Fraction, high: Fraction) -> Fraction | None:
+    if value is None:
+        return None
+    found = rational(value, name, "missing")
+    if not low <= found <= high:
+        raise SchemaError(
+            f"column {name!r}: missing must lie in [{_text(low)}, {_text(high)}]; got {_text(found)}"
+        )
+    return found
+
+
+def _plain_missing(value: Fraction | None) -> dict[str, Any]:
+    return {} if value is None else {"missing": plain(value)}
 
 
 def _check_range(name: str, x: NDArray[np.float64], low: Fraction, high: Fraction) -> None:

@@ -654,3 +654,63 @@ def test_unnamed_and_named_columns() -> None:
     assert [name for name, _ in columns_of(np.zeros((2, 2)))] == [None, None]
     assert [name for name, _ in columns_of(pd.DataFrame(np.zeros((2, 2))))] == ["0", "1"]
     assert [c.name for c in draft(np.zeros((2, 2))).columns] == ["x0", "x1"]
+
+
+def missing_columns() -> list[Any]:
+    return [
+        Numeric("age", 0, 100, step=10, zero=0, one=10, missing=40),
+        Binned("hours", [0, 20, 60], missing="20"),
+        Categorical("town", ["here", "unknown"], missing="unknown"),
+        Categorical("smoker", [False, True], missing=False),
+        Categorical("rare", ["x"], outside="ignore", missing="none"),
+    ]
+
+
+@pytest.mark.parametrize("file", ["t.csv", "t.parquet", None])
+def test_missing_values_are_read_as_declared(file: str | None, tmp_path: Path) -> None:
+    """As an empty cell, None, NaN, NA or NaT; a record without them stays what it was."""
+    table = pd.DataFrame(
+        {
+            "age": [None, 70.0],
+            "hours": pd.array([None, 5], dtype="Int64"),
+            "town": [None, "here"],
+            "smoker": pd.array([None, True], dtype="boolean"),
+            "rare": [None, "x"],
+        }
+    )
+    if file == "t.csv":
+        table.to_csv(tmp_path / file, index=False)
+    elif file:
+        table.to_parquet(tmp_path / file)
+    read = read_table(tmp_path / file) if file else table
+    schema = Schema(missing_columns())
+    assert schema.encode(read).X.tolist() == [[4, 0, 1, 0, 1, 1, 0, 0], [7, 1, 0, 1, 0, 0, 1, 1]]
+    for name in ("schema.toml", "schema.json"):
+        schema.save(tmp_path / name)
+        assert Schema.load(tmp_path / name) == schema
+    assert Schema(missing_columns()[:1]) != Schema([Numeric("age", 0, 100, step=10, zero=0, one=10)])
+
+
+def test_a_record_is_encoded_alike_whatever_else_is_missing() -> None:
+    """Another record's missing value must not change how this one is read."""
+    columns = [Numeric("x", 0, 1, step="1/1000", missing=0), Categorical("k", [0, 1, 2], missing=2)]
+    complete = Schema(columns).encode({"x": [0.1234, 0.5], "k": [1, 0]}).X
+    holed = Schema(columns).encode({"x": [0.1234, None], "k": [1, None]}).X
+    floats = Schema(columns).encode({"x": np.array([0.1234, np.nan]), "k": np.array([1.0, np.nan])}).X
+    assert complete[0].tolist() == holed[0].tolist() == floats[0].tolist()
+    assert holed.tolist() == floats.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "told"),
+    [
+        (Numeric, {"low": 0, "high": 1, "missing": 2}, r"missing must lie in \[0, 1\]; got 2"),
+        (Numeric, {"low": 0, "high": 1, "missing": "nan"}, "missing must be a finite number"),
+        (Binned, {"edges": [0, 1], "missing": -1}, r"missing must lie in \[0, 1\]"),
+        (Categorical, {"categories": ["a"], "missing": "b"}, "not among the categories"),
+        (Categorical, {"categories": ["a"], "missing": 1, "outside": "ignore"}, "type of the categories"),
+    ],
+)
+def test_what_missing_may_be(kind: Callable[..., Any], given: dict[str, Any], told: str) -> None:
+    with pytest.raises(SchemaError, match=told):
+        kind("x", **given)
