@@ -54,11 +54,12 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     if as_json:
         typer.echo(json.dumps(report, indent=2))
         return
-    table = Table("state", "mechanism", "epsilon", "delta")
+    table = Table("time (UTC)", "state", "mechanism", "epsilon", "delta")
     for entry in report["entries"]:
-        spend = entry["spend"]
+        spend, time = entry["spend"], entry["time"].removesuffix("+00:00").replace("T", " ")
         table.add_row(
-            entry["state"], escape(spend["mechanism"]), f"{spend['epsilon']:g}", f"{spend['delta']:g}"
+            *(escape(time), entry["state"], escape(spend["mechanism"])),
+            *(f"{spend['epsilon']:g}", f"{spend['delta']:g}"),
         )
     tell.print(table)
     tell.print(_state(ledger))
@@ -118,7 +119,7 @@ def budget_report(ledger: Ledger) -> dict[str, Any]:
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "rule": budget.rule},
         "spent": {"epsilon": total.epsilon, "delta": total.delta},
         "neighbours": "replace-one",
-        "entries": [{"state": e.state, "spend": e.spend.to_dict()} for e in ledger.entries()],
+        "entries": [{"time": e.time, "state": e.state, "spend": e.spend.to_dict()} for e in ledger.entries()],
     }
 
 

@@ -61,11 +61,15 @@ class Total:
 
 @dataclass(frozen=True)
 class Entry:
-    """One reservation. ``state`` is "reserved", "committed" or "cancelled"; the first two are spent."""
+    """One reservation. ``state`` is "reserved", "committed" or "cancelled"; the first two are spent.
+
+    ``time`` is when it was reserved, by this machine's clock, in UTC and ISO 8601; empty if a line has none.
+    """
 
     identifier: str
     spend: PrivacySpend
     state: str
+    time: str = ""
 
 
 @dataclass(frozen=True)
@@ -331,7 +335,8 @@ def _apply(entries: dict[str, Entry], record: dict[str, Any]) -> None:
     if action == "reserve":
         if identifier in entries:
             raise ValueError("an identifier is used twice")
-        entries[identifier] = Entry(identifier, PrivacySpend.from_dict(record["spend"]), "reserved")
+        spend = PrivacySpend.from_dict(record["spend"])
+        entries[identifier] = Entry(identifier, spend, "reserved", str(record.get("time", "")))
         return
     state = {"commit": "committed", "cancel": "cancelled"}[action]
     if entries[identifier].state != "reserved":

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
@@ -283,7 +284,10 @@ def test_budgets_are_kept_checked_and_enforced(privopt: Command, clinic: Path) -
     report = json.loads(privopt("budget", "show", "ledger", "--json").stdout)
     assert report["spent"]["epsilon"] == pytest.approx(0.9)
     assert [e["spend"]["mechanism"] for e in report["entries"]] == ["survey", "exponential"]
-    assert "survey" in privopt("budget", "show", "ledger").stdout
+    assert [datetime.fromisoformat(e["time"]).utcoffset() for e in report["entries"]] == [timedelta(0)] * 2
+    shown = privopt("budget", "show", "ledger").stdout
+    assert "survey" in shown
+    assert report["entries"][0]["time"][:10] in shown
 
 
 def test_the_version(privopt: Command) -> None:
