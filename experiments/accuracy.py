@@ -157,7 +157,7 @@ def main(
     draws: Annotated[int, typer.Option(min=2, help="Draws per setting.")] = 20,
 ) -> None:
     """Run the comparison and print the table."""
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     run(output, draws, console)
     console.print((output / "accuracy.md").read_text(), highlight=False, markup=False)
 

@@ -19,8 +19,8 @@ from privopt.mechanisms.classifier import write_atomically
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.problems.errors import InvalidInputError
 
-say = Console(stderr=True)
-tell = Console()
+say = Console(stderr=True, emoji=False)
+tell = Console(emoji=False)
 
 # What the columns of the table and the keys of the JSON file mean.
 MEANINGS = {

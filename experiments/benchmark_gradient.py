@@ -258,7 +258,7 @@ def main(
         write_atomically(output / "gradient.md", text)
         write_atomically(output / "gradient.csv", dense.to_csv(index=False))
         write_atomically(output / "sparse-steps.csv", sparse.to_csv(index=False))
-    Console(soft_wrap=True).print(text, highlight=False, markup=False)
+    Console(soft_wrap=True, emoji=False).print(text, highlight=False, markup=False)
 
 
 if __name__ == "__main__":

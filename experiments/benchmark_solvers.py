@@ -410,7 +410,7 @@ def main(
     try_out: Annotated[bool, typer.Option("--try-out", help="A small synthetic task instead.")] = False,
 ) -> None:
     """Compare the solvers and time the exact draws."""
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     plan = units(draws, slow_draws, time_limit, row_limit, small=try_out)
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch)

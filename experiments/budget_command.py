@@ -17,7 +17,7 @@ from privopt.mechanisms.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError, did_you_mean
 
 app = typer.Typer(help="Keep a privacy budget in a file.", no_args_is_help=True)
-tell = Console(soft_wrap=True)
+tell = Console(soft_wrap=True, emoji=False)
 
 FileArgument = Annotated[Path, typer.Argument(help="The ledger.")]
 EpsilonOption = Annotated[float, typer.Option("--epsilon", help="> 0.")]

@@ -61,8 +61,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals hold records
 )
-say = Console(stderr=True)
-tell = Console(soft_wrap=True)
+say = Console(stderr=True, emoji=False)
+tell = Console(soft_wrap=True, emoji=False)
 
 
 def _show_version(asked: bool) -> None:

@@ -277,7 +277,7 @@ def main(
     draws: Annotated[int, typer.Option(min=2, help="Draws per competitor and epsilon.")] = 10,
 ) -> None:
     """Run the comparison and print the page."""
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     text = run(output, (adult_task(), covertype_task()), draws, console)
     console.print(text, highlight=False, markup=False)
 

@@ -143,7 +143,7 @@ def main(
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         write_atomically(output / "first-order-noise.md", text)
-    Console(soft_wrap=True).print(text, highlight=False, markup=False)
+    Console(soft_wrap=True, emoji=False).print(text, highlight=False, markup=False)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ from privopt.problems.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame,
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
 from privopt.problems.schema import Schema, missing_columns, read_table
 
-say = Console(stderr=True)
-tell = Console(soft_wrap=True)
+say = Console(stderr=True, emoji=False)
+tell = Console(soft_wrap=True, emoji=False)
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
 NOT_PRIVATE = ["oracle", "train_accuracy", "certificate", "seconds"]

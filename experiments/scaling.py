@@ -287,7 +287,7 @@ def main(
     time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per question.")] = 60.0,
 ) -> None:
     """Ask every question at every size."""
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch)
         run(folder, units(time_limit), console)

@@ -31,14 +31,17 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """
     check_given(y)
     if np.any(pd.isna(np.asarray(y, dtype=object))):
-        raise InvalidInputError("y holds missing labels: drop those rows or give them a class")
+        raise InvalidInputError("y holds missing labels: give them a class of their own")
     texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
     if any(texts) and not all(texts):
         raise InvalidInputError("y mixes text with other labels; make them one type")
-    if np.asarray(y).dtype.kind == "f":
-        assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
-    labels = column_or_1d(y, warn=True)
+    try:
+        if np.asarray(y).dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        labels = column_or_1d(y, warn=True)
+    except ValueError as error:
+        raise InvalidInputError(without_values(error)) from None
     if len(labels) != n_rows:
         raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
     if len(labels) == 0:
@@ -47,22 +50,48 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 
 def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:
-    """scikit-learn's ``validate_data``, less the cells that its conversion errors quote.
+    """scikit-learn's ``validate_data``, less the cells that its errors quote.
 
     Raises:
-        InvalidInputError: cells that are not real numbers.
-        TypeError, ValueError: scikit-learn's own, which name shapes and kinds.
+        InvalidInputError: anything but a table of finite real numbers with the columns of ``fit``.
+        TypeError: scikit-learn's own, which names kinds.
     """
     try:
         return validate_data(estimator, X, *y, **options)
     except ValueError as error:
-        if "Complex data not supported" in str(error):
-            raise InvalidInputError("Complex data not supported: features must be real numbers") from None
-        if "could not convert" in str(error):
-            raise InvalidInputError(
-                "X holds text where numbers are needed; declare a schema, or convert the column"
-            ) from None
-        raise
+        raise InvalidInputError(without_values(error)) from None
+
+
+def without_values(error: ValueError) -> str:
+    """What scikit-learn says of data that it refuses, less the values that it quotes and its advice."""
+    text = str(error)
+    first = text.split("\n")[0]
+    if first.startswith("Expected 2D array"):
+        return (
+            f"{first.split(':')[0]}: one row per record. Reshape your data, with X.reshape(1, -1) if it is a "
+            "single record"
+        )
+    if "Complex data not supported" in text:
+        return "Complex data not supported: real numbers are needed"
+    if "could not convert" in text:
+        return "X holds text where numbers are needed; declare a schema, or convert the column"
+    if first.startswith("Unknown label type: continuous"):
+        return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
+    if first.startswith("Input "):  # ... contains NaN, or infinity
+        return first
+    return text
+
+
+def check_scored(y: ArrayLike, n_rows: int, classes: NDArray[Any]) -> NDArray[Any]:
+    """Class labels that predictions can be compared with.
+
+    Raises:
+        InvalidInputError: unusable labels, or text where the classes are numbers, or the reverse.
+    """
+    labels = checked_labels(y, n_rows)
+    if (labels.dtype.kind in "OU") != (classes.dtype.kind in "OU"):
+        raise InvalidInputError("y and the classes must both be text, or both numbers")
+    return labels
 
 
 def check_given(y: ArrayLike | None) -> None:
@@ -94,7 +123,7 @@ def check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
     if not np.all(np.isin(labels, classes)):
         raise InvalidInputError(
             f"y holds labels outside the declared classes {', '.join(map(repr, classes.tolist()))}; "
-            f"declare them or drop those rows"
+            f"declare them, or correct the declaration"
         )
 
 

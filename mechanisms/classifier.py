@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms._estimator import (
     booked,
+    check_scored,
     checked_labels,
     declared_schema,
     public_classes,
@@ -208,6 +210,12 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         """
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of right predictions. Not private."""
+        predicted = self.predict(X)
+        labels = check_scored(y, len(predicted), self.classes_)
+        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         if self.schema is None and not isinstance(X, pd.DataFrame):

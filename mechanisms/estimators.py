@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import norm as sparse_norm
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -26,12 +27,14 @@ from privopt.mechanisms._estimator import (
     booked,
     check_given,
     check_known,
+    check_scored,
     checked_labels,
     declared_schema,
     leak,
     public_classes,
     public_delta,
     validated,
+    without_values,
     write_atomically,
 )
 from privopt.mechanisms.ledger import Ledger
@@ -279,8 +282,10 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
     def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
         labels = checked_labels(y, n_rows)
         classes = public_classes(self.classes, labels)
-        if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
-            raise InvalidInputError(f"at least 2 different classes are needed, got {classes.size} class(es)")
+        if classes.ndim != 1 or len(classes) < 2:
+            raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
+        if len(np.unique(classes)) != len(classes):
+            raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
         check_known(labels, classes)
         positive = classes[1:] if len(classes) == 2 else classes
         return _Targets([np.where(labels == c, 1.0, -1.0) for c in positive], self._loss(), classes)
@@ -295,6 +300,12 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
         scores = self.decision_function(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return np.asarray(self.classes_[index])
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of right predictions. Not private."""
+        predicted = self.predict(X)
+        labels = check_scored(y, len(predicted), self.classes_)
+        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -432,7 +443,6 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         self.insecure_seed = insecure_seed
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
-        check_given(y)
         labels = _real_labels(y)
         if len(labels) != n_rows:
             raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
@@ -447,6 +457,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         if self.fit_intercept:
             centre, bound = low / 2 + high / 2, high / 2 - low / 2
         loss = SquaredLoss(2 * bound) if self.loss is None else self.loss
+        if not isinstance(loss, Loss):
+            raise InvalidInputError(f"loss must be a Loss such as HuberLoss(1.0), got {loss!r}")
         if loss.labels is not Labels.REAL:
             raise InvalidInputError(
                 f"{type(loss).__name__} is not a loss for real labels: use SquaredLoss, HuberLoss or "
@@ -463,6 +475,10 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
     def predict(self, X: Any) -> Floats:
         """Predictions, shape (n,)."""
         return self._scores(X)[:, 0]
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R squared of the predictions. Not private."""
+        return float(r2_score(_real_labels(y), self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -504,16 +520,17 @@ def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
 
 
 def _real_labels(y: ArrayLike) -> Floats:
+    check_given(y)
     try:
         checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        return np.asarray(column_or_1d(checked, warn=True))
     except ValueError as error:
-        if "could not convert" in str(error):  # that message quotes a label
+        if "could not convert" in str(error):
             raise InvalidInputError(
                 "y holds labels that are not numbers: regression needs numbers; for classes use the logistic "
                 "or the sigmoid loss"
             ) from None
-        raise
-    return np.asarray(column_or_1d(checked, warn=True))
+        raise InvalidInputError(without_values(error)) from None
 
 
 def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:

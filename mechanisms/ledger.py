@@ -128,7 +128,9 @@ class Budget:
             f"spent epsilon = {total.epsilon:.6g} and delta = {total.delta:.3g}, of epsilon = "
             f"{self.epsilon:g} and delta = {self.delta:g} under the rule {self.rule!r}"
         )
-        if self.rule != "basic" or self.total([*spent, more]).epsilon > self.epsilon * _ROUNDING:
+        after = self.total([*spent, more])
+        text += f"; with it, epsilon = {after.epsilon:.6g} and delta = {after.delta:.3g}"
+        if self.rule != "basic" or after.epsilon > self.epsilon * _ROUNDING:
             return text
         wanted = "a larger --delta" if self.delta else "--delta"
         return f"{text}. Only delta is short: create the ledger with {wanted}"
@@ -139,8 +141,8 @@ class Budget:
         wrong = sorted({f"{s.mechanism} ({s.notion})" for s in spends if s.notion not in ("gdp", "pure")})
         if wrong:
             raise PrivacyParameterError(
-                f"the rule 'gdp' adds up GDP and pure releases only, not {', '.join(wrong)}: use a "
-                "ledger with the rule 'zcdp' or 'basic', or a mechanism on full batches"
+                f"the rule 'gdp' adds up GDP and pure releases only, not {', '.join(wrong)}: use a mechanism "
+                "that is one Gaussian release, such as dp-gd, or a ledger with the rule 'basic' or 'zcdp'"
             )
 
 

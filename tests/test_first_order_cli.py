@@ -314,3 +314,21 @@ def test_a_range_of_labels_without_numbers_to_predict_is_refused(privopt: Comman
         run = privopt(*CLASSIFY, "--mechanism", "dp-gd", *loss, "--label-range", "0:1")
         assert run.returncode == 2
         assert "--label-range belongs to regression" in run.stderr
+
+
+def test_targets_that_do_not_fit_the_loss_get_one_line(privopt: Command) -> None:
+    """A number among classes, a hole among numbers: exit code 2, the remedy, and no traceback."""
+    table = pd.read_csv("patients.csv")
+    rng = np.random.default_rng(0)
+    table.assign(cost=rng.uniform(size=len(table))).to_csv("cost.csv", index=False)
+    table.assign(cost=np.where(np.arange(len(table)) == 3, np.nan, 0.5)).to_csv("hole.csv", index=False)
+    schema = ("--schema", "schema.json", "--target", "cost", "--epsilon", 1)
+    for words, told in (
+        (("--data", "cost.csv"), "--loss squared"),
+        (("--data", "cost.csv", "--loss", "logistic"), "--loss squared"),
+        (("--data", "hole.csv", "--loss", "squared", "--label-range", "0:1"), "Input y contains NaN"),
+    ):
+        run = privopt("fit", *words, *schema)
+        assert run.returncode == 2, run.stderr
+        assert told in run.stderr
+        assert len(run.stderr.strip().splitlines()) <= 2

@@ -600,7 +600,10 @@ def test_runs_reject_the_worst_mutants(name: str, mutant: str) -> None:
 @pytest.mark.parametrize("name", AUDITS)
 def test_long_audits(name: str) -> None:
     lines = [line for claim in cached(name) for line in audit_claim(claim, runs=20_000, confidence=0.999)]
-    assert [line.verdict for line in lines] == ["rejected" if line.mutant else "stands" for line in lines]
+    # At this confidence the runs may be too few for a mutant near the claim: then its law rejects it.
+    assert [line.verdict.split()[0] for line in lines] == [
+        "rejected" if line.mutant else "stands" for line in lines
+    ]
     for line in lines:
         # The bound comes from real releases, the exact value from a formula: they must agree.
         if line.exact_epsilon is not None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.mechanisms import MECHANISMS, PrivateHalfspaceClassifier
+from privopt.mechanisms import (
+    MECHANISMS,
+    PrivateHalfspaceClassifier,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateSigmoidClassifier,
+)
 from privopt.mechanisms.registry import prepare_oracle
 from privopt.oracles.backends.pulp import PulpOracle
 from privopt.oracles.interface import Limits, Task
@@ -29,6 +36,7 @@ from privopt.problems import (
     Binned,
     Categorical,
     IntegerLattice,
+    InvalidInputError,
     Numeric,
     PrivacyLeakWarning,
     PrivOptError,
@@ -339,3 +347,40 @@ def test_seeded_fits_repeat() -> None:
     model, X, y = wide()
     model.set_params(insecure_seed=1)
     assert not all_differ([pickle.loads(pickle.dumps(model)).fit(X, y) for _ in range(FITS)])
+
+
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "scorecard": lambda: PrivateHalfspaceClassifier(1.0, classes=(0, 1), insecure_seed=0),
+    "logistic": lambda: PrivateLogisticRegression(1.0, classes=(0, 1), data_norm=1.0, insecure_seed=0),
+    "sigmoid": lambda: PrivateSigmoidClassifier(1.0, classes=(0, 1), data_norm=1.0, insecure_seed=0),
+    "regression": lambda: PrivateLinearRegression(1.0, label_range=(0, 1), data_norm=1.0, insecure_seed=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore::privopt.problems.PrivacyLeakWarning")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_refused_arrays_and_labels_are_not_quoted(name: str) -> None:
+    """scikit-learn's own errors quote arrays, whole records among them."""
+    model, rng = ESTIMATORS[name](), np.random.default_rng(0)
+    X, y = rng.uniform(size=(40, 3)), rng.integers(0, 2, 40)
+    fitted = ESTIMATORS[name]().fit(X, y)
+    column, text = np.full(40, SECRET_NUMBER), np.full(40, SECRET_WORD)
+    attempts: dict[str, Callable[[], Any]] = {
+        "a column for a table": lambda: model.fit(column, y),
+        "a number for a table": lambda: model.fit(SECRET_NUMBER, y),
+        "complex features": lambda: model.fit(X + SECRET_NUMBER * 1j, y),
+        "text for numbers": lambda: model.fit(np.tile(text, (3, 1)).T.astype(object), y),
+        "complex labels": lambda: model.fit(X, y + SECRET_NUMBER * 1j),
+        "a table of labels": lambda: model.fit(X, np.full((40, 2), SECRET_NUMBER)),
+        "infinite labels": lambda: model.fit(X, np.where(y == 1, np.inf, SECRET_NUMBER)),
+        "a record to predict": lambda: fitted.predict(column[:3]),
+        "text to score": lambda: fitted.score(X, text),
+        "complex labels to score": lambda: fitted.score(X, y + SECRET_NUMBER * 1j),
+    }
+    if name != "regression":
+        attempts["numbers for classes"] = lambda: model.fit(X, column + rng.uniform(size=40))
+    for what, attempt in attempts.items():
+        with pytest.raises(InvalidInputError) as caught:
+            attempt()
+        assert not any(trace in str(caught.value) for trace in TRACES), what
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None, what
