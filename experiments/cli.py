@@ -21,6 +21,7 @@ from privopt.experiments.first_order_command import (
     LinearOptions,
     calibrate_linear,
     calibration_lines,
+    is_linear,
     predict_linear,
 )
 from privopt.experiments.fit_command import (
@@ -111,9 +112,18 @@ def calibrate_command(
     steps: StepsOption = None,
 ) -> None:
     """Show the noise that a guarantee costs, before any data."""
-    if mechanism in RISK_MECHANISMS:
-        options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
+    check_mechanism(mechanism, (*MECHANISMS, *RISK_MECHANISMS))
+    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
+    scorecard = {
+        "--radius": radius is not None,
+        "--separation": separation is not None,
+        "--separators": separators is not None,
+        "--calibration": calibration != "sound",
+    }
+    if is_linear(mechanism, options, scorecard):
         report = calibrate_linear(mechanism, epsilon, delta or 0.0, dimension, records, options)
+    elif records is not None:
+        raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is none of them")
     else:
         report = calibration_report(
             mechanism, epsilon, delta or 0.0, dimension, radius, separation, separators, calibration
@@ -226,7 +236,6 @@ def calibration_report(
         raise InvalidInputError(
             f"calibrate {mechanism} does not depend on {', '.join(ignored)}; leave it out"
         )
-    check_mechanism(mechanism, (*MECHANISMS, *RISK_MECHANISMS))
     for option, value in {"--dimension": dimension, "--separators": separators}.items():
         if value is not None and value < 1:
             raise InvalidInputError(f"{option} must be >= 1, got {value}")

@@ -332,3 +332,23 @@ def test_targets_that_do_not_fit_the_loss_get_one_line(privopt: Command) -> None
         assert run.returncode == 2, run.stderr
         assert told in run.stderr
         assert len(run.stderr.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("calibrate", "dp-gd", "--separation", 2), "--separation belong to scorecards"),
+        (("calibrate", "dp-gd", "--calibration", "printed"), "--calibration belong to scorecards"),
+        (("calibrate", "dp-gd", "--label-range", "0:5"), "--label-range belongs to regression"),
+        (("calibrate", "opdisc", "--delta", 1e-6, "--set", "l2:3"), "belong to linear models"),
+        (("calibrate", "opdisc", "--delta", 1e-6, "--records", 100), "--records belongs to linear models"),
+        ((*FIT[:-1], "--loss", "squared", "--classes", "a,b"), "--classes belongs to classification"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(
+    privopt: Command, words: tuple[object, ...], told: str
+) -> None:
+    size = ("--dimension", 4) if words[0] == "calibrate" else ()
+    records = ("--records", 100) if "dp-gd" in words else ()
+    run = privopt(*words, *size, *records, "--epsilon", 1)
+    assert (run.returncode, told in run.stderr) == (2, True), run.stderr
