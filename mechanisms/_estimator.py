@@ -19,6 +19,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from privopt.mechanisms.ledger import Ledger
 from privopt.mechanisms.spend import PrivacySpend
+from privopt.oracles.interface import Limits
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.schema import Schema
 
@@ -98,6 +99,12 @@ def check_given(y: ArrayLike | None) -> None:
     """Raise InvalidInputError without labels, in scikit-learn's words."""
     if y is None:
         raise InvalidInputError("this estimator requires y to be passed, but the target y is None")
+
+
+def check_limits(limits: object) -> None:
+    """Raise InvalidInputError for what is no ``Limits``, before anything is booked."""
+    if not isinstance(limits, Limits | None):
+        raise InvalidInputError(f"limits must be a Limits, such as Limits(seconds=60), got {limits!r}")
 
 
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:

@@ -57,12 +57,14 @@ def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
     nothing overflows, and the error is a known multiple of their size.
     """
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    weight = np.exp(-0.5 * np.minimum(near * near, 1400.0)) / 2
+    with np.errstate(over="ignore"):  # products beyond floats are capped as infinities
+        square, product = np.minimum(near * near, 1400.0), np.minimum(np.abs(near) * far, 1e200)
+    weight = np.exp(-0.5 * square) / 2
     tail = weight * special.erfcx(np.maximum(near, 0.0) / math.sqrt(2))
     first = np.where(near > 0, tail, special.ndtr(-near))
     second = weight * special.erfcx(far / math.sqrt(2))
     # near is rounded in units of far, from which it may be a small difference.
-    error = _ULPS * (1 + np.minimum(np.abs(near) * far, 1e200)) * (first + second) + 1e-300
+    error = _ULPS * (1 + product) * (first + second) + 1e-300
     return np.maximum(first - second, 0.0), error
 
 

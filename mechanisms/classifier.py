@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms._estimator import (
     booked,
+    check_limits,
     check_scored,
     checked_labels,
     declared_schema,
@@ -126,6 +128,7 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             BudgetExceededError: the ledger refused; nothing was run.
             OracleError: no certified answer; nothing was released.
         """
+        check_limits(self.limits)
         X, labels = self._validated(X, y)
         classes = self._public_classes(labels)
         targets = signs(labels, classes)
@@ -148,6 +151,8 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
+        if sp.issparse(X):
+            raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X, y = validated(self, X, y, dtype=np.float64)
         else:

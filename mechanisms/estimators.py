@@ -27,6 +27,7 @@ from privopt.mechanisms._estimator import (
     booked,
     check_given,
     check_known,
+    check_limits,
     check_scored,
     checked_labels,
     declared_schema,
@@ -103,6 +104,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
                 minimum; nothing was released, and what the ledger reserved stays spent.
         """
+        check_limits(self.limits)
         schema = None if self.schema is None else declared_schema(self.schema)
         if schema is not None:
             X = encoded(schema, X)

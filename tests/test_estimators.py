@@ -22,6 +22,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms.accounting import zcdp_rho
+from privopt.mechanisms.classifier import PrivateHalfspaceClassifier
 from privopt.mechanisms.errors import (
     BudgetExceededError,
     PrivacyParameterError,
@@ -545,3 +546,21 @@ def test_defaults_are_good_on_a_table_they_never_saw(mechanism: str, least: floa
         insecure_seed=1,
     ).fit(X / 16, y)
     assert model.score(X / 16, y) > least
+
+
+def test_what_is_no_limits_is_refused_before_anything_is_booked(tmp_path: Path) -> None:
+    X, y = task(100)
+    ledger = Ledger.create(tmp_path / "ledger", 10.0, 0.1)
+    for kind in (PrivateLogisticRegression, PrivateHalfspaceClassifier):
+        model = kind(1.0, classes=("no", "yes"), ledger=ledger, limits=5)
+        with pytest.raises(InvalidInputError, match=r"limits must be a Limits, .* got 5"):
+            model.fit(X, y)
+    assert ledger.entries() == []
+
+
+def test_a_scorecard_of_a_sparse_matrix_is_refused() -> None:
+    X, y = task(100)
+    schema = Schema([Numeric(f"x{i}", -1, 1, step="1/10") for i in range(3)])
+    model = PrivateHalfspaceClassifier(1.0, classes=("no", "yes"), schema=schema)
+    with pytest.raises(InvalidInputError, match="X is sparse"):
+        model.fit(sp.csr_matrix(X), y)
