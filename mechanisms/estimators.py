@@ -331,7 +331,8 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
         mechanism: "auto" or a name of ``privopt.mechanisms.risk_registry.RISK_MECHANISMS``;
-            ``mechanism_reason_`` tells why, and what it was given where it needed a set or a penalty.
+            ``mechanism_reason_`` tells why, and which set it was given where it needed one; ``noise_`` which
+            penalty.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns, in
             ``fit`` and in ``predict``. None: X holds numbers.
         data_norm: bound R on the norm of rows; longer ones are shortened to it. None is what the schema

@@ -669,8 +669,11 @@ def default_start(convex_set: ConvexSet) -> Vector:
         return linear_minimizer(convex_set)(np.zeros(convex_set.dimension)).point
     try:
         return projector(convex_set)(np.zeros(convex_set.dimension))
-    except UnsupportedProblemError:
-        return linear_minimizer(convex_set)(np.ones(convex_set.dimension)).point
+    except UnsupportedProblemError as refusal:
+        try:
+            return linear_minimizer(convex_set)(np.ones(convex_set.dimension)).point
+        except UnsupportedProblemError:
+            raise refusal from None
 
 
 def prediction_scale(facts: RiskFacts) -> float:
@@ -689,7 +692,7 @@ def typical_distance(facts: RiskFacts, convex_set: ConvexSet) -> float:
     m = 1, rows along w*, steps would be too few by far for real tables.)
     """
     spread = prediction_scale(facts) * math.sqrt(min(facts.dimension, _SPREAD)) / facts.row_norm_l2
-    return min(spread, convex_set.radius)
+    return max(min(spread, convex_set.radius), 1e-150)  # above 0 for a set of one point, too
 
 
 def loss_range(facts: RiskFacts, convex_set: ConvexSet) -> float:
@@ -699,7 +702,7 @@ def loss_range(facts: RiskFacts, convex_set: ConvexSet) -> float:
         return within
     return min(
         within,
-        facts.gradient_bound * convex_set.diameter,
+        facts.gradient_bound * 2 * convex_set.radius,  # the diameter, or more
         2 * facts.gradient_bound_linf * convex_set.l1_radius,
     )
 
@@ -737,9 +740,10 @@ def euclidean_steps(
         return _whole(math.sqrt(4 * loss_range(facts, convex_set) / gamma) / noise, most)
     distance = typical_distance(facts, convex_set)
     steps = mirror_steps(distance**2 / 2, gamma, noise)
-    if regularizer.l2 > 0:
+    if gamma * regularizer.l2 > 0:
         # The distance shrinks by 1 - gamma l2 per step, until noise of gamma sigma^2 p / l2 remains.
-        decades = math.log(max(math.e, (regularizer.l2 * distance / noise) ** 2))
+        signal = min(regularizer.l2 * distance / noise, 1e300)
+        decades = max(1.0, 2 * math.log(max(1.0, signal)))
         steps = min(steps, decades / (gamma * regularizer.l2))
     return _whole(steps, most)
 

@@ -238,12 +238,19 @@ def objective_penalty(facts: RiskFacts, convex_set: ConvexSet, sigma: float) -> 
     """
     distance, p = typical_distance(facts, convex_set), facts.dimension
 
-    def cost(l2: float) -> float:
-        return l2 * distance**2 + sigma**2 * min(p / l2, 4 * facts.smoothness / l2**2)
+    def cost(l2: float) -> float:  # products, not powers: those raise where floats end
+        return l2 * distance * distance + sigma * sigma * min(p / l2, 4 * facts.smoothness / l2 / l2)
 
-    return min(sigma * math.sqrt(p) / distance, _trace_bound_l2(facts, convex_set, sigma), key=cost)
+    first = _representable(sigma * math.sqrt(p) / distance)
+    return min(first, _trace_bound_l2(facts, convex_set, sigma), key=cost)
 
 
 def _trace_bound_l2(facts: RiskFacts, convex_set: ConvexSet, noise: float) -> float:
     """argmin of l2 B^2 / 8 + L noise^2 / (2 l2^2)."""
-    return 2 * math.cbrt(facts.smoothness * (noise / typical_distance(facts, convex_set)) ** 2)
+    relative = noise / typical_distance(facts, convex_set)
+    return _representable(2 * math.cbrt(facts.smoothness * relative * relative))
+
+
+def _representable(l2: float) -> float:
+    """Within bounds beyond which nothing is left of a parameter, or of the penalty."""
+    return min(max(l2, 1e-150), 1e150)

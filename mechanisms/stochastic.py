@@ -159,7 +159,7 @@ class DPSVRG(RiskMechanism):
     Defaults: eta = 1/(2 L) and m = 8 L / l2, which batches of at least 32 allow in the convergence condition,
     but no more than their noise allows (``quiet_rounds``); more epochs make up for it. They need strong
     convexity: with them, a penalty l2 = 0 is replaced by that of ``objective_penalty``, since an anchor's
-    noise is a random linear term of its epoch's objective. ``regularizer`` tells which.
+    noise is a random linear term of its epoch's objective. ``regularizer`` and ``noise`` tell which.
 
     Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
     theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.
@@ -237,7 +237,12 @@ class DPSVRG(RiskMechanism):
 
     @property
     def noise(self) -> dict[str, float]:
-        return {"anchor_sigma": self.anchor_noise.sigma, "multiplier": self.multiplier, "q": self.sampling}
+        return {
+            "anchor_sigma": self.anchor_noise.sigma,
+            "multiplier": self.multiplier,
+            "q": self.sampling,
+            "l2": self.regularizer.l2,
+        }
 
     @property
     def step_sizes(self) -> tuple[float, float]:
@@ -256,9 +261,9 @@ class DPSVRG(RiskMechanism):
         rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
         steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
         far = noise_growth(facts, batches, rate) * (steps / (rate * facts.smoothness)) ** 2
-        shape = (1,) * math.ceil(max(1.0, math.log(max(signal, 1.0)), min(far, steps)))
-        longest = math.ceil(8 * facts.smoothness / l2)
-        return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
+        epochs = max(1.0, math.log(min(max(signal, 1.0), 1e300)), min(far, steps))
+        longest = math.ceil(min(8 * facts.smoothness / l2, _MOST_STEPS))
+        return regularizer, quiet_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:
@@ -335,8 +340,11 @@ class DPSVRGPlusPlus(DPSVRG):
         noise = math.sqrt(facts.dimension) / mu * typical_distance(facts, convex_set)
         epochs = math.ceil(math.log2(max(2.0, loss_range(facts, convex_set) / noise)))
         shape = tuple(2**s for s in range(1, epochs + 1))
-        batches = mu * math.sqrt(1 - cls.anchor_share)
-        return regularizer, quiet_rounds(shape, facts, batches, cls._default_step_size(facts))
+        rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
+        longest = _MOST_STEPS
+        if regularizer.l2 > 0:  # with a penalty even gradient descent needs no more steps than that
+            longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, _MOST_STEPS)
+        return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:

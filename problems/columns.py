@@ -206,7 +206,7 @@ class Categorical(Column):
 
     Args:
         name: the column.
-        categories: all text, or all integers or booleans; distinct.
+        categories: all text, or all integers (below 2^53 in absolute value) or booleans; distinct.
         outside: "refuse" raises at an undeclared value, "ignore" gives it zeros everywhere.
         missing: the category that a missing value (empty, NaN, None) is read as; None refuses them. With
             ``outside="ignore"`` it may be one that is not declared.
@@ -232,6 +232,13 @@ class Categorical(Column):
             raise SchemaError(f"column {name!r}: categories must be a list with at least one entry")
         if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
             raise SchemaError(f"column {name!r}: categories must be all text, or all integers or booleans")
+        for category in (*categories, missing):
+            # A hole or a fraction in another record makes a column of floats, which merges larger ones.
+            if isinstance(category, int) and abs(category) >= FEATURE_LIMIT:
+                raise SchemaError(
+                    f"column {name!r}: integers as categories must be below 2^53 in absolute value; "
+                    "declare them as text"
+                )
         if len(set(categories)) < len(categories):
             twice = [c for i, c in enumerate(categories) if c in categories[:i]]
             raise SchemaError(f"column {name!r}: categories must be distinct; {twice[0]!r} occurs twice")
@@ -370,9 +377,8 @@ def as_numbers(name: str, values: NDArray[Any], missing: Fraction | None = None)
     Raises:
         SchemaError: text or other types, infinities, missing values if there is nothing to read them as.
     """
-    if missing is not None:
-        values = np.where(pd.isna(values), float(missing), values)
-    elif values.dtype.kind == "O" and bool(np.any(pd.isna(values))):
+    gaps = np.asarray(pd.isna(values))
+    if missing is None and bool(np.any(gaps)):
         raise SchemaError(f"column {name!r}: missing values (empty, NaN) are not allowed; {_FILL}")
     if not is_numeric(values):
         raise SchemaError(
@@ -380,13 +386,13 @@ def as_numbers(name: str, values: NDArray[Any], missing: Fraction | None = None)
             f"with a decimal point and without units"
         )
     try:
-        x = values.astype(np.float64)
+        x = np.where(gaps, 0, values).astype(np.float64)
     except OverflowError:
         raise SchemaError(f"column {name!r}: a number is too large for a 64-bit float") from None
     if not bool(np.all(np.isfinite(x))):
-        raise SchemaError(
-            f"column {name!r}: missing values (empty, NaN) and infinities are not allowed; {_FILL}"
-        )
+        raise SchemaError(f"column {name!r}: infinities are not allowed")
+    if missing is not None:
+        x[gaps] = float(missing)
     return x
 
 

@@ -658,6 +658,7 @@ def test_unnamed_and_named_columns() -> None:
 
 def missing_columns() -> list[Any]:
     return [
+        Numeric("zero", 0, 1, missing=0),
         Numeric("age", 0, 100, step=10, zero=0, one=10, missing=40),
         Binned("hours", [0, 20, 60], missing="20"),
         Categorical("town", ["here", "unknown"], missing="unknown"),
@@ -671,6 +672,7 @@ def test_missing_values_are_read_as_declared(file: str | None, tmp_path: Path) -
     """As an empty cell, None, NaN, NA or NaT; a record without them stays what it was."""
     table = pd.DataFrame(
         {
+            "zero": [None, 1.0],
             "age": [None, 70.0],
             "hours": pd.array([None, 5], dtype="Int64"),
             "town": [None, "here"],
@@ -684,7 +686,7 @@ def test_missing_values_are_read_as_declared(file: str | None, tmp_path: Path) -
         table.to_parquet(tmp_path / file)
     read = read_table(tmp_path / file) if file else table
     schema = Schema(missing_columns())
-    assert schema.encode(read).X.tolist() == [[4, 0, 1, 0, 1, 1, 0, 0], [7, 1, 0, 1, 0, 0, 1, 1]]
+    assert schema.encode(read).X.tolist() == [[0, 4, 0, 1, 0, 1, 1, 0, 0], [1, 7, 1, 0, 1, 0, 0, 1, 1]]
     for name in ("schema.toml", "schema.json"):
         schema.save(tmp_path / name)
         assert Schema.load(tmp_path / name) == schema
@@ -707,6 +709,8 @@ def test_a_record_is_encoded_alike_whatever_else_is_missing() -> None:
         (Numeric, {"low": 0, "high": 1, "missing": 2}, r"missing must lie in \[0, 1\]; got 2"),
         (Numeric, {"low": 0, "high": 1, "missing": "nan"}, "missing must be a finite number"),
         (Binned, {"edges": [0, 1], "missing": -1}, r"missing must lie in \[0, 1\]"),
+        (Categorical, {"categories": [0, 2**53]}, "below 2.53"),
+        (Categorical, {"categories": [0], "missing": -(2**53), "outside": "ignore"}, "below 2.53"),
         (Categorical, {"categories": ["a"], "missing": "b"}, "not among the categories"),
         (Categorical, {"categories": ["a"], "missing": 1, "outside": "ignore"}, "type of the categories"),
     ],
@@ -714,3 +718,27 @@ def test_a_record_is_encoded_alike_whatever_else_is_missing() -> None:
 def test_what_missing_may_be(kind: Callable[..., Any], given: dict[str, Any], told: str) -> None:
     with pytest.raises(SchemaError, match=told):
         kind("x", **given)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([["1"], ["2"]]),
+        np.array([[b"1"], [b"2"]]),
+        np.array([["2026-01-01"], ["NaT"]], dtype="datetime64[D]"),
+        np.array([[0.5], [np.inf]]),
+    ],
+    ids=["text", "bytes", "dates", "infinite"],
+)
+def test_a_declared_missing_value_accepts_nothing_else(values: Any) -> None:
+    for column in (Numeric("x", 0, 1, missing=0), Binned("x", [0, 1], missing=0)):
+        with pytest.raises(SchemaError, match=r"numbers are needed|infinities are not allowed"):
+            Schema([column]).encode(values)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, "Float32", object])
+def test_what_is_missing_is_as_declared_in_tables_of_any_precision(dtype: Any) -> None:
+    table = pd.DataFrame({"x": pd.array([0.5, np.nan], dtype=dtype)})
+    assert Schema([Binned("x", [0, "0.7", 1], missing="0.7")]).encode(table).X.tolist() == [[1, 0], [0, 1]]
+    exact = Numeric("x", 0, 100_000, step="0.2", one=1, missing=100_000)
+    assert Schema([exact]).encode(table).X[1, 0] == 500_000 * Schema([exact]).denominator // 5

@@ -28,7 +28,7 @@ from privopt.mechanisms.stochastic import DPSVRG, DPStochasticGradient, DPSVRGPl
 from privopt.problems.losses import HuberLoss, LogisticLoss, SigmoidLoss, SquaredLoss
 from privopt.problems.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.sets import L2Ball
+from privopt.problems.sets import Box, L2Ball, WholeSpace
 
 Vector = NDArray[np.float64]
 P = 5
@@ -290,6 +290,33 @@ def test_default_svrg_comes_close_to_the_minimum() -> None:
     assert share_left(DPSVRG, ElasticNet()) < 0.01
     assert share_left(DPSVRGPlusPlus, ElasticNet()) < 0.02
     assert share_left(DPSVRG, ridge(0.01 * risk.facts.smoothness)) > 0.02
+
+
+@pytest.mark.parametrize("mechanism", [DPSVRG, DPSVRGPlusPlus])
+def test_releases_that_share_a_budget_are_noised_like_one_long_run(mechanism: type[DPSVRG]) -> None:
+    facts = RiskFacts(1_000, P, LogisticLoss())
+    shared = mechanism.plan(facts, **BUDGET, rounds=(20, 20), batch=100, releases=4)
+    alone = mechanism.plan(facts, **BUDGET, rounds=(20,) * 8, batch=100)
+    assert shared.multiplier == pytest.approx(alone.multiplier, rel=1e-9)
+    assert shared.anchor_noise.sigma == pytest.approx(alone.anchor_noise.sigma, rel=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", [DPSVRG, DPSVRGPlusPlus])
+def test_default_rounds_of_absurd_facts_are_finite(mechanism: type[DPSVRG]) -> None:
+    for row_norm in (1e-60, 1.0, 1e80):
+        for space in (WholeSpace(2), L2Ball(2, 1e-200), Box([0.0, 0.0], [0.0, 0.0])):
+            for l2 in (0.0, 5e-324, 1e300):
+                facts = RiskFacts(50, 2, LogisticLoss(), row_norm)
+                regularizer, rounds = mechanism._theorem(facts, space, ElasticNet(l2=l2), 3.0 / row_norm)
+                assert 1 <= len(rounds) <= 5_000
+                assert sum(rounds) < 15_000
+                assert math.isfinite(regularizer.l2)
+
+
+def test_a_strong_penalty_shortens_doubling_epochs() -> None:
+    facts = RiskFacts(50_000, P, LogisticLoss())
+    weak, strong = (DPSVRGPlusPlus.plan(facts, regularizer=ridge(l2), **BUDGET) for l2 in (1e-6, 1.0))
+    assert sum(strong.rounds) < sum(weak.rounds) / 3
 
 
 def test_refusals() -> None:

@@ -269,6 +269,8 @@ def test_bad_lattice_parameters_are_refused_in_the_documented_classes(
         field == "epsilon" and takes(junk, 0, math.inf)
     ):
         return
+    if field == "calibration" and junk in ("sound", "printed"):
+        return  # strings of the source are among what hypothesis draws
     with pytest.raises(PrivOptError):
         MECHANISMS[name].plan(ZeroOneHalfspace, IntegerLattice(-1, 1, dimension=2), **{**GOOD, field: junk})
 
