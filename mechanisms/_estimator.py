@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -83,16 +84,22 @@ def without_values(error: ValueError) -> str:
     return text
 
 
-def check_scored(y: ArrayLike, n_rows: int, classes: NDArray[Any]) -> NDArray[Any]:
-    """Class labels that predictions can be compared with.
+class ScoredClassifier(ClassifierMixin):  # type: ignore[misc]
+    """scikit-learn's classifier, with a score whose errors quote no labels."""
 
-    Raises:
-        InvalidInputError: unusable labels, or text where the classes are numbers, or the reverse.
-    """
-    labels = checked_labels(y, n_rows)
-    if (labels.dtype.kind in "OU") != (classes.dtype.kind in "OU"):
-        raise InvalidInputError("y and the classes must both be text, or both numbers")
-    return labels
+    classes_: NDArray[Any]
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of right predictions. Not private.
+
+        Raises:
+            InvalidInputError: unusable labels, or text where the classes are numbers, or the reverse.
+        """
+        predicted = self.predict(X)
+        labels = checked_labels(y, len(predicted))
+        if (labels.dtype.kind in "OU") != (self.classes_.dtype.kind in "OU"):
+            raise InvalidInputError("y and the classes must both be text, or both numbers")
+        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
 
 def check_given(y: ArrayLike | None) -> None:

@@ -12,15 +12,14 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms._estimator import (
+    ScoredClassifier,
     booked,
     check_limits,
-    check_scored,
     checked_labels,
     declared_schema,
     public_classes,
@@ -46,7 +45,7 @@ from privopt.problems.schema import Schema
 _MODEL_FORMAT = "privopt-scorecard/1"
 
 
-class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]
     """A binary classifier with small integer weights, chosen under differential privacy.
 
     The weights minimise the exact 0/1 loss up to the noise that privacy asks for. They are learned over
@@ -215,12 +214,6 @@ class PrivateHalfspaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         """
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
-
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The share of right predictions. Not private."""
-        predicted = self.predict(X)
-        labels = check_scored(y, len(predicted), self.classes_)
-        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         if self.schema is None and not isinstance(X, pd.DataFrame):

@@ -18,17 +18,17 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import norm as sparse_norm
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from privopt.mechanisms._estimator import (
+    ScoredClassifier,
     booked,
     check_given,
     check_known,
     check_limits,
-    check_scored,
     checked_labels,
     declared_schema,
     leak,
@@ -241,7 +241,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: ignore[misc]
+class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
     """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
 
     def __init__(
@@ -302,12 +302,6 @@ class _PrivateLinearClassifier(ClassifierMixin, _PrivateLinearModel):  # type: i
         scores = self.decision_function(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return np.asarray(self.classes_[index])
-
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The share of right predictions. Not private."""
-        predicted = self.predict(X)
-        labels = check_scored(y, len(predicted), self.classes_)
-        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

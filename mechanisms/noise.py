@@ -277,16 +277,12 @@ class DiscreteGaussianRelease:
     dimension: int
 
     def __post_init__(self) -> None:
-        check_positive(self.sensitivity, "sensitivity")
-        check_positive(self.sigma, "sigma")
-        check_count(self.dimension, "dimension")
-        if self.grid < sys.float_info.min:  # too few digits: the noise would not be sigma wide
-            raise PrivacyParameterError(f"sigma = {self.sigma:g} is too small for a grid: rescale the data")
+        _check_release(self.sensitivity, "sigma", self.sigma, self.dimension)
 
     @property
     def grid(self) -> float:
         """The grid step, in the units of the data."""
-        return self.sigma * 2.0**-MAX_EXPONENT
+        return _grid(self.sigma)
 
     @property
     def grid_sensitivity(self) -> float:
@@ -343,16 +339,12 @@ class DiscreteLaplaceRelease:
     dimension: int
 
     def __post_init__(self) -> None:
-        check_positive(self.sensitivity, "sensitivity")
-        check_positive(self.scale, "scale")
-        check_count(self.dimension, "dimension")
-        if self.grid < sys.float_info.min:
-            raise PrivacyParameterError(f"scale = {self.scale:g} is too small for a grid: rescale the data")
+        _check_release(self.sensitivity, "scale", self.scale, self.dimension)
 
     @property
     def grid(self) -> float:
         """The grid step, in the units of the data."""
-        return self.scale * 2.0**-MAX_EXPONENT
+        return _grid(self.scale)
 
     @property
     def grid_sensitivity(self) -> float:
@@ -372,6 +364,20 @@ class DiscreteLaplaceRelease:
         """
         drawn = noise.discrete_laplace(MAX_EXPONENT, self.dimension)
         return np.asarray((_steps(contributions, self.grid, self.dimension) + drawn) * self.grid)
+
+
+def _check_release(sensitivity: float, name: str, width: float, dimension: int) -> None:
+    """Raise PrivacyParameterError for what is no plan; ``width``, called ``name``, is that of the noise."""
+    check_positive(sensitivity, "sensitivity")
+    check_positive(width, name)
+    check_count(dimension, "dimension")
+    if _grid(width) < sys.float_info.min:  # too few digits: the noise would not be as wide
+        raise PrivacyParameterError(f"{name} = {width:g} is too small for a grid: rescale the data")
+
+
+def _grid(width: float) -> float:
+    """The grid step under noise of a width."""
+    return width * 2.0**-MAX_EXPONENT
 
 
 def _steps(contributions: ArrayLike, grid: float, dimension: int) -> Ints:
