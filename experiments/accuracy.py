@@ -18,18 +18,18 @@ import typer
 from rich.console import Console
 from rich.progress import Progress as Bar
 
-from privopt.experiments.dpgd_baseline import dpgd_accuracies
-from privopt.experiments.figures import accuracy_figure, named, save, weights
-from privopt.experiments.runs import Results, Row, Setting, run_settings
-from privopt.mechanisms.classifier import write_atomically
-from privopt.mechanisms.exponential import ExponentialMechanism, PermuteAndFlip
-from privopt.mechanisms.opdisc import OPDisc
-from privopt.mechanisms.rspm import GaussianRSPM, LaplaceRSPM
-from privopt.oracles.gibbs import Law
+from privopt.experiments.workbench.dpgd_baseline import dpgd_accuracies
+from privopt.experiments.workbench.figures import accuracy_figure, named, save, weights
+from privopt.experiments.workbench.runs import Results, Row, Setting, run_settings
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.oracles.draw.interface import Law
 from privopt.oracles.select import gibbs_oracle
-from privopt.problems.adult import load_adult23, load_adult23_test
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntegerLattice
+from privopt.problems.datasets.adult import load_adult23, load_adult23_test
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 TERNARY = IntegerLattice(-1, 1, dimension=23)

@@ -4,7 +4,7 @@
 
 Everything is timed in one run, on the same matrix, best of a few. ``--output`` leaves ``gradient.md`` and
 ``gradient.csv``, ``sparse-steps.csv``. Peers that are not installed are listed as such: see
-``privopt.experiments.peers``.
+``privopt.experiments.workbench.peers``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.special import expit
 
-from privopt.experiments import peers
-from privopt.experiments.pages import markdown_table, processor, readable
-from privopt.mechanisms.classifier import write_atomically
-from privopt.mechanisms.first_order import DPFrankWolfeL1, DPGradientDescent
-from privopt.problems import _passes
-from privopt.problems.covertype import covertype_binary
-from privopt.problems.losses import LogisticLoss
-from privopt.problems.risk import EmpiricalRisk
-from privopt.problems.sets import L1Ball
+from privopt.experiments.workbench import peers
+from privopt.experiments.workbench.pages import markdown_table, processor, readable
+from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
+from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.problems.convex import passes as _passes
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.sets.norm_balls import L1Ball
+from privopt.problems.datasets.covertype import covertype_binary
 
 _REPEATS = 9
 _STEPS = 5

@@ -20,14 +20,15 @@ from typing import Literal
 
 import numpy as np
 
-from privopt.oracles.backends.pulp import PulpOracle
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.errors import SolverFailedError
-from privopt.oracles.interface import Limits, Task
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntegerLattice
-from privopt.problems.objective import Perturbation
-from privopt.problems.synthetic import make_cells
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.mip.pulp import PulpOracle
+from privopt.oracles.task import Task
+from privopt.problems.datasets.synthetic import make_cells
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.objective import Perturbation
 
 SIZES = (300, 500, 1000, 2000)
 _BLOCKS, _NUMERIC = (3, 3, 2), 1

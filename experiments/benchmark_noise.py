@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from privopt.mechanisms.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 
 _REPEATS = 5
 

@@ -28,23 +28,33 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from privopt.experiments.figures import save
-from privopt.experiments.kept import Kept, each, isolated, machine, markdown, peak_megabytes, seconds
-from privopt.mechanisms.classifier import write_atomically
-from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.opdisc import OPDisc
-from privopt.mechanisms.registry import MECHANISMS
-from privopt.oracles.backends.native import NativeOracle
-from privopt.oracles.backends.pulp import PulpOracle
+from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.kept import (
+    Kept,
+    each,
+    isolated,
+    machine,
+    markdown,
+    peak_megabytes,
+    seconds,
+)
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.draw.interface import Law
 from privopt.oracles.errors import UnfinishedDrawError
-from privopt.oracles.gibbs import Law
-from privopt.oracles.interface import DiscreteOracle, Limits, Task
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.interface import DiscreteOracle
+from privopt.oracles.minimize.mip.pulp import PulpOracle
+from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.select import gibbs_oracle
-from privopt.problems.adult import load_adult23
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntArray, IntegerLattice
-from privopt.problems.objective import Perturbation
-from privopt.problems.synthetic import make_cells
+from privopt.oracles.task import Task
+from privopt.problems.datasets.adult import load_adult23
+from privopt.problems.datasets.synthetic import make_cells
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.objective import Perturbation
 
 EPSILONS = (0.01, 0.1, 1.0, 5.0)
 NO_NOISE = math.inf

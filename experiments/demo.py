@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
-from privopt.experiments.figures import (
+from privopt.experiments.workbench.figures import (
     accuracy_figure,
     certificate_figure,
     guarantee,
@@ -21,21 +21,22 @@ from privopt.experiments.figures import (
     solver_profile,
     weights,
 )
-from privopt.experiments.report import Listing, Part, Picture, page
-from privopt.experiments.runs import Results, Row, Setting, accuracy, run_settings
-from privopt.mechanisms.classifier import scorecard, write_atomically
-from privopt.mechanisms.mechanism import LatticeMechanism
-from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.opdisc import OPDisc
-from privopt.mechanisms.registry import MECHANISMS
+from privopt.experiments.workbench.report import Listing, Part, Picture, page
+from privopt.experiments.workbench.runs import Results, Row, Setting, accuracy, run_settings
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.estimators.scorecard import scorecard, write_atomically
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.certificate import Answer
-from privopt.oracles.gibbs import Law
-from privopt.oracles.interface import Limits, Progress, Task
+from privopt.oracles.draw.interface import Law
+from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.select import minimizer
-from privopt.problems.adult import load_adult23, load_adult23_test
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.objective import Perturbation
-from privopt.problems.schema import Schema
+from privopt.oracles.task import Task
+from privopt.problems.datasets.adult import load_adult23, load_adult23_test
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.tables.schema import Schema
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 

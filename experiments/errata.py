@@ -17,23 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from privopt.mechanisms.accounting import (
+from privopt.mechanisms.audit.audit import Binned, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.laws import audit_plan
+from privopt.mechanisms.audit.neighbours import ParityProblem, SignLattice, parity_neighbours
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.mechanisms.discrete.rspm import GaussianRSPM
+from privopt.mechanisms.privacy.accounting import (
     bounded_range_step_epsilon,
     bounded_range_to_zcdp,
     gaussian_epsilon,
     gaussian_mu,
     zcdp_epsilon,
 )
-from privopt.mechanisms.audit import Binned, exact_epsilon
-from privopt.mechanisms.audit_claims import RELEASED, AuditedClaim, Subject
-from privopt.mechanisms.audit_laws import audit_plan
-from privopt.mechanisms.audit_neighbours import ParityProblem, SignLattice, parity_neighbours
-from privopt.mechanisms.mechanism import LatticeMechanism
-from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.opdisc import OPDisc
-from privopt.mechanisms.poisson import poisson_multiplier
-from privopt.mechanisms.rspm import GaussianRSPM
-from privopt.problems.lattice import IntegerLattice
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.poisson import poisson_multiplier
+from privopt.problems.discrete.lattice import IntegerLattice
 
 Floats = NDArray[np.float64]
 

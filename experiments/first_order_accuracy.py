@@ -24,19 +24,19 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress as Bar
 
-from privopt.experiments import peers
-from privopt.experiments.figures import accuracy_figure, save
-from privopt.experiments.first_order_command import encoded, schema_norm
-from privopt.experiments.pages import markdown_table, processor
-from privopt.experiments.runs import Results, Row
-from privopt.mechanisms.classifier import write_atomically
-from privopt.mechanisms.estimators import PrivateLogisticRegression
-from privopt.mechanisms.utility import accuracy
-from privopt.oracles.smooth import minimize_ridge
-from privopt.problems.adult import adult_labels, adult_schema, load_adult
-from privopt.problems.covertype import covertype_binary
-from privopt.problems.losses import LogisticLoss
-from privopt.problems.risk import EmpiricalRisk, RowNorm
+from privopt.experiments.cli.linear import encoded, schema_norm
+from privopt.experiments.workbench import peers
+from privopt.experiments.workbench.figures import accuracy_figure, save
+from privopt.experiments.workbench.pages import markdown_table, processor
+from privopt.experiments.workbench.runs import Results, Row
+from privopt.mechanisms.convex.utility import accuracy
+from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
+from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.oracles.convex.smooth import minimize_ridge
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
+from privopt.problems.datasets.adult import adult_labels, adult_schema, load_adult
+from privopt.problems.datasets.covertype import covertype_binary
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 MECHANISMS = (

@@ -16,14 +16,14 @@ import pandas as pd
 import typer
 from rich.console import Console
 
-from privopt.experiments.pages import markdown_table, readable
-from privopt.mechanisms.accounting import gaussian_mu, zcdp_rho
-from privopt.mechanisms.classifier import write_atomically
+from privopt.experiments.workbench.pages import markdown_table, readable
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.gradient_noise import gaussian_steps, selection_steps
-from privopt.problems.losses import LogisticLoss
-from privopt.problems.risk import RiskFacts
-from privopt.problems.sets import L1Ball
+from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
+from privopt.mechanisms.privacy.gradient_noise import gaussian_steps, selection_steps
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.norm_balls import L1Ball
 
 EPSILONS, STEPS, RECORDS = (0.1, 1.0, 5.0), (10, 100, 1000), (10_000, 581_012)
 _DIMENSION = 54

@@ -25,21 +25,30 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from privopt.experiments.benchmark_solvers import noise_of
-from privopt.experiments.figures import save
-from privopt.experiments.kept import Kept, each, isolated, machine, markdown, peak_megabytes, seconds
-from privopt.mechanisms.classifier import write_atomically
-from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.registry import MECHANISMS
-from privopt.oracles.backends.native import NativeOracle
-from privopt.oracles.cells import CellStructure
+from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.kept import (
+    Kept,
+    each,
+    isolated,
+    machine,
+    markdown,
+    peak_megabytes,
+    seconds,
+)
+from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.cells.structure import CellStructure
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
-from privopt.oracles.interface import Limits, Task
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.select import gibbs_oracle
-from privopt.problems.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.objective import Perturbation
-from privopt.problems.schema import Schema
-from privopt.problems.synthetic import make_cells
+from privopt.oracles.task import Task
+from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
+from privopt.problems.datasets.synthetic import make_cells
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.tables.schema import Schema
 
 # Columns of Adult: numeric ones, then more and more categories.
 SIZES = (

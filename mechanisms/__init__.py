@@ -3,19 +3,19 @@
 if __name__ != "privopt.mechanisms":
     raise ImportError("import privopt.mechanisms: under the bare name every class would exist twice")
 
-from privopt.mechanisms.classifier import PrivateHalfspaceClassifier
-from privopt.mechanisms.estimators import (
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
-from privopt.mechanisms.exponential import ExponentialMechanism, PermuteAndFlip
-from privopt.mechanisms.mechanism import LatticeMechanism, Release
-from privopt.mechanisms.noise import NoiseSource
-from privopt.mechanisms.opdisc import OPDisc
-from privopt.mechanisms.registry import MECHANISMS
-from privopt.mechanisms.rspm import GaussianRSPM, LaplaceRSPM
-from privopt.mechanisms.spend import PrivacySpend
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
 
 __all__ = [
     "MECHANISMS",

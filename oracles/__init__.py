@@ -4,12 +4,10 @@ if __name__ != "privopt.oracles":
     raise ImportError("import privopt.oracles: under the bare name every class would exist twice")
 
 from privopt.oracles.certificate import Answer, Certificate, Status
-from privopt.oracles.conformance import check_oracle
-from privopt.oracles.convex_conformance import (
-    check_linear_minimizer,
-    check_projector,
-    check_quadratic_oracle,
-)
+from privopt.oracles.convex.conformance import check_linear_minimizer, check_projector, check_quadratic_oracle
+from privopt.oracles.convex.quadratic import QuadraticOracle, quadratic_minimizer
+from privopt.oracles.draw.conformance import check_gibbs_oracle
+from privopt.oracles.draw.interface import Draw, GibbsOracle, Law
 from privopt.oracles.errors import (
     CertificateError,
     ConformanceError,
@@ -20,12 +18,12 @@ from privopt.oracles.errors import (
     UnknownOracleError,
     UnsupportedProblemError,
 )
-from privopt.oracles.gibbs import Draw, GibbsOracle, Law
-from privopt.oracles.gibbs_conformance import check_gibbs_oracle
-from privopt.oracles.interface import DiscreteOracle, Limits, PreparedOracle, Progress, Proposal, Query, Task
-from privopt.oracles.quadratic import QuadraticOracle, quadratic_minimizer
+from privopt.oracles.limits import Limits, Progress
+from privopt.oracles.minimize.conformance import check_oracle
+from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Proposal, Query
+from privopt.oracles.minimize.wrappers import Caching, Counting, TimeLimited, Timing
 from privopt.oracles.select import gibbs_oracle, minimizer
-from privopt.oracles.wrappers import Caching, Counting, TimeLimited, Timing
+from privopt.oracles.task import Task
 
 __all__ = [
     "Answer",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from privopt.oracles.errors import CertificateError
-from privopt.problems.lattice import IntArray
-from privopt.problems.objective import from_fixed
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.objective import from_fixed
 
 
 class Status(Enum):
@@ -24,7 +24,7 @@ class Certificate:
     """What is known about an answer.
 
     Values and bounds are in units of loss. They are held as fixed-point integers
-    (``privopt.problems.objective.UNIT`` per unit of loss), so the comparisons are exact.
+    (``privopt.problems.discrete.objective.UNIT`` per unit of loss), so the comparisons are exact.
 
     Attributes:
         status: why the solver stopped.

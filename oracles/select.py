@@ -9,42 +9,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Sampler
 from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
-from privopt.oracles.gibbs import GibbsOracle, Law, PreparedGibbs, Sampler
-from privopt.oracles.interface import DiscreteOracle, PreparedOracle, Solver, Task
-from privopt.problems.discrete import DiscreteProblem
+from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
+from privopt.oracles.task import Task
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import did_you_mean
 
 Kind = TypeVar("Kind")
 
 
 def _enumerate() -> DiscreteOracle:
-    from privopt.oracles.backends.enumerate import EnumerationOracle
+    from privopt.oracles.minimize.enumerate import EnumerationOracle
 
     return EnumerationOracle()
 
 
 def _instant() -> DiscreteOracle:
-    from privopt.oracles.backends.enumerate import EnumerationOracle
+    from privopt.oracles.minimize.enumerate import EnumerationOracle
 
     return EnumerationOracle(max_candidates=100_000, max_work=2e8)
 
 
 def _native() -> DiscreteOracle:
-    from privopt.oracles.backends.native import NativeOracle
+    from privopt.oracles.minimize.native.solver import NativeOracle
 
     return NativeOracle()
 
 
 def _interval() -> DiscreteOracle:
-    from privopt.oracles.backends.interval import IntervalOracle
+    from privopt.oracles.minimize.interval import IntervalOracle
 
     return IntervalOracle()
 
 
 def _pulp(solver: str) -> Callable[[], DiscreteOracle]:
     def make() -> DiscreteOracle:
-        from privopt.oracles.backends.pulp import PulpOracle
+        from privopt.oracles.minimize.mip.pulp import PulpOracle
 
         return PulpOracle(solver)
 
@@ -52,19 +53,19 @@ def _pulp(solver: str) -> Callable[[], DiscreteOracle]:
 
 
 def _gibbs_enumerate() -> GibbsOracle:
-    from privopt.oracles.backends.gibbs_enumerate import GibbsEnumeration
+    from privopt.oracles.draw.enumerate import GibbsEnumeration
 
     return GibbsEnumeration()
 
 
 def _gibbs_elimination() -> GibbsOracle:
-    from privopt.oracles.backends.gibbs_elimination import GibbsElimination
+    from privopt.oracles.draw.elimination import GibbsElimination
 
     return GibbsElimination()
 
 
 def _gibbs_branch() -> GibbsOracle:
-    from privopt.oracles.backends.gibbs_branch import GibbsBranch
+    from privopt.oracles.draw.branch import GibbsBranch
 
     return GibbsBranch()
 

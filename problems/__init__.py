@@ -3,19 +3,14 @@
 if __name__ != "privopt.problems":
     raise ImportError("import privopt.problems: under the bare name every class would exist twice")
 
-from privopt.problems.columns import Binned, Categorical, Numeric
-from privopt.problems.conjunction import MonotoneConjunction, MonotoneDisjunction
-from privopt.problems.discrete import DiscreteProblem, SeparatorSet
-from privopt.problems.errors import (
-    InfeasibleDomainError,
-    InvalidInputError,
-    PrivacyLeakWarning,
-    PrivOptError,
-)
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntegerLattice
-from privopt.problems.objective import Perturbation
-from privopt.problems.schema import Schema, read_table
+from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.errors import InfeasibleDomainError, InvalidInputError, PrivacyLeakWarning, PrivOptError
+from privopt.problems.tables.columns import Binned, Categorical, Numeric
+from privopt.problems.tables.schema import Schema, read_table
 
 __all__ = [
     "Binned",

@@ -34,9 +34,7 @@ def test_packages_equal_what_is_on_disk() -> None:
     # A forgotten subpackage works in editable mode and is missing from the wheel.
     table = setuptools_table()
     assert set(table["packages"]) == packages_on_disk()
-    assert table["package-dir"] == {
-        p: p.removeprefix("privopt.").replace(".", "/") for p in table["packages"]
-    }
+    assert table["package-dir"] == {f"privopt.{folder}": folder for folder in FOLDERS}
 
 
 def test_there_is_no_folder_named_privopt() -> None:
@@ -86,8 +84,8 @@ def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
             assert f"privopt/{path.relative_to(ROOT)}" in names
-    assert "privopt/problems/data/adult.data.gz" in names
-    assert "privopt/problems/data/LICENSE-adult.txt" in names
+    assert "privopt/problems/datasets/data/adult.data.gz" in names
+    assert "privopt/problems/datasets/data/LICENSE-adult.txt" in names
     assert "privopt/oracles/py.typed" in names
     assert not any(name.startswith("tests/") for name in names)
 
@@ -104,7 +102,7 @@ def test_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None
 
     run(sys.executable, "-m", "venv", "fresh")
     run("fresh/bin/python", "-m", "pip", "install", "--quiet", wheel)
-    code = "from privopt.problems.adult import load_adult23; print(load_adult23(seed=0)[0].shape)"
+    code = "from privopt.problems.datasets.adult import load_adult23; print(load_adult23(seed=0)[0].shape)"
     assert run("fresh/bin/python", "-c", code).strip() == "(15682, 23)"
     noise = run(
         "fresh/bin/privopt", "calibrate", "rspm-laplace", "--separators", 46, "--epsilon", 1, "--json"

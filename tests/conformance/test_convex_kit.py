@@ -10,20 +10,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privopt.oracles.backends.least_distance import LeastDistanceOracle
-from privopt.oracles.backends.projected_gradient import ProjectedGradientOracle
-from privopt.oracles.closed_form import linear_minimizer, projector
-from privopt.oracles.convex import LinearAnswer, LinearMinimizer, Projector
-from privopt.oracles.convex_conformance import (
+from privopt.oracles.convex.conformance import (
     check_linear_minimizer,
     check_projector,
     check_quadratic_oracle,
     set_instances,
 )
+from privopt.oracles.convex.interface import LinearAnswer, LinearMinimizer, Projector
+from privopt.oracles.convex.least_distance import LeastDistanceOracle
+from privopt.oracles.convex.linear import linear_minimizer
+from privopt.oracles.convex.projected_gradient import ProjectedGradientOracle
+from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.quadratic import QuadraticOracle, QuadraticProposal, QuadraticSolver
 from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
-from privopt.oracles.interface import Watch
-from privopt.oracles.quadratic import QuadraticOracle, QuadraticProposal, QuadraticSolver
-from privopt.problems.sets import ConvexSet, L1Ball, Polytope
+from privopt.oracles.limits import Watch
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball
+from privopt.problems.convex.sets.polytope import Polytope
 
 Vector = NDArray[np.float64]
 

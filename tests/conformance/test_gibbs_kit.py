@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privopt.oracles import _evidence, gibbs_conformance
-from privopt.oracles.backends.gibbs_branch import GibbsBranch
-from privopt.oracles.backends.gibbs_elimination import GibbsElimination
-from privopt.oracles.backends.gibbs_enumerate import GibbsEnumeration
-from privopt.oracles.errors import ConformanceError, UnfinishedDrawError, UnsupportedProblemError
-from privopt.oracles.gibbs import (
+from privopt.oracles.draw import conformance as gibbs_conformance
+from privopt.oracles.draw import evidence as _evidence
+from privopt.oracles.draw.branch import GibbsBranch
+from privopt.oracles.draw.conformance import check_gibbs_oracle, draw_instances
+from privopt.oracles.draw.elimination import GibbsElimination
+from privopt.oracles.draw.enumerate import GibbsEnumeration
+from privopt.oracles.draw.interface import (
     DrawRequest,
     Exactness,
     GibbsOracle,
@@ -33,11 +34,11 @@ from privopt.oracles.gibbs import (
     stop_if_asked,
     uniform_below,
 )
-from privopt.oracles.gibbs_conformance import check_gibbs_oracle, draw_instances
-from privopt.oracles.interface import Watch
+from privopt.oracles.errors import ConformanceError, UnfinishedDrawError, UnsupportedProblemError
+from privopt.oracles.limits import Watch
 from privopt.oracles.select import gibbs_oracle
-from privopt.problems.discrete import DiscreteProblem
-from privopt.problems.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.problem import DiscreteProblem
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privopt.oracles.backends.enumerate import EnumerationOracle
 from privopt.oracles.certificate import Status
-from privopt.oracles.conformance import Failure, check_oracle, instances
 from privopt.oracles.errors import ConformanceError, SolverFailedError
-from privopt.oracles.interface import DiscreteOracle, Proposal, Query, Solver, Task
-from privopt.oracles.wrappers import Caching, Counting, TimeLimited, Timing
-from privopt.problems.discrete import DiscreteProblem
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntArray, IntegerLattice
-from privopt.problems.objective import UNIT, Perturbation
+from privopt.oracles.minimize.conformance import Failure, check_oracle, instances
+from privopt.oracles.minimize.enumerate import EnumerationOracle
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.oracles.minimize.wrappers import Caching, Counting, TimeLimited, Timing
+from privopt.oracles.task import Task
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.objective import UNIT, Perturbation
+from privopt.problems.discrete.problem import DiscreteProblem
 
 
 class FirstBest(DiscreteOracle):

@@ -17,11 +17,10 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from privopt.experiments import audit_command
-from privopt.experiments.cli import app
+from privopt.experiments.cli import audit as audit_command
+from privopt.experiments.cli.main import app
 from privopt.mechanisms import MECHANISMS, NoiseSource, OPDisc
-from privopt.mechanisms.accounting import gaussian_delta
-from privopt.mechanisms.audit import (
+from privopt.mechanisms.audit.audit import (
     Binned,
     Outcome,
     audit,
@@ -30,9 +29,10 @@ from privopt.mechanisms.audit import (
     exact_delta,
     exact_epsilon,
 )
-from privopt.mechanisms.audit_claims import AuditedClaim, Subject, audit_claim
-from privopt.mechanisms.audit_laws import audit_plan, output_law
-from privopt.mechanisms.audit_neighbours import (
+from privopt.mechanisms.audit.claims import AuditedClaim, Subject, audit_claim
+from privopt.mechanisms.audit.convex import RISK_AUDITS
+from privopt.mechanisms.audit.laws import audit_plan, output_law
+from privopt.mechanisms.audit.neighbours import (
     LossTable,
     Neighbours,
     ParityOracle,
@@ -42,21 +42,16 @@ from privopt.mechanisms.audit_neighbours import (
     parity_neighbours,
     singled_out_neighbours,
 )
-from privopt.mechanisms.audited import AUDITS, ReleaseSampler
-from privopt.mechanisms.audited_risk import RISK_AUDITS
+from privopt.mechanisms.audit.registry import AUDITS, ReleaseSampler
+from privopt.mechanisms.convex.registry import RISK_MECHANISMS
+from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.errors import AuditError, PrivacyParameterError
-from privopt.mechanisms.registry import prepare_oracle
-from privopt.mechanisms.risk_registry import RISK_MECHANISMS
+from privopt.mechanisms.privacy.accounting import gaussian_delta
 from privopt.oracles import Task, minimizer
 from privopt.oracles.errors import UnsupportedProblemError
-from privopt.problems import (
-    IntegerLattice,
-    MonotoneConjunction,
-    MonotoneDisjunction,
-    ZeroOneHalfspace,
-)
+from privopt.problems import IntegerLattice, MonotoneConjunction, MonotoneDisjunction, ZeroOneHalfspace
+from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.objective import Perturbation
 
 # Every audit below is seeded, so that a test that passes once passes always.
 SEED = 12345
@@ -536,7 +531,7 @@ def test_exact_laws_let_claims_stand_and_reject_mutants(name: str) -> None:
 
 
 def test_the_page_shows_every_claim_and_mutant_with_its_exact_epsilon() -> None:
-    page = (Path(audit_command.__file__).parent / "docs" / "privacy.md").read_text()
+    page = (Path(audit_command.__file__).parents[1] / "docs" / "privacy.md").read_text()
     for name in AUDITS:
         for audited in cached(name):
             for subject in (audited.claim, *audited.mutants):

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from privopt.experiments import errata
-from privopt.mechanisms.audit import Binned
-from privopt.mechanisms.audit_claims import audit_claim
-from privopt.mechanisms.noise import NoiseSource
+from privopt.mechanisms.audit.audit import Binned
+from privopt.mechanisms.audit.claims import audit_claim
+from privopt.mechanisms.privacy.noise import NoiseSource
 
 PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
 

@@ -29,9 +29,10 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
-from privopt.mechanisms.registry import prepare_oracle
-from privopt.oracles.backends.pulp import PulpOracle
-from privopt.oracles.interface import Limits, Task
+from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.mip.pulp import PulpOracle
+from privopt.oracles.task import Task
 from privopt.problems import (
     Binned,
     Categorical,
@@ -231,7 +232,7 @@ def test_the_command_line_quotes_no_record(tmp_path: Path, town: str, state: str
         "no,yes",
     ]
     run = subprocess.run(
-        [sys.executable, "-m", "privopt.experiments.cli", *words, "--epsilon", "1"],
+        [sys.executable, "-m", "privopt.experiments.cli.main", *words, "--epsilon", "1"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -15,23 +15,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms import MECHANISMS
-from privopt.mechanisms.accounting import GaussianSteps, composed_epsilon, gaussian_epsilon, zcdp_epsilon
-from privopt.mechanisms.calibration import (
+from privopt.mechanisms.convex.registry import RISK_MECHANISMS
+from privopt.mechanisms.discrete.calibration import (
     normalized_dof,
     opdisc_shift,
     rspm_delta,
     separator_counts,
     shift_epsilon,
 )
-from privopt.mechanisms.parameters import smallest
-from privopt.mechanisms.risk_registry import RISK_MECHANISMS
+from privopt.mechanisms.privacy.accounting import (
+    GaussianSteps,
+    composed_epsilon,
+    gaussian_epsilon,
+    zcdp_epsilon,
+)
+from privopt.mechanisms.privacy.parameters import smallest
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss
+from privopt.problems.convex.regularizers import ElasticNet, ridge
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
+from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import PrivOptError
-from privopt.problems.halfspace import ZeroOneHalfspace
-from privopt.problems.lattice import IntegerLattice
-from privopt.problems.losses import HuberLoss, LogisticLoss
-from privopt.problems.regularizers import ElasticNet, ridge
-from privopt.problems.risk import RiskFacts
-from privopt.problems.sets import ConvexSet, L1Ball, L2Ball, WholeSpace
 
 EPSILONS = st.floats(math.log(0.05), math.log(8)).map(math.exp)
 DELTAS = st.floats(math.log(1e-9), math.log(1e-2)).map(math.exp)

@@ -1,0 +1,5 @@
+"""``python -m privopt.experiments.cli``."""
+
+from privopt.experiments.cli.main import main
+
+main()

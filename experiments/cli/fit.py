@@ -1,0 +1,488 @@
+"""``privopt fit``: a table and public facts in, a private scorecard or linear model out."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from privopt.experiments.cli.budget import open_ledger
+from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
+from privopt.mechanisms.convex.registry import RISK_MECHANISMS
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.registry import MECHANISMS, choose_mechanism
+from privopt.mechanisms.discrete.rspm import LaplaceRSPM
+from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.mechanisms.estimators.scorecard import (
+    PrivateHalfspaceClassifier,
+    check_writable,
+    write_atomically,
+)
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.oracles.limits import Limits, Progress
+from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
+from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
+from privopt.problems.tables.schema import Schema, missing_columns, read_table
+
+say = Console(stderr=True, emoji=False)
+tell = Console(soft_wrap=True, emoji=False)
+
+# What a report says about itself: everything else in it is covered by epsilon and delta.
+NOT_PRIVATE = ["oracle", "train_accuracy", "certificate", "seconds"]
+
+_DATA, _PRIVACY, _PROBLEM, _SOLVER, _OUTPUT, _LINEAR, _LIMITS = (
+    "Data (public facts are declared, not read off)",
+    "Privacy",
+    "Problem: integer scorecards",
+    "Solver: integer scorecards",
+    "Output",
+    "Problem: linear models",
+    "Limits",
+)
+_PURE = (ExponentialMechanism, LaplaceRSPM)  # the first one's subclass is permute-and-flip
+
+EpsilonOption = Annotated[
+    float,
+    typer.Option("--epsilon", help="Privacy budget of this fit, > 0; replace-one.", rich_help_panel=_PRIVACY),
+]
+LossOption = Annotated[
+    str | None, typer.Option(help=f"{LOSSES}. Default: logistic.", rich_help_panel=_LINEAR)
+]
+SetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--set",
+        help="Where weights lie: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: what the mechanism needs.",
+        rich_help_panel=_LINEAR,
+    ),
+]
+PenaltyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--regularizer",
+        help="none, l1:STRENGTH, l2:STRENGTH, or both with a +. Default: none.",
+        rich_help_panel=_LINEAR,
+    ),
+]
+NormOption = Annotated[
+    float | None,
+    typer.Option(
+        "--data-norm",
+        help="Norm that rows are clipped to, > 0. Default: what the schema implies; calibrate: 1.",
+        rich_help_panel=_LINEAR,
+    ),
+]
+NormKindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--norm",
+        help="l2 or linf: the norm that --data-norm bounds. Default: l2; of dp-fw-l1 linf.",
+        rich_help_panel=_LINEAR,
+    ),
+]
+LabelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="LOW:HIGH that labels are clipped to, in their unit, as in --label-range=-1:1: of regression "
+        "losses. Without it: read off, a leak; calibrate: -1:1.",
+        rich_help_panel=_LINEAR,
+    ),
+]
+StepsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Noisy steps, >= 1. Default: the theory's, from n, d and epsilon.", rich_help_panel=_LINEAR
+    ),
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write the full report here.", rich_help_panel=_OUTPUT)
+]
+
+FIT_EXAMPLES = """Examples:
+
+privopt fit --data adult23 --epsilon 1
+
+privopt fit --data patients.csv --target state --classes well,ill --schema s.toml --epsilon 1 --save m.json
+
+privopt fit --data adult23 --epsilon 0.5 --lattice -4:4:4.8 --ledger ledger.json
+
+privopt fit --data adult23 --epsilon 1 --mechanism dp-gd --loss logistic --json report.json"""
+
+
+def fit(
+    data: Annotated[
+        str,
+        typer.Option(
+            help="A .csv, .csv.gz or .parquet file with a header; or adult23, adult23:SEED (shipped).",
+            rich_help_panel=_DATA,
+        ),
+    ],
+    epsilon: EpsilonOption,
+    target: Annotated[
+        str | None, typer.Option(help="Label column. Needed for files.", rich_help_panel=_DATA)
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML or JSON file that declares columns. Without it they are read off the data, a leak.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="NEGATIVE,POSITIVE labels as the file writes them; linear models take more than two. "
+            "Without it: read off, a leak.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    delta: Annotated[
+        str,
+        typer.Option(
+            help="A number in (0, 1), or auto for 1/n^2. Pure mechanisms have none.", rich_help_panel=_PRIVACY
+        ),
+    ] = "auto",
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            help=f"Scorecards: auto (exponential), {', '.join(MECHANISMS)}. "
+            f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}.",
+            rich_help_panel=_PRIVACY,
+        ),
+    ] = "auto",
+    calibration: Annotated[
+        str,
+        typer.Option(
+            help="sound, or printed: the source paper's of opdisc and rspm, refuted.",
+            rich_help_panel=_PRIVACY,
+        ),
+    ] = "sound",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Book the spend in this file first; refuse to overdraw.", rich_help_panel=_PRIVACY),
+    ] = None,
+    insecure_seed: Annotated[
+        int | None, typer.Option(help="Reproducible noise. Voids privacy.", rich_help_panel=_PRIVACY)
+    ] = None,
+    lattice: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights: integers LOW:HIGH, or LOW:HIGH:RADIUS with norm at most RADIUS. "
+            "Default: -1:1; opdisc: all of norm at most sqrt(features).",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = None,
+    oracle: Annotated[
+        str, typer.Option(help="auto, or a name from `privopt solvers`.", rich_help_panel=_SOLVER)
+    ] = "auto",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds for the minimisation, draw or steps themselves; reading, encoding, compiling and "
+            "laying out tables come before. At the limit nothing is released, and a ledger's booking stays. "
+            "Default: none.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
+    loss: LossOption = None,
+    convex_set: SetOption = None,
+    regularizer: PenaltyOption = None,
+    data_norm: NormOption = None,
+    norm: NormKindOption = None,
+    label_range: LabelOption = None,
+    steps: StepsOption = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Write the model here, JSON for `privopt predict`.", rich_help_panel=_OUTPUT),
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
+    check_mechanism(mechanism, ("auto", *MECHANISMS, *RISK_MECHANISMS))
+    check_files({"--save": save, "--json": json_file})
+    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
+    scorecard_only = {
+        "--oracle": oracle != "auto",
+        "--lattice": lattice is not None,
+        "--calibration": calibration != "sound",
+    }
+    linear = is_linear(mechanism, options, scorecard_only)
+    if delta != "auto" and not linear and issubclass(choose_mechanism(mechanism)[0], _PURE):
+        raise InvalidInputError(
+            f"--delta: {choose_mechanism(mechanism)[0].name} is pure, and has none; leave it out"
+        )
+    with _accounted(ledger) as book:
+        table, target, facts, labels = _load(data, target, schema, classes)
+        if linear:
+            with _stoppable(time_limit) as limits:
+                fitted, account = fit_linear(
+                    table,
+                    target,
+                    facts,
+                    labels,
+                    options,
+                    epsilon=epsilon,
+                    delta=_delta(delta),
+                    mechanism=mechanism,
+                    limits=limits,
+                    ledger=book,
+                    insecure_seed=insecure_seed,
+                )
+        else:
+            began = time.monotonic()
+            with _stoppable(time_limit) as limits:
+                model = PrivateHalfspaceClassifier(
+                    epsilon,
+                    delta=_delta(delta),
+                    mechanism=mechanism,
+                    oracle=oracle,
+                    schema=facts,
+                    classes=labels,
+                    lattice=parse_lattice(lattice),
+                    calibration=calibration,
+                    limits=limits,
+                    ledger=book,
+                    insecure_seed=insecure_seed,
+                ).fit(table.drop(columns=[target]), table[target])
+    # Shown before files are written: what was paid for must not be lost to a full disk.
+    if linear:
+        show_linear(fitted, account, tell)
+    else:
+        account = fit_report(model, table, target, time.monotonic() - began)
+        _show_fit(model, account)
+    with _released():
+        if save is not None:
+            (fitted if linear else model).save(save)
+        if json_file is not None:
+            write_atomically(json_file, json.dumps(account, indent=2) + "\n")
+
+
+def fit_report(
+    model: PrivateHalfspaceClassifier, table: pd.DataFrame, target: str, seconds: float
+) -> dict[str, Any]:
+    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    spend, proof = model.spend_, model.certificate_
+    correct = model.predict(table.drop(columns=[target])) == table[target].to_numpy()
+    certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
+    if proof is not None:
+        certificate = {
+            "status": proof.status.name,
+            "value": proof.value,
+            "bound": proof.bound,
+            "gap": proof.gap,
+        }
+    return {
+        **spend.to_dict(),
+        **model.release_.noise,
+        "mechanism": model.mechanism_,
+        "mechanism_reason": model.mechanism_reason_,
+        "oracle": model.release_.oracle,
+        "features": model.schema_.feature_names,
+        "weights": model.coef_[0].tolist(),
+        "rule": model.rule_,
+        "scorecard": model.scorecard_.to_dict("records"),
+        "not_private": NOT_PRIVATE,
+        "train_accuracy": float(np.mean(correct)),
+        "certificate": certificate,
+        "seconds": seconds,
+    }
+
+
+def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:
+    """LOW:HIGH[:RADIUS], or None for the mechanism's own lattice."""
+    if text is None:
+        return None
+    try:
+        low, high, *radius = text.split(":")
+        bounds = (int(low), int(high))
+        lattice = (*bounds, float(radius[0])) if len(radius) == 1 else _no_more(bounds, radius)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--lattice wants LOW:HIGH or LOW:HIGH:RADIUS, two integers and a number, as in "
+            f"--lattice=-4:4:4.8; got {text!r}"
+        ) from error
+    if bounds[0] > bounds[1]:
+        raise InvalidInputError(f"--lattice {text}: LOW = {bounds[0]} is above HIGH = {bounds[1]}")
+    return lattice
+
+
+def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
+    if rest:
+        raise ValueError("too many parts")
+    return bounds
+
+
+def check_mechanism(name: str, known: tuple[str, ...]) -> None:
+    """Raise UnknownMechanismError for a name that is not among ``known``."""
+    if name not in known:
+        raise UnknownMechanismError(
+            f"unknown mechanism {name!r}{did_you_mean(name, known)}; here are {', '.join(known)}"
+        )
+
+
+def check_files(outputs: dict[str, Path | None]) -> None:
+    """Find out before anything is spent that a file cannot be written; say so if one is replaced."""
+    for option, path in outputs.items():
+        check_writable(path, option)
+        if path is not None and path.exists():
+            say.print(
+                f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
+            )
+
+
+class InterruptedRunError(PrivOptError):
+    """Ctrl-C came before a release."""
+
+
+@contextmanager
+def _accounted(path: Path | None) -> Iterator[Ledger | None]:
+    """The ledger, opened before data is read; whatever fails says what has been booked."""
+    book = None if path is None else open_ledger(path)
+    try:
+        yield book
+    except (PrivOptError, KeyboardInterrupt) as error:
+        if book is not None and not getattr(error, "__notes__", ()):
+            error.add_note(f"Nothing was booked in {book.path}")
+        if isinstance(error, KeyboardInterrupt) or _interrupted.is_set():
+            stopped = InterruptedRunError("Interrupted: nothing was released")
+            for note in getattr(error, "__notes__", ()):
+                stopped.add_note(note)
+            raise stopped from error
+        raise
+
+
+@contextmanager
+def _released() -> Iterator[None]:
+    """Say of a file that could not be written that the rest is done."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(
+            f"{error.filename}: {(error.strerror or 'cannot be written').lower()}. The model above was "
+            f"released and is paid for: keep what is printed"
+        ) from error
+
+
+def _load(
+    data: str, target: str | None, schema: Path | None, classes: str | None
+) -> tuple[pd.DataFrame, str, Schema | None, tuple[str, ...] | None]:
+    """The table, its label column, the public facts and the public labels, as declared."""
+    facts = None if schema is None else Schema.load(schema)
+    labels = None if classes is None else tuple(classes.split(","))
+    if data == "adult23" or data.startswith("adult23:"):
+        table = adult23_frame(_seed(data.partition(":")[2] or "0"))
+        target = target or ADULT_TARGET
+        facts, labels = facts or adult23_schema(), labels or ADULT23_CLASSES
+    else:
+        if target is None:
+            raise InvalidInputError("--target is needed: the name of the label column")
+        # The command line holds strings: compare labels as they are written in the file.
+        as_written = [*(facts.text_columns if facts else ()), *([target] if labels else ())]
+        table = read_table(Path(data), as_written)
+    names = list(map(str, table.columns))
+    if target not in names:
+        known = facts is None or any(c.name in names for c in facts.columns)
+        raise InvalidInputError(f"--target: no {missing_columns([target], names, known)}")
+    if facts is not None and any(c.name == target for c in facts.columns):
+        raise InvalidInputError(f"--schema: it declares {target!r}, which is the label, not a feature")
+    if labels is not None and not isinstance(table[target].iloc[0] if len(table) else "", str):
+        table[target] = table[target].map(_written, na_action="ignore").astype(object)
+    return table, target, facts, labels
+
+
+def _written(label: Any) -> str:
+    """A label as a person types it: 1 for 1.0, which Parquet files hold for integers with gaps."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInputError(f"adult23:SEED wants a seed >= 0 of the public subsample, got {text!r}")
+    return int(text)
+
+
+def _delta(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidInputError(f"--delta wants a number in (0, 1) or auto, got {text!r}") from error
+
+
+# Set by the first Ctrl-C during a solve: what fails after that was interrupted.
+_interrupted = threading.Event()
+
+
+class _Steps(BarColumn):
+    """A bar where the amount of work is known."""
+
+    def render(self, task: Task) -> Any:
+        return "" if task.total is None else super().render(task)
+
+
+@contextmanager
+def _stoppable(seconds: float | None) -> Iterator[Limits]:
+    """Limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
+    told = threading.Event()
+    _interrupted.clear()
+
+    def is_cancelled() -> bool:
+        if not told.is_set():  # the first question comes when the solve starts
+            told.set()
+            say.print("solving; Ctrl-C stops the solve and releases nothing")
+        return _interrupted.is_set()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if _interrupted.is_set():
+            raise KeyboardInterrupt
+        _interrupted.set()
+
+    columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        with Bar(*columns, console=say, transient=True, disable=not say.is_terminal) as bar:
+            line = bar.add_task("planning", total=None)
+
+            def on_progress(now: Progress) -> None:
+                known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
+                text = known if np.isfinite(now.gap) else ""
+                unit = "nodes" if now.total is None else f"of {now.total} steps"
+                bar.update(
+                    line, description=f"{text}{now.nodes} {unit}", completed=now.nodes, total=now.total
+                )
+
+            yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
+    card = Table(*model.scorecard_.columns, title=escape(model.rule_))
+    for row in model.scorecard_.itertuples(index=False):
+        card.add_row(*(escape(str(cell)) for cell in row))
+    tell.print(card)
+    noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
+    for line in (
+        f"spend: {model.spend_}",
+        f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
+        f"noise: {noise}",
+        f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",
+        f"training accuracy (not private): {report['train_accuracy']:.4f}",
+    ):
+        tell.print(line, markup=False)

@@ -1,0 +1,336 @@
+"""The first-order part of ``privopt fit``, ``calibrate`` and ``predict``: linear models with real weights."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
+from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
+from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
+from privopt.mechanisms.convex.registry import (
+    RISK_MECHANISMS,
+    choose_risk_mechanism,
+    parse_regularizer,
+    parse_set,
+)
+from privopt.mechanisms.estimators.linear import (
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateSigmoidClassifier,
+    check_label_range,
+)
+from privopt.mechanisms.estimators.linear import encoded as encoded
+from privopt.mechanisms.estimators.linear import schema_norm as schema_norm
+from privopt.problems.convex.losses import (
+    BiweightLoss,
+    HuberLoss,
+    LogisticLoss,
+    Loss,
+    SigmoidLoss,
+    SquaredLoss,
+)
+from privopt.problems.convex.risk import RiskFacts, RowNorm
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema
+
+LOSSES = "logistic, sigmoid, squared, huber:THRESHOLD or biweight:C"
+NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
+# Of first-order steps: what they release needs no proof of a minimum.
+NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
+_NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
+_CLASSIFYING = ("logistic", "sigmoid")  # losses for classes; the first is the default
+
+LinearModel = PrivateLogisticRegression | PrivateSigmoidClassifier | PrivateLinearRegression
+_ESTIMATORS: dict[str, type[Any]] = {
+    e.__name__: e for e in (PrivateLogisticRegression, PrivateSigmoidClassifier, PrivateLinearRegression)
+}
+
+
+@dataclass(frozen=True)
+class LinearOptions:
+    """What the command line says about a linear model beside mechanism and budget; None: nothing."""
+
+    loss: str | None = None
+    convex_set: str | None = None
+    regularizer: str | None = None
+    data_norm: float | None = None
+    label_range: str | None = None
+    steps: int | None = None
+    norm: str | None = None
+
+    @property
+    def given(self) -> bool:
+        return self != LinearOptions()
+
+
+def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]) -> bool:
+    """Whether a linear model is asked for: by the mechanism's name, or, under "auto", by its options.
+
+    Args:
+        mechanism: a name.
+        options: what only linear models have.
+        scorecard: what only scorecards have: option names, and whether they were given.
+
+    Raises:
+        InvalidInputError: options of one with a mechanism of the other.
+    """
+    linear = mechanism in RISK_MECHANISMS or (mechanism == "auto" and options.given)
+    wrong = [name for name, used in scorecard.items() if used]
+    if linear and wrong:
+        raise InvalidInputError(
+            f"{', '.join(wrong)} belong to scorecards, not to linear models ({mechanism})"
+        )
+    if not linear and options.given:
+        raise InvalidInputError(
+            "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
+            f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
+        )
+    if linear and options.label_range is not None and (options.loss or "logistic") in _CLASSIFYING:
+        raise InvalidInputError("--label-range belongs to regression: --loss squared, huber or biweight")
+    return linear
+
+
+def fit_linear(
+    table: pd.DataFrame,
+    target: str,
+    schema: Schema | None,
+    classes: tuple[str, ...] | None,
+    options: LinearOptions,
+    **budget: Any,
+) -> tuple[LinearModel, dict[str, Any]]:
+    """A fitted model and its report.
+
+    Privacy: as the estimator's. Encoding costs nothing, and the bound on row norms is the schema's own unless
+    another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
+    or for dp-fw-l1 l-infinity, whose noise grows with it.
+    """
+    if classes is not None and (options.loss or "logistic") not in _CLASSIFYING:
+        raise InvalidInputError(f"--classes belongs to classification, --loss {options.loss} to regression")
+    features = table.drop(columns=[target])
+    if schema is None:
+        schema = Schema.infer(features)
+    began = time.monotonic()
+    common = {
+        **budget,
+        "schema": schema,
+        "norm": checked_norm(options.norm, budget["mechanism"]),
+        "data_norm": options.data_norm,
+        "convex_set": options.convex_set,
+        "regularizer": options.regularizer or "none",
+        "steps": options.steps,
+    }
+    loss = options.loss or _CLASSIFYING[0]
+    model: LinearModel
+    if loss == "logistic":
+        model = PrivateLogisticRegression(classes=classes, **common)
+    elif loss == "sigmoid":
+        model = PrivateSigmoidClassifier(classes=classes, **common)
+    else:
+        robust = None if loss == "squared" else parse_loss(loss)
+        label_range = None if options.label_range is None else parse_label_range(options.label_range)
+        model = PrivateLinearRegression(label_range=label_range, loss=robust, **common)
+    model.fit(features, table[target])
+    score = float(model.score(features, table[target]))
+    regression = isinstance(model, PrivateLinearRegression)
+    report = {
+        **model.spend_.to_dict(),
+        **model.noise_,
+        "mechanism": model.mechanism_,
+        "mechanism_reason": model.mechanism_reason_,
+        "oracle": "newton" if model.mechanism_ in _NEWTON else "closed-form",
+        "features": schema.feature_names,
+        "weights": _plain(model.coef_),
+        "intercept": _plain(model.intercept_),
+        "not_private": NOT_PRIVATE,
+        "train_accuracy": None if regression else score,
+        **({"train_r2": score} if regression else {}),
+        "certificate": certificate(model),
+        "seconds": time.monotonic() - began,
+    }
+    return model, report
+
+
+def _plain(values: Any) -> Any:
+    """Of one release, its weights; of several, a list per class."""
+    array = np.asarray(values)
+    return (array[0] if array.ndim and len(array) == 1 else array).tolist()
+
+
+def certificate(model: LinearModel) -> dict[str, Any]:
+    """The evidence of a perturbed minimum: of several classes, that with the largest gap. NOT private.
+
+    value and bound are of the noisy, penalised objective; the proof needs gradient_norm.
+    """
+    proofs = [r.certificate for r in model.releases_ if r.certificate is not None]
+    if not proofs:
+        return NO_CERTIFICATE
+    proof = max(proofs, key=lambda p: p.gap)
+    return {
+        "status": proof.status.name,
+        "value": proof.value,
+        "bound": proof.bound,
+        "gap": proof.gap,
+        "gradient_norm": proof.gradient_norm,
+    }
+
+
+def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
+    """The norm that rows are clipped in: as asked, or what the mechanism's noise depends on."""
+    if norm is None:
+        return "linf" if mechanism == DPFrankWolfeL1.name else "l2"
+    if norm not in ("l2", "linf"):
+        raise InvalidInputError(f"--norm is l2 or linf, got {norm!r}")
+    return "l2" if norm == "l2" else "linf"
+
+
+def predict_linear(path: Path, table: pd.DataFrame) -> pd.DataFrame | None:
+    """Predictions, with scores of two classes, of a saved linear model; None for other files."""
+    try:
+        saved = json.loads(path.read_text())
+        kind = _ESTIMATORS[saved["estimator"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+    try:
+        model = kind.from_dict(saved)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"{path} is not a saved linear model: {error}") from error
+    scored = pd.DataFrame({"prediction": model.predict(table)})
+    if hasattr(model, "decision_function") and len(model.classes_) == 2:
+        scored.insert(0, "score", model.decision_function(table))
+    return scored
+
+
+def calibrate_linear(
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    dimension: int | None,
+    records: int | None,
+    options: LinearOptions,
+) -> dict[str, Any]:
+    """Noise and spend of a first-order mechanism, from public facts alone."""
+    missing = {"--dimension": dimension, "--records": records}
+    if dimension is None or records is None:
+        raise InvalidInputError(
+            f"calibrate {mechanism} needs {' and '.join(o for o, v in missing.items() if v is None)}: the "
+            "numbers of features (with the constant one, if there is an intercept) and of records"
+        )
+    if wrong := [f"{option} {value}" for option, value in missing.items() if value is not None and value < 1]:
+        raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
+    low, high = (-1.0, 1.0) if options.label_range is None else parse_label_range(options.label_range)
+    loss = parse_loss(options.loss or "logistic", high / 2 - low / 2)
+    norm = checked_norm(options.norm, mechanism)
+    facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
+    space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
+    choice = choose_risk_mechanism(mechanism, facts, space, parse_regularizer(options.regularizer or "none"))
+    plan = choice.plan(facts, epsilon=epsilon, delta=delta or 1 / records**2, steps=options.steps)
+    return {
+        "noise_on": plan.noised,
+        **plan.noise,
+        "steps": plan.steps,
+        "step_sizes": plan.step_sizes,
+        "output": plan.output.value,
+        "set": options.convex_set or set_text(plan.convex_set),
+        "l1": plan.regularizer.l1,
+        "l2": plan.regularizer.l2,
+        "data_norm": facts.row_norm,
+        "norm": norm,
+        **plan.spend.to_dict(),
+    }
+
+
+def set_text(convex_set: ConvexSet) -> str:
+    """A default set in the words of ``--set``; "none" for the whole space."""
+    kinds = {L1Ball: "l1", L2Ball: "l2"}
+    kind = kinds.get(type(convex_set))  # type: ignore[arg-type]
+    return "none" if kind is None else f"{kind}:{convex_set.radius:.6g}"
+
+
+def calibration_lines(report: dict[str, Any]) -> list[str]:
+    """What ``privopt calibrate`` prints for people: nothing empty, levels by their name."""
+    names = {"level": {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")}
+    lines = []
+    for key, value in report.items():
+        if value is None or value == "":
+            continue
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        if isinstance(value, tuple):
+            first, last = (f"{v:.6g}" for v in value)
+            text = first if first == last else f"{first} to {last}"
+        lines.append(f"{names.get(key, key.replace('_', ' '))}: {text}")
+    return lines
+
+
+def parse_label_range(text: str) -> tuple[float, float]:
+    """LOW:HIGH, two finite numbers in order."""
+    try:
+        low, high = (float(bound) for bound in text.split(":"))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--label-range wants LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
+        ) from error
+    return check_label_range((low, high))
+
+
+def parse_loss(text: str, half_range: float = 1.0) -> Loss:
+    """A loss by name; squared is exact for residuals up to the width of the labels' range."""
+    name, _, number = text.partition(":")
+    makers: dict[str, Any] = {"logistic": LogisticLoss, "sigmoid": SigmoidLoss, "biweight": BiweightLoss}
+    try:
+        if name == "squared" and not number:
+            return SquaredLoss(2 * half_range)
+        if name == "huber":
+            return HuberLoss(float(number))
+        made: Loss = makers[name](*([float(number)] if number else []))
+        return made
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"a loss is {LOSSES}, got {text!r}") from error
+
+
+def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
+    """Weights, spend and noise for people; the numbers that are not private say so."""
+    rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
+    if "intercept" not in report["features"]:
+        rows.append(("intercept", np.atleast_1d(report["intercept"])))
+    elif np.any(report["intercept"]):  # the schema's constant is the intercept, for labels that were centred
+        rows.append(("added to predictions", np.atleast_1d(report["intercept"])))
+    card = Table("feature", *_weight_columns(model))
+    for name, weights in rows:
+        card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
+    console.print(card)
+    proof = report["certificate"]
+    noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
+    for line in (
+        f"spend: {model.spend_}",
+        f"budget: {report['note']}" if report["note"] else "",
+        f"mechanism: {report['mechanism']} ({report['mechanism_reason']})",
+        f"noise: {noise}",
+        f"certificate (not private): gradient norm {proof['gradient_norm']:.3g}, gap {proof['gap']:.3g}"
+        if "gradient_norm" in proof
+        else "",
+        *(
+            f"{text} (not private): {report[key]:.4f}"
+            for key, text in (("train_accuracy", "training accuracy"), ("train_r2", "training R^2"))
+            if report.get(key) is not None
+        ),
+    ):
+        if line:
+            console.print(line, markup=False)
+
+
+def _weight_columns(model: LinearModel) -> list[str]:
+    """One column of weights, or one per class."""
+    classes = getattr(model, "classes_", ())
+    return [escape(str(c)) for c in classes] if len(classes) > 2 else ["weight"]

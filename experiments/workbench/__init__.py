@@ -1,0 +1,1 @@
+"""What experiments share: kept results, isolated runs, figures, reports, peers."""

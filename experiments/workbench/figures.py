@@ -1,0 +1,163 @@
+"""Pictures: accuracy against epsilon, solve times, certificates over time. Names for people are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from privopt.oracles.limits import Progress
+
+# Colour-blind safe (Okabe and Ito 2008): one per mechanism. Lattices differ by marker and line.
+_COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = "osD^vPX"
+_LINES = ("-", "--", ":", "-.")
+
+_NAMES = {
+    "exponential": "Exponential mechanism",
+    "permute-and-flip": "Permute-and-flip",
+    "opdisc": "OPDisc",
+    "rspm": "RSPM, Gaussian noise",
+    "rspm-laplace": "RSPM, Laplace noise",
+    "dp-gd logistic": "DP-GD, logistic regression",
+}
+MEASURES = {"train_accuracy": "training accuracy", "test_accuracy": "held-out accuracy"}
+
+# Figures are made without pyplot: no window system, no global state.
+mpl.rcParams["svg.hashsalt"] = "privopt"
+
+
+def named(mechanism: str) -> str:
+    """A mechanism's name for people."""
+    return _NAMES.get(mechanism, mechanism)
+
+
+def weights(lattice: str) -> str:
+    """A lattice for people: [-1, 1]²³ for [-1, 1]^23."""
+    whole, _, ball = lattice.partition(" with ")
+    base, power, exponent = whole.partition("^")
+    text = base + exponent.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")) if power else whole
+    return f"{text}, {ball.replace('^2', '²').replace('<=', '≤')}" if ball else text
+
+
+def guarantee(delta: float) -> str:
+    """Which notion a curve is about."""
+    return "pure (δ = 0)" if delta == 0 else f"δ = {delta:.2g}"
+
+
+def accuracy_figure(rows: pd.DataFrame, optimum: Mapping[str, float], measure: str) -> Figure:
+    """Mean accuracy against epsilon with one standard deviation, one curve per mechanism and lattice.
+
+    Args:
+        rows: the rows of ``privopt.experiments.workbench.runs.Results``.
+        optimum: non-private accuracies to draw as horizontal lines, by label.
+        measure: "train_accuracy" or "test_accuracy".
+    """
+    curves = list(rows.groupby(["mechanism", "lattice"], sort=False))
+    figure = Figure(figsize=(7, 4.2 + 0.2 * len(curves)), layout="constrained")
+    axes = figure.subplots()
+    mechanisms, lattices = (list(dict.fromkeys(rows[key])) for key in ("mechanism", "lattice"))
+    for k, (key, curve) in enumerate(curves):
+        mechanism, lattice = np.atleast_1d(np.array(key, dtype=object))
+        points = curve.groupby("epsilon")[measure].agg(["mean", "std"])
+        number = mechanisms.index(mechanism)
+        # Colours are for mechanisms, signs for lattices; a mechanism whose colour is taken has another sign.
+        sign = lattices.index(lattice) + number // len(_COLOURS)
+        # Beside each other rather than on top: curves that agree would hide one another.
+        shift = 1.012 ** (2 * k - len(curves) + 1)
+        axes.errorbar(
+            points.index * shift,
+            points["mean"],
+            yerr=points["std"].fillna(0.0),
+            color=_COLOURS[number % len(_COLOURS)],
+            marker=_MARKERS[sign % len(_MARKERS)],
+            linestyle=_LINES[sign % len(_LINES)],
+            linewidth=1.4,
+            elinewidth=0.8,
+            markersize=5,
+            capsize=2,
+            label=f"{named(mechanism)}, {weights(lattice)}, {guarantee(curve['delta'].iloc[0])}",
+        )
+    for label, level in optimum.items():
+        axes.axhline(level, color="0.4", linestyle=(0, (6, 3)), linewidth=1)
+        axes.text(0.01, level, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize=9)
+    axes.set(xscale="log", xlabel="ε, the privacy budget of one release (replace-one)")
+    axes.set_ylabel(f"{MEASURES.get(measure, measure)}, mean ± 1 s.d.")
+    epsilons = sorted(rows["epsilon"].unique())
+    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+    axes.minorticks_off()
+    _finish(figure, axes)
+    return figure
+
+
+def solver_profile(rows: pd.DataFrame) -> Figure:
+    """Share of draws that were finished within a time, one curve per mechanism and lattice."""
+    curves = list(rows.groupby(["mechanism", "lattice"], sort=False))
+    figure = Figure(figsize=(7, 3.4 + 0.2 * len(curves)), layout="constrained")
+    axes = figure.subplots()
+    low, high = np.min(rows["seconds"]) / 1.5, np.max(rows["seconds"]) * 1.5
+    for k, (key, group) in enumerate(curves):
+        mechanism, lattice = np.atleast_1d(np.array(key, dtype=object))
+        times = np.sort(group["seconds"].to_numpy())
+        share = np.arange(1, len(times) + 1) / len(times)
+        axes.step(
+            [low, *times, high],
+            [0, *share, 1],
+            where="post",
+            color=_COLOURS[k % len(_COLOURS)],
+            linestyle=_LINES[k % len(_LINES)],
+            label=f"{named(mechanism)}, {weights(lattice)}, {_span(group)}",
+        )
+    axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.02))
+    axes.set(xlabel="seconds for one release", ylabel="share of releases finished")
+    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    _finish(figure, axes)
+    return figure
+
+
+def certificate_figure(trace: Sequence[Progress], title: str) -> Figure:
+    """Best value found and proved bound over the time of one solve, and the gap between them.
+
+    Both are drawn as their distance to the best value of all, on a scale that shows large and small ones.
+    """
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    values, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    seconds = [p.seconds for p in trace]
+    least = min(p.incumbent for p in trace)
+    found, bound = [p.incumbent - least for p in trace], [p.bound - least for p in trace]
+    values.step(seconds, found, where="post", color=_COLOURS[1], label="best point found so far")
+    values.step(seconds, bound, where="post", color=_COLOURS[0], label="proved: no point is below this")
+    if trace[-1].gap == 0:
+        values.plot(seconds[-1:], found[-1:], "o", color=_COLOURS[2], label="they meet: proved optimal")
+    values.set_yscale("symlog", linthresh=1.0)
+    values.set_ylabel("objective − minimum, in errors")
+    values.set_title(title, fontsize=10)
+    values.legend(fontsize=9)
+    gaps.step(seconds, [p.gap for p in trace], where="post", color=_COLOURS[2])
+    gaps.set_yscale("symlog", linthresh=1.0)
+    gaps.set(xlabel="seconds", ylabel="gap, in errors", ylim=(0, None))
+    for axes in (values, gaps):
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    figure.savefig(path, dpi=150)
+
+
+def _span(group: pd.DataFrame) -> str:
+    low, high = group["epsilon"].min(), group["epsilon"].max()
+    return f"ε = {low:g}" if low == high else f"ε from {low:g} to {high:g}"
+
+
+def _finish(figure: Figure, axes: Axes) -> None:
+    """A grid, and the legend below the axes, where it hides nothing."""
+    axes.grid(alpha=0.3)
+    handles: tuple[list[Any], list[str]] = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", fontsize=9, frameon=False)

@@ -1,0 +1,1 @@
+"""Audits: what a claim is held against, and mutants that must be rejected."""

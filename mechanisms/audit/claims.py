@@ -1,0 +1,154 @@
+"""A claim, the mutants that must not share it, and the audit that tells them apart.
+
+A mutant carries the claim of the mechanism it was made from and too little noise for it. An audit that lets
+one pass is too weak to say anything about the original, so the two are always run together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privopt.mechanisms.audit.audit import AuditResult, Sampler, audit
+
+RELEASED = "as released"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A claim and the two samplers to hold it against.
+
+    Attributes:
+        name: "as released", or what was done to the mechanism.
+        first, second: the mechanism on two neighbouring data sets.
+        epsilon, delta: the claim.
+        exact_epsilon: the smallest epsilon that holds on these two data sets, where it can be computed.
+        laws: where it was computed from probabilities of the outcomes 0, 1, ..., those of the two samplers.
+    """
+
+    name: str
+    first: Sampler
+    second: Sampler
+    epsilon: float
+    delta: float
+    exact_epsilon: float | None = None
+    laws: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class AuditedClaim:
+    """A mechanism on a pair of neighbours, and versions of it that must not pass.
+
+    Attributes:
+        mechanism: its name.
+        neighbours: what the pair of data sets is.
+        claim: the mechanism as it is.
+        mutants: at least one version with too little noise, under the same claim.
+    """
+
+    mechanism: str
+    neighbours: str
+    claim: Subject
+    mutants: tuple[Subject, ...]
+
+
+@dataclass(frozen=True)
+class AuditLine:
+    """What an audit found about one subject.
+
+    Attributes:
+        mechanism, neighbours: of the claim.
+        subject: who was audited.
+        mutant: whether it has to be rejected.
+        exact_epsilon: from the laws, or None.
+        result: from the runs.
+    """
+
+    mechanism: str
+    neighbours: str
+    subject: str
+    mutant: bool
+    exact_epsilon: float | None
+    result: AuditResult
+
+    @property
+    def refuted(self) -> bool:
+        """By the runs, or by the exact laws."""
+        exact = self.exact_epsilon is not None and self.exact_epsilon > self.result.epsilon * (1 + 1e-9)
+        return exact or self.result.refuted
+
+    @property
+    def passed(self) -> bool:
+        """A claim passes if it is not refuted, a mutant if it is."""
+        return self.refuted == self.mutant
+
+    @property
+    def verdict(self) -> str:
+        """One word for ``passed`` and why; "(law)" where the runs were too few and the exact law decided."""
+        if not self.mutant:
+            return "REFUTED" if self.refuted else "stands"
+        if self.result.refuted:
+            return "rejected"
+        return "rejected (law)" if self.refuted else "NOT REJECTED"
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready account, without the event."""
+        result = dataclasses.asdict(self.result)
+        result.pop("event")
+        return {
+            "mechanism": self.mechanism,
+            "neighbours": self.neighbours,
+            "subject": self.subject,
+            "mutant": self.mutant,
+            "exact_epsilon": self.exact_epsilon,
+            **result,
+            "verdict": self.verdict,
+            "passed": self.passed,
+        }
+
+
+def audit_claim(
+    audited: AuditedClaim,
+    *,
+    runs: int,
+    confidence: float = 0.99,
+    workers: int = 1,
+    journal: Path | None = None,
+    insecure_seed: int | None = None,
+    on_progress: Callable[[str, int, int], None] = lambda subject, done, of: None,
+) -> list[AuditLine]:
+    """Audit a mechanism and its mutants. Arguments as for ``privopt.mechanisms.audit.audit.audit``."""
+    lines = []
+    for subject in (audited.claim, *audited.mutants):
+
+        def progress(done: int, of: int, name: str = subject.name) -> None:
+            on_progress(name, done, of)
+
+        result = audit(
+            subject.first,
+            subject.second,
+            epsilon=subject.epsilon,
+            delta=subject.delta,
+            runs=runs,
+            confidence=confidence,
+            workers=workers,
+            journal=journal,
+            label=_label(audited, subject),
+            insecure_seed=insecure_seed,
+            on_progress=progress,
+        )
+        mutant = subject is not audited.claim
+        line = AuditLine(
+            audited.mechanism, audited.neighbours, subject.name, mutant, subject.exact_epsilon, result
+        )
+        lines.append(line)
+    return lines
+
+
+def _label(audited: AuditedClaim, subject: Subject) -> str:
+    """Tells counts in a journal apart: the exact epsilon changes whenever the noise or the data do."""
+    numbers = f"epsilon {subject.epsilon!r} | delta {subject.delta!r} | exact {subject.exact_epsilon!r}"
+    return f"{audited.mechanism} | {audited.neighbours} | {subject.name} | {numbers}"

@@ -1,0 +1,1 @@
+"""Private minimisers of risks over convex sets."""

@@ -1,0 +1,74 @@
+"""Noisy gradient descent: DP-GD, and DP-PGD with a proximal step."""
+
+from __future__ import annotations
+
+from privopt.mechanisms.convex.iteration import Method, Output
+from privopt.mechanisms.convex.mechanism import FullBatchMechanism
+from privopt.mechanisms.convex.step_counts import euclidean_steps
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.oracles.convex.prox import prox_step
+from privopt.problems.convex.regularizers import ElasticNet, Vector
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+
+class DPGradientDescent(FullBatchMechanism):
+    """DP-GD: x+ = x - eta (grad F(x) + l2 x + noise), eta = 1 / (L + l2), no constraint.
+
+    Source: Wang, Ye and Xu (2017), Algorithm 4; T as in Theorem 6.2 (strong convexity, the last iterate) or
+    6.3 (random iterate; for convex losses the average). Privacy: see ``FullBatchMechanism``.
+    """
+
+    name = "dp-gd"
+
+    @classmethod
+    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
+        if not isinstance(convex_set, WholeSpace) or regularizer.l1 > 0:
+            raise PrivacyParameterError(
+                f"dp-gd takes neither a constraint nor an l1 penalty, got "
+                f"{type(convex_set).__name__} and l1 = {regularizer.l1:g}: use dp-pgd for either"
+            )
+
+    @classmethod
+    def _default_steps(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
+    ) -> int:
+        gamma = 1 / (facts.smoothness + regularizer.l2)
+        return euclidean_steps(facts, convex_set, regularizer, mu, gamma)
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        eta = 1 / (self.facts.smoothness + self.regularizer.l2)
+        return eta, eta
+
+    def _method(self, start: Vector) -> Method:
+        l2, eta = self.regularizer.l2, self.step_sizes[0]
+        return Method(start, lambda _k, _state, x, g: x - eta * (g + l2 * x))
+
+
+class DPProximalGradient(FullBatchMechanism):
+    """DP-PGD: x+ = argmin over u in C of <grad F(x) + noise, u> + |u - x|^2 / (2 gamma) + r(u).
+
+    gamma = 1/(2L). Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 1 and
+    Theorem 2. Their step 3 prints a noise variance with L for the Lipschitz constant and rho^2 for rho,
+    which is too little noise for rho > 1; it is not used here.
+    """
+
+    name = "dp-pgd"
+
+    @classmethod
+    def _default_steps(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
+    ) -> int:
+        return euclidean_steps(facts, convex_set, regularizer, mu, 1 / (2 * facts.smoothness))
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        gamma = 1 / (2 * self.facts.smoothness)
+        return gamma, gamma
+
+    def _method(self, start: Vector) -> Method:
+        gamma = self.step_sizes[0]
+        step = prox_step(self.convex_set, self.regularizer)
+        return Method(start, lambda _k, _state, x, g: step(x - gamma * g, gamma))

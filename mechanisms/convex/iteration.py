@@ -1,0 +1,109 @@
+"""One noisy iteration: gradient, noise, oracle step, again and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.limits import Watch
+from privopt.problems.convex.regularizers import Vector
+
+State = Vector  # shape (p,), or (2, p) where a method keeps two points
+
+
+Perturb = Callable[[Vector], Vector]
+
+
+class Output(Enum):
+    """Which iterate is returned."""
+
+    LAST = "last"
+    AVERAGE = "average"
+    WEIGHTED = "weighted"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class Method:
+    """What an algorithm does with a gradient.
+
+    Attributes:
+        start: the first state.
+        step: (k, state, x, g) -> the next state, g the (noisy) gradient at x, k = 0, 1, ...
+        query: (k, state) -> x, where the gradient is wanted.
+        point: state -> the iterate that it stands for.
+    """
+
+    start: State
+    step: Callable[[int, State, Vector, Vector], State]
+    query: Callable[[int, State], Vector] = lambda _, state: state
+    point: Callable[[State], Vector] = lambda state: state
+
+
+@dataclass
+class StepClock:
+    """Counts the steps of an iteration, reports them, and stops it when a limit is reached.
+
+    Attributes:
+        watch: the limits.
+        total: how many steps there will be.
+        done: how many there were.
+    """
+
+    watch: Watch
+    total: int
+    done: int = 0
+
+    def tick(self) -> None:
+        """Before a step.
+
+        Raises:
+            UnfinishedDrawError: a limit was reached. Iterates so far are not released: which one would be the
+                last depends on running time, and that on the records.
+        """
+        if (reason := self.watch.stop()) is not None:
+            remedy = "raise the time limit, or take fewer steps (steps=...)"
+            raise UnfinishedDrawError(
+                f"stopped by {reason.name} after {self.watch.seconds:.1f} s and {self.done} of {self.total} "
+                "steps: nothing was released, though what a ledger reserved stays spent. "
+                f"To do: {reason.value if reason is Status.INTERRUPTED else remedy}"
+            )
+        self.watch.report(math.nan, math.nan, self.done, self.total)
+        self.done += 1
+
+
+def noisy_iteration(
+    method: Method,
+    gradient: Callable[[Vector], Vector],
+    perturb: Perturb,
+    steps: int,
+    clock: StepClock | None = None,
+) -> Iterator[Vector]:
+    """The iterates x_2, ..., x_{steps+1} of a method: gradient, noise, oracle step, again and again."""
+    state = method.start
+    for k in range(steps):
+        if clock is not None:
+            clock.tick()
+        x = method.query(k, state)
+        state = method.step(k, state, x, perturb(gradient(x)))
+        yield method.point(state)
+
+
+def choose_output(iterates: Iterator[Vector], output: Output, first: Vector) -> Vector:
+    """The last of the iterates (``first`` if there are none), their average, or that with weights 1, 2, ...
+
+    The weights forget where the iteration began, and still average noise (Lacoste-Julien, Schmidt and Bach
+    2012; Shamir and Zhang 2013).
+    """
+    last, total, weight, k = first, np.zeros_like(first), 0, 0
+    for k, x in enumerate(iterates, start=1):
+        last = x
+        share = k if output is Output.WEIGHTED else 1
+        total, weight = total + share * x, weight + share
+    return total / weight if output in (Output.AVERAGE, Output.WEIGHTED) and k else last

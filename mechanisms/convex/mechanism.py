@@ -1,0 +1,295 @@
+"""What a private minimiser of a risk is, and what those on the full batch share."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.convex.iteration import (
+    Method,
+    Output,
+    Perturb,
+    StepClock,
+    choose_output,
+    noisy_iteration,
+)
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import (
+    VectorNoise,
+    gaussian_releases,
+)
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.convex.linear import linear_minimizer
+from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.smooth import SmoothCertificate
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.limits import Limits, Watch
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.hull import ConvexHull
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.polytope import Polytope
+from privopt.problems.convex.sets.simplex import Simplex
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+
+@dataclass(frozen=True)
+class RealRelease:
+    """A released real vector.
+
+    ``certificate`` is *not* private, and is left out when a release is printed or pickled.
+
+    Attributes:
+        point: the parameter, shape (dimension,).
+        spend: what the releases of the plan cost, this one and any that share its budget.
+        noise: the public parameters of the noise.
+        certificate: the evidence for the minimum that was perturbed, where there is one.
+    """
+
+    point: Vector
+    spend: PrivacySpend
+    noise: Mapping[str, float]
+    certificate: SmoothCertificate | None = dataclasses.field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**fields, "certificate": None}
+
+
+@dataclass(frozen=True)
+class RiskMechanism(ABC):
+    """A private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
+
+    Attributes:
+        name, noised: of the class: what it is called, and what it adds noise to.
+        facts: what is public about the data.
+        convex_set: C.
+        regularizer: r.
+        steps: T, the number of noisy steps that are paid for.
+        output: which iterate is returned. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
+            iteration stops at x_R: the same law at half the work.
+        spend: the claim.
+    """
+
+    name: ClassVar[str]
+    noised: ClassVar[str] = "the mean gradient, each coordinate, every step"
+
+    facts: RiskFacts
+    convex_set: ConvexSet
+    regularizer: ElasticNet
+    steps: int
+    output: Output
+    spend: PrivacySpend
+
+    @property
+    @abstractmethod
+    def noise(self) -> dict[str, float]:
+        """The public parameters of the noise."""
+
+    @property
+    @abstractmethod
+    def step_sizes(self) -> tuple[float, float] | None:
+        """The first and the last step size; None where there are no steps."""
+
+    @abstractmethod
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, SmoothCertificate | None]:
+        """The output; without a source, of the same algorithm without noise. And its certificate, if any."""
+
+    def release(
+        self,
+        risk: EmpiricalRisk,
+        noise: NoiseSource | None = None,
+        start: Vector | None = None,
+        limits: Limits | None = None,
+    ) -> RealRelease:
+        """Run once on the data. Costs ``spend``, whatever happens; a plan for several shares it among them.
+
+        Args:
+            risk: the data; its facts must be the plan's.
+            noise: where randomness comes from; the operating system by default.
+            start: the first iterate, in C. Public: not from the same data without paying for it.
+            limits: time limit, progress and cancellation. A run that they stop releases nothing.
+
+        Raises:
+            PlanMismatchError: the plan was made for other facts.
+            UnfinishedDrawError, CertificateError: a limit was reached. That it was, like the running time,
+                is outside the guarantee.
+        """
+        self._check(risk)
+        source = noise or NoiseSource()
+        point, proof = self._run(risk, self._start(start), source, (limits or Limits()).start())
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        return RealRelease(point, spend, self.noise, proof)
+
+    def without_noise(self, risk: EmpiricalRisk, start: Vector | None = None) -> Vector:
+        """The same algorithm with no noise at all, the last iterate in place of a random one. NOT private."""
+        self._check(risk)
+        return self._run(risk, self._start(start), None, Limits().start())[0]
+
+    def _check(self, risk: EmpiricalRisk) -> None:
+        if risk.facts != self.facts:
+            raise PlanMismatchError(
+                f"this plan was made for {self.facts}, the data have {risk.facts}: plan again for those facts"
+            )
+
+    def _drawn_steps(self, source: NoiseSource | None) -> int:
+        """How many steps to run: for a random iterate R - 1, which lead from x_1 to x_R."""
+        if source is None or self.output is not Output.RANDOM:
+            return self.steps
+        return int(source.integers(self.steps)[0])
+
+    def _start(self, start: Vector | None) -> Vector:
+        return default_start(self.convex_set) if start is None else np.array(start, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class FullBatchMechanism(RiskMechanism):
+    """Noise on the mean gradient of all records, every step.
+
+    Privacy: mu-GDP with mu = sqrt(T) * sensitivity / sigma, stated as (epsilon, delta); neighbours by
+    replacing one record, n public. The l2 sensitivity of the mean gradient is 2 G / n (plus rounding); T
+    adaptive steps, and several such releases, are exactly one Gaussian release (``gaussian_steps``).
+    """
+
+    vector_noise: VectorNoise
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        steps: int | None = None,
+        output: Output | None = None,
+        releases: int = 1,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            facts: what is public about the data.
+            convex_set: C; the whole space by default.
+            regularizer: r.
+            epsilon, delta: the target.
+            steps: T; the theorem's choice by default, up to ``MOST_STEPS``.
+            output: which iterate; by default the one that the theory of the loss is about.
+            releases: how many times ``release`` will be called, on the same records with whatever labels:
+                ``spend`` is what all of them cost together, mu / sqrt(releases) each.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, or a combination that the method cannot take.
+            UnsupportedProblemError: no oracle for the set and the regulariser.
+        """
+        space = checked_space(facts, convex_set)
+        cls._refuse(facts, space, regularizer)
+        output = output or cls._default_output(facts, regularizer)
+        if steps is None:
+            mu = (
+                gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases")) / facts.sensitivity
+            )
+            steps = cls._default_steps(facts, space, regularizer, output, mu)
+        noise, spend = gaussian_releases(
+            *(epsilon, delta, cls.name),
+            steps=check_count(steps, "steps"),
+            releases=releases,
+            sensitivity=facts.sensitivity,
+            dimension=facts.dimension,
+        )
+        plan = cls(facts, space, regularizer, steps, output, spend, noise)
+        plan._method(default_start(space))  # an oracle that does not exist is refused now, not on the data
+        return plan
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
+
+    @classmethod
+    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
+        """Raise if the method cannot take the combination."""
+
+    @classmethod
+    def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
+        """Last under strong convexity, average under convexity, otherwise random."""
+        if facts.loss.convex:
+            return Output.LAST if regularizer.l2 > 0 else Output.AVERAGE
+        return Output.RANDOM
+
+    @classmethod
+    @abstractmethod
+    def _default_steps(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
+    ) -> int:
+        """The theorem's T, given mu per unit of noise: sigma = sqrt(T) / mu."""
+
+    @abstractmethod
+    def _method(self, start: Vector) -> Method:
+        """The algorithm."""
+
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, None]:
+        method = self._method(start)
+        steps = self._drawn_steps(source)
+        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
+        iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(watch, steps))
+        return choose_output(iterates, self.output, method.point(method.start)), None
+
+
+def checked_space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
+    """The set, or the whole space.
+
+    Raises:
+        PrivacyParameterError: a set of another dimension.
+    """
+    space = convex_set or WholeSpace(facts.dimension)
+    if space.dimension != facts.dimension:
+        raise PrivacyParameterError(
+            f"a set of dimension {space.dimension} for weights of dimension {facts.dimension} (with the "
+            "intercept, if there is one): make them equal"
+        )
+    return space
+
+
+def default_start(convex_set: ConvexSet) -> Vector:
+    """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0.
+
+    Where there is no projection, as for a set of one's own with only ``facing``: an extreme point.
+    """
+    if isinstance(convex_set, Simplex):
+        return np.full(convex_set.dimension, convex_set.size / convex_set.dimension)
+    if isinstance(convex_set, ConvexHull):
+        return np.asarray(np.mean(convex_set.points, axis=0))
+    if isinstance(convex_set, Polytope):
+        return linear_minimizer(convex_set)(np.zeros(convex_set.dimension)).point
+    try:
+        return projector(convex_set)(np.zeros(convex_set.dimension))
+    except UnsupportedProblemError as refusal:
+        try:
+            return linear_minimizer(convex_set)(np.ones(convex_set.dimension)).point
+        except UnsupportedProblemError:
+            raise refusal from None
+
+
+def need_bounded(name: str, convex_set: ConvexSet) -> None:
+    if not math.isfinite(convex_set.radius):
+        raise PrivacyParameterError(f"{name} needs a bounded set, got {type(convex_set).__name__}")
+
+
+def need_smooth(name: str, regularizer: ElasticNet) -> None:
+    if regularizer.l1 > 0:
+        raise PrivacyParameterError(
+            f"{name} takes no l1 penalty: constrain with an l1 ball instead, or use dp-pgd or dp-pmd"
+        )

@@ -1,0 +1,132 @@
+"""Objective perturbation: a random linear term, then a certified minimiser."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.convex.iteration import Output
+from privopt.mechanisms.convex.mechanism import RiskMechanism
+from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance
+from privopt.mechanisms.discrete.calibration import sound_sigma
+from privopt.mechanisms.privacy.gradient_noise import (
+    VectorNoise,
+    gaussian_steps,
+    shared_by,
+)
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
+from privopt.oracles.limits import Watch
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+
+# Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
+_OBJECTIVE_TOLERANCE = 1e-5
+
+
+# Shares of epsilon and delta of objective perturbation that hide the distance from the exact minimum, and the
+# share of epsilon that the Hessians may take.
+_HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation(RiskMechanism):
+    """The minimum of F(w) + (l2/2) |w|^2 + <b, w>, b Gaussian, plus a little noise, projected onto C.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. Let w be the
+    exact minimum under b. On a neighbour it is the minimum under b + v, v the difference of two gradients
+    divided by n, so |v| <= 2 G / n; the Hessians differ in two rank-one terms, so their determinants differ
+    by a factor of at most 1 + L / (n l2). v depends on w and so on b, but stays in the plane of the two
+    rows: <b, v> is bounded by |v| times the norm of b in that plane, sigma times a chi variable with 2
+    degrees of freedom, whose law gives sigma (as for OPDisc, ``shift_delta``). The distance from the exact
+    minimum, at most tolerance / l2, is hidden by Gaussian noise on the output.
+
+    l2 is raised to what the Hessian term needs; ``regularizer`` tells.
+
+    Source: Chaudhuri, Monteleoni and Sarwate (2011), Kifer, Smith and Thakurta (2012), and for approximate
+    minima Iyengar et al. (2019). The calibration is not theirs: it follows from the bound above.
+    """
+
+    name: ClassVar[str] = "objective-perturbation"
+    noised: ClassVar[str] = (
+        "sigma: a linear term of the objective, each coordinate; output_sigma: its minimum"
+    )
+
+    tolerance: float
+    sigma: float
+    vector_noise: VectorNoise
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        releases: int = 1,
+    ) -> Self:
+        """Calibrate to public facts. Raises as ``OutputPerturbation.plan``.
+
+        Several releases have an even share of epsilon and delta each (basic composition: the proof is in
+        no notion that composes better).
+        """
+        space = checked_problem(cls.name, facts, convex_set, regularizer)
+        whole = (check_epsilon(epsilon), check_delta(delta))
+        epsilon, delta = (x / check_count(releases, "releases") for x in whole)
+        if releases > 1:  # so that rounding cannot make the shares more than the whole
+            epsilon, delta = epsilon * (1 - 1e-15), delta * (1 - 1e-15)
+        n = facts.n_records
+        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # as large as doubles hold
+        l2 = max(regularizer.l2, facts.smoothness / (n * factor))
+        hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
+        tolerance = gradient_tolerance(facts, _OBJECTIVE_TOLERANCE)
+        hiding = gaussian_steps(
+            _HIDING_EPSILON * epsilon,
+            _HIDING_DELTA * delta,
+            steps=1,
+            sensitivity=2 * tolerance / l2 * (1 + 1e-12),
+            dimension=facts.dimension,
+        )
+        sigma = sound_sigma(
+            (1 - _HIDING_EPSILON) * epsilon - hessian,
+            (1 - _HIDING_DELTA) * delta,
+            2 * facts.gradient_bound / n * (1 + 1e-12),
+            min(2, facts.dimension),
+        )
+        note = shared_by(releases, f"({epsilon:.4g}, {delta:.3g}) each")
+        spend = PrivacySpend.approximate(*whole, cls.name, note=note)
+        return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, sigma, hiding)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"sigma": self.sigma, "output_sigma": self.vector_noise.sigma, "l2": self.regularizer.l2}
+
+    @property
+    def step_sizes(self) -> None:
+        """None: a minimum is found, and noised once."""
+
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, SmoothCertificate]:
+        """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
+        l2, onto = self.regularizer.l2, projector(self.convex_set)
+        if source is None:
+            answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)
+            return onto(answer.require(self.tolerance)), answer.certificate
+        b = source.gaussian(self.sigma, self.facts.dimension)
+        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well: b,
+        # whose small coordinates are rounded in units of sigma, and w / grid, where |w| <= (G + |b|) / l2.
+        drawn = float(np.linalg.norm(b)) + self.sigma * math.sqrt(self.facts.dimension)
+        rounding = 2.0**-48 * (drawn + self.facts.gradient_bound)
+        answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=watch)
+        w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
+        return onto(w), answer.certificate

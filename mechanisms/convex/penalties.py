@@ -1,0 +1,69 @@
+"""What output and objective perturbation share: checks, tolerances, default penalties."""
+
+from __future__ import annotations
+
+import math
+
+from privopt.mechanisms.convex.mechanism import checked_space
+from privopt.mechanisms.convex.step_counts import typical_distance
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.oracles.convex.projection import projector
+from privopt.problems.convex.regularizers import ElasticNet
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+
+
+def checked_problem(
+    name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet
+) -> ConvexSet:
+    space = checked_space(facts, convex_set)
+    projector(space)  # refused now, not on the data
+    if not facts.loss.convex or regularizer.l1 > 0:
+        raise PrivacyParameterError(
+            f"{name} needs a convex loss and no l1 penalty, got {facts.loss} and {regularizer}: use dp-pgd"
+        )
+    return space
+
+
+def gradient_tolerance(facts: RiskFacts, share: float) -> float:
+    """The gradient norm to be proved: a share of G / n, but not below what float64 sums can show."""
+    return facts.gradient_bound * max(share / facts.n_records, 4 * facts.rounding)
+
+
+def output_penalty(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
+    """The l2 that minimises l2 B^2 / 8 + L s^2 / 2, s = 2 G / (n l2 mu) the noise per coordinate. Public.
+
+    The first bounds what the penalty costs at |w*| = B (``typical_distance``) where F is quadratic: an
+    eigenvalue h loses h l2^2 / (h + l2)^2 <= l2 / 4 of half its share of B^2. The second bounds what the
+    noise costs: E F(w + s xi) - F(w) <= s^2 tr(H) / 2, and the trace of a Hessian is a mean of
+    phi'' |a_i|^2 <= L, whatever the dimension.
+    """
+    noise = 2 * facts.gradient_bound / (facts.n_records * mu)
+    return _trace_bound_l2(facts, convex_set, noise)
+
+
+def objective_penalty(facts: RiskFacts, convex_set: ConvexSet, sigma: float) -> float:
+    """The l2 that minimises l2 B^2 / 8 + what a linear term of sigma per coordinate costs. Public.
+
+    It moves the minimum by (H + l2)^-1 b, which costs at most sigma^2 / 2 times the sum of h / (h + l2)^2
+    over the eigenvalues h of a Hessian: at most p / (4 l2) and, the trace being at most L, at most L / l2^2.
+    The better of the two bounds decides; the first term is that of ``output_penalty``.
+    """
+    distance, p = typical_distance(facts, convex_set), facts.dimension
+
+    def cost(l2: float) -> float:  # products, not powers: those raise where floats end
+        return l2 * distance * distance + sigma * sigma * min(p / l2, 4 * facts.smoothness / l2 / l2)
+
+    first = _representable(sigma * math.sqrt(p) / distance)
+    return min(first, _trace_bound_l2(facts, convex_set, sigma), key=cost)
+
+
+def _trace_bound_l2(facts: RiskFacts, convex_set: ConvexSet, noise: float) -> float:
+    """argmin of l2 B^2 / 8 + L noise^2 / (2 l2^2)."""
+    relative = noise / typical_distance(facts, convex_set)
+    return _representable(2 * math.cbrt(facts.smoothness * relative * relative))
+
+
+def _representable(l2: float) -> float:
+    """Within bounds beyond which nothing is left of a parameter, or of the penalty."""
+    return min(max(l2, 1e-150), 1e150)

@@ -1,0 +1,111 @@
+"""Default numbers of steps: the theorems' choices, from public facts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from privopt.mechanisms.convex.mechanism import default_start
+from privopt.oracles.convex.bregman import natural_geometry
+from privopt.oracles.convex.linear import linear_minimizer
+from privopt.oracles.convex.quantities import gaussian_width
+from privopt.problems.convex.regularizers import ElasticNet
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+# Default step counts stop here; ask for more with steps=....
+MOST_STEPS = 2000
+
+
+# How many directions rows are taken to spread over, at most, by ``typical_distance``.
+_SPREAD = 100
+
+
+def prediction_scale(facts: RiskFacts) -> float:
+    """Public: by how much predictions move before the slope of the loss does; 4 for the logistic loss.
+
+    The bound on slopes over the bound on curvature, in the unit of predictions.
+    """
+    return facts.loss.lipschitz / facts.loss.smoothness
+
+
+def typical_distance(facts: RiskFacts, convex_set: ConvexSet) -> float:
+    """A public guess at |w* - x_1|, for step counts: no bound, and nothing private depends on it.
+
+    Rows of norm R that spread evenly over m directions make predictions of about |w| R / sqrt(m). Those are
+    of the loss's own scale at |w| = scale * sqrt(m) / R; m is taken as the dimension, but at most 100. (With
+    m = 1, rows along w*, steps would be too few by far for real tables.)
+    """
+    spread = prediction_scale(facts) * math.sqrt(min(facts.dimension, _SPREAD)) / facts.row_norm_l2
+    return max(min(spread, convex_set.radius), 1e-150)  # above 0 for a set of one point, too
+
+
+def loss_range(facts: RiskFacts, convex_set: ConvexSet) -> float:
+    """How far F(x_1) is above its minimum: what predictions gain by moving by their scale, or C allows."""
+    within = facts.loss.lipschitz * prediction_scale(facts)
+    if isinstance(convex_set, WholeSpace):
+        return within
+    return min(
+        within,
+        facts.gradient_bound * 2 * convex_set.radius,  # the diameter, or more
+        2 * facts.gradient_bound_linf * convex_set.l1_radius,
+    )
+
+
+def dual_noise(convex_set: ConvexSet) -> float:
+    """sqrt(E |xi|_{C*}^2) for standard normal xi, at most sqrt(G_C^2 + |C|_2^2) (Gaussian concentration)."""
+    return math.hypot(gaussian_width(convex_set).value, convex_set.radius)
+
+
+def mirror_steps(divergence: float, gamma: float, noise: float) -> float:
+    """T at which both terms of the bound for (projected, mirror) descent on convex losses are equal.
+
+    E F(average) - F(w*) <= V / (gamma T) + gamma sigma^2 E|xi|_*^2, where sigma grows as sqrt(T): V is the
+    divergence of w* from the start, gamma the step size, ``noise`` the root of sigma^2 E|xi|_*^2 for T = 1.
+    Fewer steps stop short, more only add noise (Nemirovski, Juditsky, Lan and Shapiro 2009, section 2.3).
+    """
+    return math.sqrt(divergence) / (gamma * noise)
+
+
+def euclidean_steps(
+    facts: RiskFacts,
+    convex_set: ConvexSet,
+    regularizer: ElasticNet,
+    mu: float,
+    gamma: float,
+    most: int = MOST_STEPS,
+) -> int:
+    """T of gradient steps in l2, of size gamma; fewer under strong convexity, and never more than ``most``.
+
+    Without convexity the average squared gradient is at most 4 B / (gamma T) + sigma^2 p (Wang and Xu 2019,
+    theorem 2): where both are equal.
+    """
+    noise = math.sqrt(facts.dimension) / mu
+    if not facts.loss.convex:
+        return whole_steps(math.sqrt(4 * loss_range(facts, convex_set) / gamma) / noise, most)
+    distance = typical_distance(facts, convex_set)
+    steps = mirror_steps(distance**2 / 2, gamma, noise)
+    if gamma * regularizer.l2 > 0:
+        # The distance shrinks by 1 - gamma l2 per step, until noise of gamma sigma^2 p / l2 remains.
+        signal = min(regularizer.l2 * distance / noise, 1e300)
+        decades = max(1.0, 2 * math.log(max(1.0, signal)))
+        steps = min(steps, decades / (gamma * regularizer.l2))
+    return whole_steps(steps, most)
+
+
+def farthest_divergence(facts: RiskFacts, convex_set: ConvexSet) -> float:
+    """V from the start to a farthest point of C, in its natural geometry."""
+    far = linear_minimizer(convex_set)(-np.eye(1, facts.dimension)[0]).point
+    return natural_geometry(convex_set).divergence(far, default_start(convex_set))
+
+
+def ridged_smoothness(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> float:
+    """Smoothness of F plus the ridge in the Minkowski norm of C."""
+    return facts.smoothness_in(convex_set) + regularizer.l2 * convex_set.radius**2
+
+
+def whole_steps(steps: float, most: int = MOST_STEPS) -> int:
+    """A number of steps of at most ``most``: with more, the theory gains little and the user waits."""
+    return max(1, math.ceil(min(steps, most)))

@@ -1,0 +1,286 @@
+"""Variance-reduced gradients on Poisson batches: DP-SVRG and DP-SVRG++."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.convex.iteration import (
+    Method,
+    Output,
+    StepClock,
+    noisy_iteration,
+)
+from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.convex.penalties import objective_penalty
+from privopt.mechanisms.convex.sampling import LAYOUT, TOGETHER, private_batch, record_bound, sampling_rate
+from privopt.mechanisms.convex.step_counts import euclidean_steps, loss_range, typical_distance
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.convex.prox import prox_step
+from privopt.oracles.limits import Watch
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+
+# What the default number and size of batches aim at: see ``balanced_batch``.
+_MOST_STEPS = 5000
+
+
+@dataclass(frozen=True)
+class DPSVRG(RiskMechanism):
+    """DP-SVRG: an anchor's full gradient once per epoch, then Poisson batches of gradient differences.
+
+    Per epoch: v0 = grad F(anchor) + noise; then m times x+ = prox of x - eta (v0 + d), where q n d is the sum
+    over the batch of grad f(x) - grad f(anchor), plus noise; the next anchor is the average of the x.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. x and the
+    anchor are private already, so the bound min(2 G, L |x - anchor|) on one record's difference is public,
+    and the noise follows it down as the iterates converge. The full gradients take ``anchor_share`` of
+    mu^2; the batches, composed with them as privacy loss distributions, the rest.
+
+    Defaults: eta = 1/(2 L) and m = 8 L / l2, which batches of at least 32 allow in the convergence condition,
+    but no more than their noise allows (``quiet_rounds``); more epochs make up for it. They need strong
+    convexity: with them, a penalty l2 = 0 is replaced by that of ``objective_penalty``, since an anchor's
+    noise is a random linear term of its epoch's objective. ``regularizer`` and ``noise`` tell which.
+
+    Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
+    theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.
+    """
+
+    name: ClassVar[str] = "dp-svrg"
+    noised: ClassVar[str] = (
+        "anchor_sigma: the mean gradient at an anchor; multiplier: a batch's sum of differences, in units of "
+        "the bound on one"
+    )
+
+    anchor_share: ClassVar[float] = 2 / 3
+
+    rounds: tuple[int, ...]
+    sampling: float
+    anchor_noise: VectorNoise
+    multiplier: float
+    step_size: float
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        rounds: tuple[int, ...] | None = None,
+        batch: int | None = None,
+        releases: int = 1,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            rounds: inner steps of each epoch; by default the theorem's, as long as noise allows.
+            batch: the expected batch size q n; by default such that all inner steps together read the data
+                about as often as the full gradients do, and not so small that the noise would suffer
+                (``private_batch``). The other arguments are those of
+                ``FullBatchMechanism.plan``; several releases are accounted together.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, or a loss that is not convex.
+        """
+        space = checked_space(facts, convex_set)
+        if not facts.loss.convex:
+            raise PrivacyParameterError(f"{cls.name} needs a convex loss: use dp-pgd or dp-sgd")
+        mu = gaussian_mu(epsilon, delta)
+        share = mu / math.sqrt(check_count(releases, "releases"))
+        if rounds is None:
+            regularizer, rounds = cls._theorem(facts, space, regularizer, share / facts.sensitivity)
+        rounds = _check_rounds(rounds)
+        epochs, inner = len(rounds), sum(rounds)
+        p = facts.dimension
+        least = private_batch(facts, inner, share * math.sqrt(1 - cls.anchor_share))
+        q = sampling_rate(facts, batch, max(least, math.ceil(epochs * facts.n_records / inner)))
+        anchors = math.sqrt(epochs / cls.anchor_share) * 2 / share  # in units of G: the sensitivity is 2
+        z = poisson_multiplier(
+            epsilon,
+            delta,
+            q=q,
+            steps=inner * releases,
+            coordinates=(inner + epochs) * p * releases,
+            full_z=anchors,
+            full_steps=epochs * releases,
+        )
+        bound = facts.sensitivity / 2
+        anchor_noise = sampled_noise(anchors, bound, p)
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, TOGETHER))
+        prox_step(space, regularizer)
+        return cls(
+            *(facts, space, regularizer, epochs + inner, Output.AVERAGE, spend),
+            *(rounds, q, anchor_noise, z, cls._default_step_size(facts)),
+        )
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {
+            "anchor_sigma": self.anchor_noise.sigma,
+            "multiplier": self.multiplier,
+            "q": self.sampling,
+            "l2": self.regularizer.l2,
+        }
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        return self.step_size, self.step_size
+
+    @classmethod
+    def _theorem(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
+    ) -> tuple[ElasticNet, tuple[int, ...]]:
+        """The penalty and the inner steps of each epoch, by default."""
+        l2 = regularizer.l2 or objective_penalty(facts, convex_set, 1 / (mu * math.sqrt(cls.anchor_share)))
+        regularizer = ElasticNet(regularizer.l1, l2)
+        # An epoch halves the distance from the minimum, until the noise of the anchors remains.
+        signal = 2 * l2 * loss_range(facts, convex_set) * mu**2 / facts.dimension
+        # But epochs are short where noise is large, and should go as far together as gradient descent would.
+        rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
+        steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
+        far = noise_growth(facts, batches, rate) * (steps / (rate * facts.smoothness)) ** 2
+        epochs = max(1.0, math.log(min(max(signal, 1.0), 1e300)), min(far, steps))
+        longest = math.ceil(min(8 * facts.smoothness / l2, _MOST_STEPS))
+        return regularizer, quiet_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
+
+    @classmethod
+    def _default_step_size(cls, facts: RiskFacts) -> float:
+        return 1 / (2 * facts.smoothness)
+
+    def _next_start(self, _last: Vector, average: Vector) -> Vector:
+        return average
+
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, None]:
+        draw = source or NoiseSource()  # batches are random with or without noise
+        step = prox_step(self.convex_set, self.regularizer)
+        x = anchor = start
+        clock = StepClock(watch, sum(self.rounds))
+        p, noise = self.facts.dimension, None
+        if source is not None:
+            noise = source.discrete_gaussian_vectors(MAX_EXPONENT, p, sum(self.rounds))
+        for m in self.rounds:
+            full = risk.gradient(anchor)
+            if source is not None:
+                full = self.anchor_noise.add(full, source)
+            difference = self._difference(risk, anchor, draw, noise)
+            method = Method(x, _svrg_step(step, self.step_size, full))
+            total = np.zeros_like(x)
+            for x in noisy_iteration(method, difference, lambda g: g, m, clock):
+                total += x
+            anchor = total / m
+            x = self._next_start(x, anchor)
+        return anchor, None
+
+    def _difference(
+        self,
+        risk: EmpiricalRisk,
+        anchor: Vector,
+        source: NoiseSource,
+        noise: Iterator[NDArray[np.int64]] | None,
+    ) -> Callable[[Vector], Vector]:
+        """x -> the estimate of grad F(x) - grad F(anchor) from a batch, with a draw of the noise, if any."""
+        facts, q = self.facts, self.sampling
+        # Rounding of nearly equal slopes, and of their predictions, does not vanish with the difference.
+        floor = record_bound(facts) * facts.n_records * 2.0**-46
+        unit = (facts.dimension + 4) * 2.0**-53
+
+        def estimate(x: Vector) -> Vector:
+            if np.array_equal(x, anchor):
+                return np.zeros_like(x)  # every difference is exactly 0, whoever is sampled
+            total = risk.difference_sum(x, anchor, poisson_batch(facts.n_records, q, source))
+            if noise is not None:
+                lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))
+                distance = float(np.linalg.norm(x - anchor)) + 2 * unit * lengths
+                bound = min(2 * record_bound(facts), facts.smoothness * distance * LAYOUT + floor) * LAYOUT
+                total = sampled_noise(self.multiplier, bound, facts.dimension).add_drawn(total, next(noise))
+            return total / (q * facts.n_records)
+
+        return estimate
+
+
+class DPSVRGPlusPlus(DPSVRG):
+    """DP-SVRG++: DP-SVRG with epochs that double, each starting at the last inner iterate; convex losses.
+
+    eta = 1/(13 L), m_s = 2^s m. Source: Wang, Ye and Xu (2017), Algorithm 2 and Theorem 4.4. Privacy: see
+    ``DPSVRG``.
+    """
+
+    name = "dp-svrg++"
+    anchor_share = 1 / 2
+
+    @classmethod
+    def _theorem(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
+    ) -> tuple[ElasticNet, tuple[int, ...]]:
+        # An epoch halves the excess risk, until what the noise costs over that distance remains.
+        noise = math.sqrt(facts.dimension) / mu * typical_distance(facts, convex_set)
+        epochs = math.ceil(math.log2(max(2.0, loss_range(facts, convex_set) / noise)))
+        shape = tuple(2**s for s in range(1, epochs + 1))
+        rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
+        longest = _MOST_STEPS
+        if regularizer.l2 > 0:  # with a penalty even gradient descent needs no more steps than that
+            longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, _MOST_STEPS)
+        return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
+
+    @classmethod
+    def _default_step_size(cls, facts: RiskFacts) -> float:
+        return 1 / (13 * facts.smoothness)
+
+    def _next_start(self, last: Vector, _average: Vector) -> Vector:
+        return last
+
+
+def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
+    """By what multiple of m M the noise of M batches stretches log E |x - anchor|^2 in an epoch of m steps.
+
+    Noise of a batch is a multiple of |x - anchor|, so it feeds on itself. By the central limit theorem noise
+    for M batches, together mu-GDP with mu in units of the sensitivity of the mean gradient, is
+    L |x - anchor| sqrt(M) / (G mu) per coordinate, of which a step adds eta times.
+    """
+    return facts.dimension * (eta * facts.smoothness / (facts.gradient_bound * mu)) ** 2
+
+
+def quiet_rounds(
+    shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = _MOST_STEPS
+) -> tuple[int, ...]:
+    """Inner steps of epochs in the proportions of ``shape``, as many as the noise of their batches allows.
+
+    It multiplies the expected |x - anchor|^2 by up to e in the longest epoch: see ``noise_growth``.
+
+    Args:
+        longest: the most steps of the longest epoch. All together have at most 5000 or so.
+    """
+    quiet = 1 / math.sqrt(noise_growth(facts, mu, eta) * max(shape) * sum(shape))
+    unit = min(quiet, longest / max(shape), _MOST_STEPS / sum(shape))
+    return tuple(max(2, math.ceil(unit * m)) for m in shape)
+
+
+def _svrg_step(
+    step: Callable[[Vector, float], Vector], eta: float, full: Vector
+) -> Callable[[int, Vector, Vector, Vector], Vector]:
+    return lambda _k, _state, x, difference: step(x - eta * (full + difference), eta)
+
+
+def _check_rounds(rounds: tuple[int, ...]) -> tuple[int, ...]:
+    if not isinstance(rounds, tuple | list) or not rounds:
+        raise PrivacyParameterError(
+            f"rounds must be a tuple of numbers of steps, one for each epoch, got {rounds!r}"
+        )
+    return tuple(check_count(m, "rounds") for m in rounds)

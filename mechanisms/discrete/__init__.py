@@ -1,0 +1,1 @@
+"""Private choices of one lattice point."""

@@ -1,0 +1,368 @@
+"""How much noise OPDisc and RSPM need, computed from public facts before any data is read.
+
+Both return w(eta) = argmin_w L(D, w) - <eta, phi(w)> for random eta (a sign of eta is immaterial). Let s_w be
+vectors with <s_w, phi(w) - phi(v)> >= b for all v != w, where b bounds the change of a loss *difference* when
+one record is replaced (2 for losses in [0, 1]). If w wins on D under eta, it wins on D' under eta + s_w.
+For Gaussian eta, comparing the densities at eta and eta + s_w gives, for every event S,
+
+    P[D in S] - exp(epsilon) P[D' in S] <= E[(1 - exp(epsilon - Z))_+],
+    Z = max_w (<eta, s_w> + |s_w|^2 / 2) / sigma^2.
+
+The maximum over w is needed because the winner depends on eta: it makes <eta, phi(w)> large. Treating
+<eta, s_w> as N(0, sigma^2 |s_w|^2) is the error in the printed calibration of Neel, Roth, Vietri and Wu
+(ICML 2020). What is bounded here is the law of Z: by |eta| for OPDisc, coordinate by coordinate for RSPM.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, special
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.parameters import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    smallest,
+)
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.objective import UNIT
+from privopt.problems.discrete.problem import SeparatorSet
+
+Floats = NDArray[np.float64]
+
+CALIBRATIONS = ("sound", "printed")
+LOSS_DIFFERENCE = 2.0  # b for losses in [0, 1]
+
+REFUTED_OPDISC = (
+    "claim of Neel, Roth, Vietri and Wu (ICML 2020), refuted: the set of bad noise in the proof depends on "
+    "the winner; on {-1, 1}^200 and delta = 1e-6 the true epsilon is at least 1.327 for a claimed 1"
+)
+REFUTED_RSPM = (
+    "claim of Neel, Roth, Vietri and Wu (ICML 2020), refuted: the proof treats the winner as independent of "
+    "the noise; with 1000 separators and delta = 1e-6 the true epsilon can be 1.44 for a claimed 1"
+)
+
+# Cells of the Riemann sum for OPDisc: more cells tighten the bound, any number is valid.
+_CELLS = 4096
+# Share added to every bound for rounding; the special functions used are good to 1e-11 and better.
+_ROUNDING = 1e-9
+
+# What RSPM pays for drawing its weights as doubles; see ``calibrate_rspm``.
+_DRAW_SLACK = 4 / (LOSS_DIFFERENCE * UNIT)
+
+# Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.
+_END, _FINE, _COARSE = 14, 512, 16
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The noise of a plan and what it costs.
+
+    Attributes:
+        scale: standard deviation of Gaussian noise, scale parameter of Laplace noise.
+        spend: the claim; its ``claim`` is "printed: refuted" for a printed calibration.
+    """
+
+    scale: float
+    spend: PrivacySpend
+
+
+def calibrate_opdisc(
+    epsilon: float,
+    delta: float,
+    *,
+    squared_radius: float,
+    dof: int,
+    separation: float = 1.0,
+    loss_difference: float = LOSS_DIFFERENCE,
+    slack: float = 0.0,
+    calibration: str = "sound",
+) -> Calibration:
+    """Gaussian noise on the normalized map of OPDisc; see ``opdisc_shift`` and ``sound_sigma``.
+
+    Privacy: (epsilon, delta)-differential privacy, replace-one, if the answer is an exact argmin.
+
+    Args:
+        epsilon, delta: the target, epsilon > 0, 0 < delta < 1.
+        squared_radius: D^2, a public bound on |w|^2.
+        dof: the number of dimensions in which pi(w) varies; see ``normalized_dof``.
+        separation: tau, the least distance of two points.
+        loss_difference: change of L(w) - L(v) for one record at |w - v| = tau: 2 for losses in
+            [0, 1], 2 G tau for G-Lipschitz losses.
+        slack: error of a difference of objectives from rounding the noise terms.
+        calibration: "sound", or "printed" for the source paper's, which is refuted.
+
+    Raises:
+        PrivacyParameterError: a parameter outside its range.
+    """
+    if _is_printed(calibration):
+        lipschitz = loss_difference / (2 * separation)
+        scale = printed_opdisc_sigma(
+            epsilon, delta, lipschitz=lipschitz, squared_radius=squared_radius, separation=separation
+        )
+        return Calibration(scale, _refuted(epsilon, delta, "opdisc", REFUTED_OPDISC))
+    shift = opdisc_shift(squared_radius, separation, loss_difference + slack)
+    scale = sound_sigma(epsilon, delta, shift, dof)
+    return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "opdisc"))
+
+
+def calibrate_rspm(
+    epsilon: float, delta: float, *, binary: int, ternary: int, calibration: str = "sound"
+) -> Calibration:
+    """Gaussian noise on the separators' weights; see ``rspm_sigma``, and ``separator_counts`` for the counts.
+
+    Rounding real weights to the fixed-point grid costs nothing: every shift is a whole number of units of
+    loss, hence of grid steps, so rounding eta + s is rounding eta and then adding s. But weights are drawn
+    as doubles, off by a relative 2^-51 and so, below the limit on terms, by less than a grid step. That is
+    at most 4 steps for the two weights of a coordinate before and after a shift of 2 units: shifts and
+    noise grow by a share of 2^-19.
+
+    Privacy: (epsilon, delta)-differential privacy, replace-one, if the answer is an exact argmin.
+
+    Raises:
+        PrivacyParameterError: a parameter outside its range.
+    """
+    if _is_printed(calibration):
+        scale = printed_rspm_sigma(epsilon, delta, binary + 2 * ternary)
+        return Calibration(scale, _refuted(epsilon, delta, "rspm", REFUTED_RSPM))
+    scale = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary) * (1 + _DRAW_SLACK)
+    return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "rspm"))
+
+
+def calibrate_rspm_laplace(epsilon: float, *, separators: int) -> Calibration:
+    """Laplace noise of scale 2 m / epsilon on each of m separators' weights.
+
+    All shifts have entries in {-2, 0, 2}, so |s_w|_1 <= 2 m, and the density of eta changes by a factor of at
+    most exp(2 m / scale) whatever the winner: Neel, Roth and Wu (2018). Rounding as in ``calibrate_rspm``.
+
+    Privacy: epsilon-differential privacy (pure), replace-one, if the answer is an exact argmin.
+    """
+    scale = (
+        LOSS_DIFFERENCE * check_count(separators, "separators") / check_epsilon(epsilon) * (1 + _DRAW_SLACK)
+    )
+    return Calibration(scale, PrivacySpend.pure(epsilon, "rspm-laplace"))
+
+
+def opdisc_shift(squared_radius: float, separation: float, loss_difference: float = LOSS_DIFFERENCE) -> float:
+    """c such that s_w = c pi(w) satisfies <s_w, pi(w) - pi(v)> >= loss_difference for all v != w.
+
+    |pi| = 1: <pi(w), pi(w) - pi(v)> = |pi(w) - pi(v)|^2 / 2 >= |w - v|^2 / (2 D^2), so c = 2 b D^2 / tau^2.
+    For losses in [0, 1], b = 2 and c = 4 D^2 / tau^2. For G-Lipschitz losses the need is 2 G |w - v|, and
+    c >= 4 G D^2 / |w - v| is largest at |w - v| = tau: the same formula with b = 2 G tau, c = 4 G D^2 / tau.
+    """
+    check_positive(squared_radius, "squared_radius")
+    check_positive(separation, "separation")
+    return 2 * check_positive(loss_difference, "loss_difference") * squared_radius / separation**2
+
+
+def normalized_dof(lattice: IntegerLattice) -> int:
+    """In how many dimensions pi(w) varies: the free coordinates, and 1 more for the length of w.
+
+    In a fixed coordinate pi(w) and pi(v) agree, so s_w may be 0 there and eta does not count.
+    """
+    return int(np.count_nonzero(lattice.low < lattice.high)) + 1
+
+
+def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
+    """Upper bound on E[(1 - exp(epsilon - (c sigma chi + c^2/2) / sigma^2))_+], chi ~ chi(dof), c = shift.
+
+    The delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts it is
+    the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon - a^2/2 - a t)), where
+    a = c / sigma. P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger:
+    the quadrature errs upward by construction, whatever the grid.
+
+    Shapes: all scalars. epsilon >= 0, the others > 0.
+    """
+    a = shift / sigma
+    threshold = (epsilon - a * a / 2) / a
+    start = max(threshold, 0.0)
+    # Beyond the median of chi the tail falls faster than a Gaussian's; the rest is added at the end.
+    t = np.linspace(start, max(start, math.sqrt(dof)) + 8.0, _CELLS + 1)
+    tail = special.gammaincc(dof / 2, t * t / 2)
+    kept = np.exp(-a * (t - threshold))
+    below_start = -math.expm1(min(0.0, a * threshold))
+    inside = float(np.sum(tail[:-1] * kept[:-1] * -np.expm1(-a * np.diff(t))))
+    return min(1.0, (below_start + inside + float(tail[-1] * kept[-1])) * (1 + _ROUNDING) + 1e-300)
+
+
+def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:
+    """Nearly the smallest epsilon with ``shift_delta`` <= delta, rounded up; 0 if delta alone suffices."""
+    delta = check_delta(delta)
+    if shift_delta(0.0, sigma, shift, dof) <= delta:
+        return 0.0
+    return smallest(lambda epsilon: shift_delta(epsilon, sigma, shift, dof) <= delta)
+
+
+def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
+    """Nearly the smallest sigma with ``shift_delta`` <= delta; never smaller than needed."""
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    check_positive(shift, "shift")
+    check_count(dof, "dof")
+    start = shift * math.sqrt(dof) / epsilon
+    return smallest(lambda sigma: shift_delta(epsilon, sigma, shift, dof) <= delta, start=start)
+
+
+def separator_counts(separators: SeparatorSet) -> tuple[int, int]:
+    """(binary, ternary) for ``rspm_sigma``: how the separators spread over the coordinates.
+
+    A coordinate with two separators and three patterns of losses is ternary; every other separator counts as
+    binary, which is always valid.
+    """
+    binary, ternary = 0, 0
+    for j in np.unique(separators.coordinate).tolist():
+        own = np.flatnonzero(separators.coordinate == j)
+        patterns = np.unique(np.stack([separators.loss_tables[k] for k in own.tolist()]), axis=1).shape[1]
+        if own.size == 2 and patterns == 3:
+            ternary += 1
+        else:
+            binary += int(own.size)
+    return binary, ternary
+
+
+def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> float:
+    """Upper bound on the delta of Gaussian RSPM, by the exact law of the worst shift.
+
+    The losses phi on separators of different coordinates do not interact, so s_w can be chosen, and the
+    maximum in Z taken, coordinate by coordinate. With x = eta / sigma, a = 2 / sigma:
+
+    - binary: phi in {0, 1}, s = +-2, so Z_j = a |x| + a^2 / 2;
+    - ternary: phi in {(0,1), (1,0), (1,1)} up to flips. s = (-2, 0), (0, -2) and (2, 2) satisfy the condition
+      (for instance (0,1) less (1,0) or (1,1) is (-1,1) or (-1,0), at least 2 against (-2,0)), so
+      Z_j = a^2/2 + a max(-x1, -x2, x1 + x2 + a/2).
+
+    Z is the sum of independent Z_j = a X_j + a^2/2. The law of each X_j is rounded up on a fine grid, then
+    spread to a coarse one so that the mean of exp(-a X_j) is kept; (1 - exp(epsilon - Z))_+ is convex in each
+    exp(-Z_j), so both steps can only increase the result. The law of the sum comes from a power of a Fourier
+    transform of the exponentially tilted law, so that rounding errors are small against the tail.
+    """
+    a = LOSS_DIFFERENCE / sigma
+    parts = [(n, law) for n, law in ((binary, _binary_tail()), (ternary, _ternary_tail(_round_up(a)))) if n]
+    count = binary + ternary
+    threshold = (epsilon - count * a * a / 2) / a
+    laws = [(n, _coarse_law(tail, a)) for n, tail in parts]
+    beyond = sum(n * float(tail[-1]) for n, tail in parts)
+    return min(1.0, (_tail_expectation(laws, a, threshold) + beyond) * (1 + _ROUNDING))
+
+
+def rspm_sigma(epsilon: float, delta: float, *, binary: int, ternary: int) -> float:
+    """Nearly the smallest sigma with ``rspm_delta`` <= delta; never smaller than needed.
+
+    For m = 2 ternary separators this is 0.6 to 0.7 times ``sound_sigma`` with shift 2 sqrt(m), dof m, the
+    general bound.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if binary < 0 or ternary < 0 or check_count(binary + ternary, "the number of coordinates") < 1:
+        raise PrivacyParameterError("binary and ternary must be whole numbers >= 0, not both 0")
+    start = 2 * (binary + 2 * ternary) / epsilon
+    return smallest(lambda s: rspm_delta(epsilon, s, binary=binary, ternary=ternary) <= delta, start=start)
+
+
+def printed_opdisc_sigma(
+    epsilon: float, delta: float, *, lipschitz: float, squared_radius: float, separation: float
+) -> float:
+    """7 G D^2 sqrt(ln(1/delta)) / (tau epsilon), as printed; *refuted*, for reproducing figures only.
+
+    The authors' published code uses half of it.
+    """
+    numerator = 7 * lipschitz * squared_radius * math.sqrt(-math.log(check_delta(delta)))
+    return numerator / (separation * check_epsilon(epsilon))
+
+
+def printed_rspm_sigma(epsilon: float, delta: float, separators: int) -> float:
+    """7 sqrt(m ln(1/delta)) / epsilon, as printed; the proof is *refuted*. The published code uses half."""
+    check_count(separators, "separators")
+    return 7 * math.sqrt(-separators * math.log(check_delta(delta))) / check_epsilon(epsilon)
+
+
+def _is_printed(calibration: str) -> bool:
+    if calibration not in CALIBRATIONS:
+        raise PrivacyParameterError(f"calibration must be sound or printed, got {calibration!r}")
+    return calibration == "printed"
+
+
+def _refuted(epsilon: float, delta: float, mechanism: str, note: str) -> PrivacySpend:
+    return PrivacySpend(epsilon, delta, "approximate", mechanism, claim="printed: refuted", note=note)
+
+
+def _round_up(a: float) -> float:
+    """``a`` with 7 significant bits, not smaller: a larger a only enlarges the ternary law."""
+    mantissa, exponent = math.frexp(a)
+    return math.ldexp(math.ceil(mantissa * 128), exponent - 7)
+
+
+def _fine_grid() -> Floats:
+    return np.arange(_END * _FINE + 1) / _FINE
+
+
+@lru_cache(maxsize=1)
+def _binary_tail() -> Floats:
+    """P[|x| > t] on the fine grid."""
+    return np.asarray(special.erfc(_fine_grid() / math.sqrt(2)))
+
+
+@lru_cache(maxsize=32)
+def _ternary_tail(a: float) -> Floats:
+    """P[max(-x1, -x2, x1 + x2 + a/2) > t] on the fine grid, x1 and x2 standard normal.
+
+    One of x1, x2 is below -t; or neither is and x1 + x2 > y = t - a/2. All terms are positive, so the
+    relative error is that of Gauss-Legendre quadrature of a smooth integrand, below 1e-11.
+    """
+    t = _fine_grid()[:, None]
+    y = t - a / 2
+    nodes, weights = np.polynomial.legendre.leggauss(96)
+    low, high = -np.minimum(t, 12.0), np.clip(t + y, -np.minimum(t, 12.0), 14.0)
+    x1 = (low + high) / 2 + (high - low) / 2 * nodes
+    density = np.exp(-x1 * x1 / 2) / math.sqrt(2 * math.pi)
+    both = np.sum((high - low) / 2 * weights * density * special.ndtr(x1 - y), axis=1)
+    t, y = t[:, 0], y[:, 0]
+    # x1 > t + y: x2 needs only to exceed -t. The last term covers what the clipping left out.
+    above = special.ndtr(-np.maximum(t + y, -t)) * special.ndtr(t)
+    tail = special.ndtr(-t) * (2 - special.ndtr(-t)) + both + above + special.ndtr(-12.0)
+    return np.asarray(np.minimum(1.0, tail * (1 + _ROUNDING)))
+
+
+def _coarse_law(tail: Floats, a: float) -> Floats:
+    """Masses on 0, 1/_COARSE, ..., _END of a law with the given fine tail, pessimistic in exp(-a X)."""
+    mass = -np.diff(tail, prepend=1.0)
+    ratio = _FINE // _COARSE
+    # mass[k] is P[t_(k-1) < X <= t_k], placed at t_k, the right end of its fine cell.
+    cell, rest = np.divmod(np.arange(mass.size), ratio)
+    share = np.expm1(-a * rest / _FINE) / math.expm1(-a / _COARSE)
+    law = np.bincount(cell, mass * (1 - share), minlength=_END * _COARSE + 2)
+    law += np.bincount(cell + 1, mass * share, minlength=_END * _COARSE + 2)
+    return np.maximum(law, 0.0)
+
+
+def _tail_expectation(laws: list[tuple[int, Floats]], a: float, threshold: float) -> float:
+    """E[(1 - exp(-a (X - threshold)))_+] for the sum X of n independent draws of each law; not too small."""
+    step = 1 / _COARSE
+    x = np.arange(laws[0][1].size) * step
+    # The tilt that minimises Chernoff's bound at the threshold; any tilt is valid.
+    tilts = np.concatenate(([0.0], np.geomspace(1e-3, 30.0, 120)))
+    moments = sum(n * np.log(np.exp(np.outer(tilts, x)) @ law) for n, law in laws)
+    best = int(np.argmin(moments - tilts * threshold))
+    tilt, log_moment = float(tilts[best]), float(np.asarray(moments)[best])
+
+    count = sum(n for n, _ in laws)
+    size = fft.next_fast_len(count * (x.size - 1) + 1, real=True)
+    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
+    for n, law in laws:
+        tilted = law * np.exp(tilt * x)
+        spectrum *= fft.rfft(tilted / tilted.sum(), size) ** n
+    # |spectrum| <= 1, and each of its entries is off by at most about count * log2(size) roundings.
+    error = 8 * (count + 1) * math.log2(size) * np.finfo(np.float64).eps
+    total = np.arange(size) * step - threshold
+    above = total > 0
+    tilted_law = np.maximum(fft.irfft(spectrum, size)[above], 0.0) + error
+    gain = -np.expm1(-a * total[above])
+    return float(np.sum(tilted_law * gain * np.exp(log_moment - tilt * (total[above] + threshold))))

@@ -1,0 +1,153 @@
+"""What a mechanism is: a plan made without data, and a release that is a reduction to an oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.certificate import Certificate
+from privopt.oracles.draw.interface import Law
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.interface import PreparedOracle
+from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.discrete.problem import DiscreteProblem
+
+Prepared = TypeVar("Prepared", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Release:
+    """The outcome of a mechanism.
+
+    ``point``, ``spend`` and ``noise`` are what may be published. ``certificate`` is *not* private: its value,
+    bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can depend on
+    the patterns of the records. Both are left out when a release is printed or
+    pickled.
+
+    Attributes:
+        point: the chosen w, shape (dimension,).
+        spend: what the release cost.
+        noise: the public parameters of the noise, such as {"sigma": 808.3}.
+        oracle: name of the oracle that answered; empty after unpickling.
+        certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
+    """
+
+    point: IntArray
+    spend: PrivacySpend
+    noise: Mapping[str, float]
+    oracle: str = dataclasses.field(repr=False)
+    certificate: Certificate | None = dataclasses.field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**fields, "certificate": None, "oracle": ""}
+
+
+class LatticeMechanism(ABC, Generic[Prepared]):
+    """A private choice of one lattice point. An instance is a plan: noise and spend, fixed before data.
+
+    Subclasses are frozen dataclasses with at least ``problem_type``, ``lattice`` and ``spend``.
+    """
+
+    name: ClassVar[str]
+    # What ``release`` asks of its oracle.
+    question: ClassVar[Task | Law]
+
+    problem_type: type[DiscreteProblem]
+    lattice: IntegerLattice
+    spend: PrivacySpend
+
+    @classmethod
+    @abstractmethod
+    def plan(
+        cls,
+        problem_type: type[DiscreteProblem],
+        lattice: IntegerLattice,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        calibration: str = "sound",
+    ) -> Self:
+        """Calibrate to public facts."""
+
+    @classmethod
+    def default_lattice(cls, dimension: int) -> IntegerLattice:
+        """What is used when nobody names a lattice: {-1, 0, 1}^d."""
+        return IntegerLattice(-1, 1, dimension=dimension)
+
+    @property
+    @abstractmethod
+    def noise(self) -> dict[str, float]:
+        """The public parameters of the noise."""
+
+    @abstractmethod
+    def release(
+        self, oracle: Prepared, noise: NoiseSource | None = None, limits: Limits | None = None
+    ) -> Release:
+        """Run once on an oracle prepared for the data. Costs ``spend``, whatever happens."""
+
+    def check_problem(self, problem: DiscreteProblem) -> None:
+        """Refuse a problem that the plan was not made for.
+
+        Raises:
+            PlanMismatchError: another lattice, or another type of problem.
+        """
+        if type(problem) is not self.problem_type or problem.lattice != self.lattice:
+            raise PlanMismatchError(
+                f"this plan was made for {self.problem_type.__name__} over {self.lattice}; "
+                f"the oracle was prepared for {type(problem).__name__} over {problem.lattice}. "
+                f"To do: plan again for that problem"
+            )
+
+    def check_oracle(self, problem: DiscreteProblem, question: Task | Law) -> None:
+        """Refuse an oracle that was prepared for another problem or another question.
+
+        Raises:
+            PlanMismatchError: naming both.
+        """
+        self.check_problem(problem)
+        if question is not self.question:
+            raise PlanMismatchError(
+                f"{self.name} needs an oracle prepared for {self.question}, got one for {question}"
+            )
+
+    def certified_argmin(
+        self, oracle: PreparedOracle, noise: Perturbation, source: NoiseSource, limits: Limits | None
+    ) -> Release:
+        """The one exact minimiser of loss + noise, with ties broken by the rule that the proofs rely on.
+
+        Raises:
+            CertificateError: less than that was proved; nothing is released.
+        """
+        answer = oracle.minimize(noise, limits, break_ties=True)
+        point = answer.require(gap=0.0, lexicographic=True)
+        return self.released(point, source, oracle.name, answer.certificate)
+
+    def released(
+        self, point: IntArray, source: NoiseSource, oracle: str, proof: Certificate | None
+    ) -> Release:
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        return Release(np.array(point), spend, self.noise, oracle, proof)
+
+
+def check_calibration(calibration: str, mechanism: str, known: tuple[str, ...] = ("sound", "printed")) -> str:
+    """``calibration``, if the mechanism has it.
+
+    Raises:
+        PrivacyParameterError: naming the ones there are.
+    """
+    if calibration not in known:
+        raise PrivacyParameterError(
+            f"{mechanism} has the calibration(s) {', '.join(known)}; got {calibration!r}"
+        )
+    return calibration

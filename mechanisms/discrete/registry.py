@@ -1,0 +1,68 @@
+"""Mechanisms by name, and the bridge from a plan to an oracle of the kind that it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.oracles.draw.interface import GibbsOracle, Law
+from privopt.oracles.errors import UnknownOracleError
+from privopt.oracles.minimize.interface import DiscreteOracle
+from privopt.oracles.select import gibbs_oracle, minimizer
+from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import did_you_mean
+
+MECHANISMS: dict[str, type[LatticeMechanism[Any]]] = {
+    m.name: m for m in (ExponentialMechanism, PermuteAndFlip, OPDisc, GaussianRSPM, LaplaceRSPM)
+}
+
+
+def mechanism_named(name: str) -> type[LatticeMechanism[Any]]:
+    """Look a mechanism up.
+
+    Raises:
+        UnknownMechanismError: listing the names there are.
+    """
+    if name not in MECHANISMS:
+        raise UnknownMechanismError(
+            f"unknown mechanism {name!r}{did_you_mean(name, MECHANISMS)}; there are {', '.join(MECHANISMS)}"
+        )
+    return MECHANISMS[name]
+
+
+def choose_mechanism(name: str) -> tuple[type[LatticeMechanism[Any]], str]:
+    """A mechanism by name, or for "auto" the best supported one; and why."""
+    if name != "auto":
+        return mechanism_named(name), "it was asked for"
+    return ExponentialMechanism, (
+        "it is purely private (delta = 0), needs neither separators nor a normalisation, and at equal "
+        "epsilon and over the same weights none was clearly more accurate on any task measured"
+    )
+
+
+def prepare_oracle(
+    oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any], problem: DiscreteProblem
+) -> Any:
+    """An oracle of the kind that a plan needs, by name or one of your own, built for its data.
+
+    Raises:
+        PlanMismatchError: the plan was made for another problem.
+        OracleError: unknown name, missing solver, an oracle of the other kind, or a problem that the oracle
+            refuses.
+    """
+    plan.check_problem(problem)
+    if isinstance(plan.question, Law):
+        drawing = gibbs_oracle(oracle) if isinstance(oracle, str) else oracle
+        if not isinstance(drawing, GibbsOracle):
+            raise UnknownOracleError(f"{plan.name} needs an oracle that draws, a GibbsOracle, got {oracle!r}")
+        return drawing.prepare(problem, plan.question)
+    minimizing = minimizer(oracle) if isinstance(oracle, str) else oracle
+    if not isinstance(minimizing, DiscreteOracle):
+        raise UnknownOracleError(
+            f"{plan.name} needs an oracle that minimises, a DiscreteOracle, got {oracle!r}"
+        )
+    return minimizing.prepare(problem, plan.question)

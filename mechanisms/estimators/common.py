@@ -1,0 +1,217 @@
+"""What the estimators share: public facts and where they come from, booking, files."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.limits import Limits
+from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+from privopt.problems.tables.schema import Schema
+
+
+def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
+    """Class labels, shape (n_rows,), n_rows >= 1, none missing.
+
+    Raises:
+        InvalidInputError, ValueError: labels that are not; no value is quoted.
+    """
+    check_given(y)
+    if np.any(pd.isna(np.asarray(y, dtype=object))):
+        raise InvalidInputError("y holds missing labels: give them a class of their own")
+    texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
+    if any(texts) and not all(texts):
+        raise InvalidInputError("y mixes text with other labels; make them one type")
+    try:
+        if np.asarray(y).dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        labels = column_or_1d(y, warn=True)
+    except ValueError as error:
+        raise InvalidInputError(without_values(error)) from None
+    if len(labels) != n_rows:
+        raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+    if len(labels) == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    return np.asarray(labels)
+
+
+def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:
+    """scikit-learn's ``validate_data``, less the cells that its errors quote.
+
+    Raises:
+        InvalidInputError: anything but a table of finite real numbers with the columns of ``fit``.
+        TypeError: scikit-learn's own, which names kinds.
+    """
+    try:
+        return validate_data(estimator, X, *y, **options)
+    except ValueError as error:
+        raise InvalidInputError(without_values(error)) from None
+
+
+def without_values(error: ValueError) -> str:
+    """What scikit-learn says of data that it refuses, less the values that it quotes and its advice."""
+    text = str(error)
+    first = text.split("\n")[0]
+    if first.startswith("Expected 2D array"):
+        return (
+            f"{first.split(':')[0]}: one row per record. Reshape your data, with X.reshape(1, -1) if it is a "
+            "single record"
+        )
+    if "Complex data not supported" in text:
+        return "Complex data not supported: real numbers are needed"
+    if "could not convert" in text:
+        return "X holds text where numbers are needed; declare a schema, or convert the column"
+    if first.startswith("Unknown label type: continuous"):
+        return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
+    if first.startswith("Input "):  # ... contains NaN, or infinity
+        return first
+    return text
+
+
+class ScoredClassifier(ClassifierMixin):  # type: ignore[misc]
+    """scikit-learn's classifier, with a score whose errors quote no labels."""
+
+    classes_: NDArray[Any]
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of right predictions. Not private.
+
+        Raises:
+            InvalidInputError: unusable labels, or text where the classes are numbers, or the reverse.
+        """
+        predicted = self.predict(X)
+        labels = checked_labels(y, len(predicted))
+        if (labels.dtype.kind in "OU") != (self.classes_.dtype.kind in "OU"):
+            raise InvalidInputError("y and the classes must both be text, or both numbers")
+        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
+
+
+def check_given(y: ArrayLike | None) -> None:
+    """Raise InvalidInputError without labels, in scikit-learn's words."""
+    if y is None:
+        raise InvalidInputError("this estimator requires y to be passed, but the target y is None")
+
+
+def check_limits(limits: object) -> None:
+    """Raise InvalidInputError for what is no ``Limits``, before anything is booked."""
+    if not isinstance(limits, Limits | None):
+        raise InvalidInputError(f"limits must be a Limits, such as Limits(seconds=60), got {limits!r}")
+
+
+def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """The declared classes; or those in the labels, with a PrivacyLeakWarning."""
+    if declared is None:
+        leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
+        return np.unique(labels)
+    return np.asarray(declared)
+
+
+def signs(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """-1 and +1 for two classes, shape (n,).
+
+    Raises:
+        InvalidInputError: a label that is neither.
+    """
+    check_known(labels, classes)
+    return np.where(labels == classes[1], 1, -1).astype(np.int64)
+
+
+def check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Raise InvalidInputError for a label outside the classes."""
+    if not np.all(np.isin(labels, classes)):
+        raise InvalidInputError(
+            f"y holds labels outside the declared classes {', '.join(map(repr, classes.tolist()))}; "
+            f"declare them, or correct the declaration"
+        )
+
+
+def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
+    """A schema as estimators take it: itself, its dictionary, or the path of its file.
+
+    Raises:
+        SchemaError: no such file, or not a declaration.
+    """
+    if isinstance(given, Schema):
+        return given
+    return Schema.from_dict(given) if isinstance(given, dict) else Schema.load(given)
+
+
+def public_delta(delta: float | str, n: int) -> float:
+    """delta, or 1/n^2 for "auto"."""
+    if isinstance(delta, str) and delta != "auto":
+        raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
+    return 1.0 / n**2 if isinstance(delta, str) else delta
+
+
+@contextmanager
+def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> Iterator[None]:
+    """Reserve the spend for as long as the release runs, if there is a ledger.
+
+    Whatever goes wrong after that carries a note: the reservation stays.
+    """
+    if ledger is None:
+        yield
+        return
+    book, reserved = ledger if isinstance(ledger, Ledger) else Ledger(ledger), False
+    try:
+        with book.spending(spend):
+            reserved = True
+            yield
+    except BaseException as error:
+        if reserved:
+            error.add_note(
+                f"The reserved epsilon = {spend.epsilon:g}, delta = {spend.delta:.3g} counts as spent in "
+                f"{book.path}: the run had started, and how it ended may depend on the records"
+            )
+        raise
+
+
+def leak(message: str) -> None:
+    """Warn that a fact was read off private data."""
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=4)
+
+
+def check_writable(path: Path | None, option: str) -> None:
+    """Find out that a file cannot be written while nothing has been spent yet.
+
+    Raises:
+        InvalidInputError: a folder stands there, or its folder does not exist or takes no files.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise InvalidInputError(f"{option} {path}: that is a folder; name a file. Nothing was run")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"{option} {path}: its folder does not exist. Nothing was run")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        reason = (error.strerror or "it cannot be written").lower()
+        raise InvalidInputError(f"{option} {path}: its folder: {reason}. Nothing was run") from error
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a whole file or nothing: an interrupted run leaves no half-written file behind."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text, "utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,555 @@
+"""Private linear models in scikit-learn's conventions: logistic, sigmoid, linear (ridge, lasso) regression.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import norm as sparse_norm
+from scipy.special import expit
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import Tags, check_array
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
+from privopt.mechanisms.estimators.common import (
+    ScoredClassifier,
+    booked,
+    check_given,
+    check_known,
+    check_limits,
+    checked_labels,
+    declared_schema,
+    leak,
+    public_classes,
+    public_delta,
+    validated,
+    without_values,
+    write_atomically,
+)
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.limits import Limits, Watch
+from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
+from privopt.problems.convex.regularizers import ElasticNet
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema, Table
+
+_MODEL_FORMAT = "privopt-linear/1"
+
+Floats = NDArray[np.float64]
+
+
+class _Targets(NamedTuple):
+    """What is fitted: label vectors, one per release, for a loss; ``centre`` is added to predictions."""
+
+    labels: list[Floats]
+    loss: Loss
+    classes: NDArray[Any] | None = None
+    centre: float = 0.0
+
+
+class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+    """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
+
+    epsilon: float
+    delta: float | str
+    mechanism: str
+    schema: Schema | dict[str, Any] | str | Path | None
+    data_norm: float | None
+    norm: RowNorm
+    convex_set: ConvexSet | str | None
+    regularizer: ElasticNet | str
+    fit_intercept: bool
+    steps: int | None
+    limits: Limits | None
+    ledger: Ledger | str | Path | None
+    insecure_seed: int | None
+    schema_: Schema | None
+    coef_: Any
+    intercept_: Any
+
+    @abstractmethod
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+        """What the labels, shape (n,), ask for."""
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Choose the weights.
+
+        Args:
+            X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
+                never densified. With a schema, a table with its columns.
+            y: labels, shape (n,).
+
+        Raises:
+            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
+            PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
+            BudgetExceededError: the ledger refused; nothing was run.
+            OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
+                minimum; nothing was released, and what the ledger reserved stays spent.
+        """
+        check_limits(self.limits)
+        schema = None if self.schema is None else declared_schema(self.schema)
+        if schema is not None:
+            X = encoded(schema, X)
+        constant = self.fit_intercept and not (schema is not None and schema.intercept)
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        n, d = X.shape
+        if n < 2:
+            raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
+        targets = self._targets_of(y, n)
+        bound = self._public_norm(X, schema)
+        facts = _risk_facts(n, d, targets.loss, bound, self.norm, constant)
+        feature = _constant(bound, self.norm)
+        choice = self._choice(facts)
+        # The plan is complete before a private number has entered it.
+        plan = choice.plan(
+            facts,
+            epsilon=check_epsilon(self.epsilon),
+            delta=public_delta(self.delta, n),
+            steps=self.steps,
+            releases=len(targets.labels),
+        )
+        source = NoiseSource(self.insecure_seed)
+        rows = _with_constant(X, feature) if constant else X
+        risks = (
+            EmpiricalRisk(rows, labels, facts.loss, row_norm=facts.row_norm, norm=facts.norm)
+            for labels in targets.labels
+        )
+        note = f"one-vs-rest: {plan.spend.note}" if len(targets.labels) > 1 else plan.spend.note
+        spend = replace(plan.spend, insecure_seed=source.insecure_seed, note=note)
+        with booked(self.ledger, spend):
+            clock = (self.limits or Limits()).start()
+            releases = [plan.release(risk, source, limits=_remaining(clock)) for risk in risks]
+        self.releases_ = releases
+        self.noise_ = {**plan.noise, "steps": plan.steps}
+        self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
+        if targets.classes is not None:
+            self.classes_ = targets.classes
+        points = np.stack([release.point for release in releases])
+        intercept = points[:, d] * feature if constant else np.zeros(len(points))
+        self.schema_ = schema
+        return self._set(points[:, :d], intercept + targets.centre, spend)
+
+    def _public_norm(self, X: Any, schema: Schema | None) -> float:
+        if self.data_norm is not None:
+            return check_positive(self.data_norm, "data_norm")
+        if schema is not None:
+            return schema_norm(schema, self.norm)
+        leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
+        norms = sparse_norm if sp.issparse(X) else np.linalg.norm
+        largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
+        return largest or 1.0
+
+    def _choice(self, facts: RiskFacts) -> Choice:
+        space, penalty = self.convex_set, self.regularizer
+        if isinstance(space, str):
+            space = parse_set(space, facts.dimension)
+        if isinstance(penalty, str):
+            penalty = parse_regularizer(penalty)
+        if not isinstance(penalty, ElasticNet):
+            raise InvalidInputError(
+                f'a regularizer is text such as "l2:0.1" or an ElasticNet, got {penalty!r}'
+            )
+        if not isinstance(space, ConvexSet | None):
+            raise InvalidInputError(f'convex_set must be text such as "l2:1" or a ConvexSet, got {space!r}')
+        return choose_risk_mechanism(self.mechanism, facts, space, penalty)
+
+    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
+        self.coef_, self.intercept_, self.spend_ = coef, intercept, spend
+        return self
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        if self.schema_ is not None:
+            X = encoded(self.schema_, X)
+        X = validated(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return np.asarray(X @ self.coef_.reshape(-1, X.shape[1]).T + self.intercept_, dtype=np.float64)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
+        write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``save`` writes."""
+        check_is_fitted(self)
+        return {
+            "format": _MODEL_FORMAT,
+            "estimator": type(self).__name__,
+            "mechanism": self.mechanism_,
+            "noise": dict(self.noise_),
+            "spend": self.spend_.to_dict(),
+            "classes": self.classes_.tolist() if hasattr(self, "classes_") else None,
+            "weights": np.atleast_2d(self.coef_).tolist(),
+            "intercept": np.atleast_1d(self.intercept_).tolist(),
+            **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model written by ``save``; it predicts, and knows its spend.
+
+        Raises:
+            InvalidInputError: not such a file, or another estimator's.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text()))
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise InvalidInputError(f"{path} is not a saved {cls.__name__}: {error}") from error
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any]) -> Self:
+        """Read ``to_dict`` back. Raises ValueError, TypeError or KeyError for anything else."""
+        if model["format"] != _MODEL_FORMAT or model["estimator"] != cls.__name__:
+            raise InvalidInputError(f"it holds {model['format']!r} of a {model.get('estimator')!r}")
+        spend = PrivacySpend.from_dict(model["spend"])
+        coef, intercept = np.array(model["weights"], dtype=float), np.array(model["intercept"], dtype=float)
+        if coef.ndim != 2 or intercept.shape != coef.shape[:1] or not np.all(np.isfinite(coef)):
+            raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
+        schema = Schema.from_dict(model["schema"]) if "schema" in model else None
+        if schema is not None and schema.n_features != coef.shape[1]:
+            raise InvalidInputError(f"{coef.shape[1]} weights for {schema.n_features} features")
+        fitted = cls(spend.epsilon, mechanism=model["mechanism"], schema=schema)
+        fitted.schema_ = schema
+        if model["classes"] is not None:
+            fitted.classes_ = np.array(model["classes"])
+        fitted.n_features_in_ = coef.shape[1]
+        fitted.noise_ = dict(model["noise"])
+        fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
+        return fitted._set(coef, intercept, spend)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True  # noise from the operating system: two fits differ
+        return tags
+
+
+class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
+    """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        mechanism: str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        data_norm: float | None = None,
+        norm: RowNorm = "l2",
+        classes: Sequence[Any] | None = None,
+        convex_set: ConvexSet | str | None = None,
+        regularizer: ElasticNet | str = "none",
+        fit_intercept: bool = True,
+        steps: int | None = None,
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.schema = schema
+        self.data_norm = data_norm
+        self.norm = norm
+        self.classes = classes
+        self.convex_set = convex_set
+        self.regularizer = regularizer
+        self.fit_intercept = fit_intercept
+        self.steps = steps
+        self.limits = limits
+        self.ledger = ledger
+        self.insecure_seed = insecure_seed
+
+    @abstractmethod
+    def _loss(self) -> Loss:
+        """The loss, for labels -1 and +1."""
+
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+        labels = checked_labels(y, n_rows)
+        classes = public_classes(self.classes, labels)
+        if classes.ndim != 1 or len(classes) < 2:
+            raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
+        if len(np.unique(classes)) != len(classes):
+            raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
+        check_known(labels, classes)
+        positive = classes[1:] if len(classes) == 2 else classes
+        return _Targets([np.where(labels == c, 1.0, -1.0) for c in positive], self._loss(), classes)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores, shape (n,) for two classes, otherwise (n, classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(self.classes_[index])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+class PrivateLogisticRegression(_PrivateLinearClassifier):
+    """Logistic regression under differential privacy, by one of eleven mechanisms.
+
+    Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
+    *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
+    running time, whether data were refused (NaN, unknown labels, absurdly long rows), and for the
+    perturbation mechanisms whether fitting failed. With K > 2 classes there is one release per class, and
+    they share the budget evenly in the notion in which the mechanism composes: on full batches and under
+    output perturbation mu / sqrt(K) each (GDP), "dp-fw-l1" rho / K (zCDP), sampled
+    mechanisms as one sequence of K times the steps, objective perturbation epsilon / K and delta / K.
+    ``spend_`` states the whole, its note the share.
+
+    Args:
+        epsilon: privacy budget of the whole fit, > 0 and finite.
+        delta: in (0, 1), or "auto" for 1/n^2.
+        mechanism: "auto" or a name of ``privopt.mechanisms.convex.registry.RISK_MECHANISMS``;
+            ``mechanism_reason_`` tells why, and which set it was given where it needed one; ``noise_`` which
+            penalty.
+        schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns, in
+            ``fit`` and in ``predict``. None: X holds numbers.
+        data_norm: bound R on the norm of rows; longer ones are shortened to it. None is what the schema
+            implies; without a schema it reads the norm off the data, which is *not* private: a
+            ``PrivacyLeakWarning`` says so.
+        norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
+        classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
+            the same warning.
+        convex_set: a ``ConvexSet``, or "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex": where the weights,
+            the intercept's included, lie.
+        regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; covers the intercept too.
+        fit_intercept: whether a constant feature joins each row, R/2 for the l2 and R for the linf norm; a
+            schema with a constant of its own needs none and gets none.
+        steps: number of noisy steps of mechanisms that have one; by default the theory's.
+        limits: time limit of all releases together, progress callback and cancellation.
+        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Attributes:
+        classes_: the labels.
+        schema_: the schema in use, or None.
+        coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
+        spend_: what the fit cost.
+        noise_: the public parameters of the noise, and the number of steps.
+        releases_: the ``RealRelease`` of each row; not in loaded models.
+        mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
+
+    References:
+        Wang, Ye and Xu (2017); Wang and Xu (2019); Chaudhuri, Monteleoni and Sarwate (2011).
+    """
+
+    def _loss(self) -> Loss:
+        return LogisticLoss()
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
+        p = expit(self._scores(X))
+        if len(self.classes_) == 2:
+            return np.column_stack([1 - p, p])
+        total = np.sum(p, axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
+
+
+class PrivateSigmoidClassifier(_PrivateLinearClassifier):
+    """A linear classifier by the sigmoid loss, a smooth count of errors, which outliers sway less.
+
+    The loss is not convex: gradients are small at what is found, it need not be a minimum. Privacy,
+    arguments and attributes: as ``PrivateLogisticRegression``; mechanisms for convex losses are refused.
+
+    References:
+        Wang and Xu (2019).
+    """
+
+    def _loss(self) -> Loss:
+        return SigmoidLoss()
+
+
+class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ignore[misc]
+    """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
+
+    Labels are clipped to the range [low, high], and with ``fit_intercept`` what is fitted is their difference
+    from its midpoint, which then joins the intercept: labels around 30 cost no more than labels around 0, and
+    ``regularizer`` and ``convex_set`` pull predictions to the midpoint. Without an intercept nothing is
+    shifted, and the width that counts is 2 max(|low|, |high|). The squared loss continues linearly for
+    residuals beyond the width, which no prediction within the range meets. Privacy: as
+    ``PrivateLogisticRegression``; the range is public.
+
+    Args:
+        label_range: (low, high), in the labels' unit. None reads it off the labels, which is *not* private:
+            a ``PrivacyLeakWarning`` says so.
+        loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
+            one.
+
+    The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
+    ``intercept_`` is a float.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        mechanism: str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        data_norm: float | None = None,
+        norm: RowNorm = "l2",
+        label_range: tuple[float, float] | None = None,
+        loss: Loss | None = None,
+        convex_set: ConvexSet | str | None = None,
+        regularizer: ElasticNet | str = "none",
+        fit_intercept: bool = True,
+        steps: int | None = None,
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.schema = schema
+        self.data_norm = data_norm
+        self.norm = norm
+        self.label_range = label_range
+        self.loss = loss
+        self.convex_set = convex_set
+        self.regularizer = regularizer
+        self.fit_intercept = fit_intercept
+        self.steps = steps
+        self.limits = limits
+        self.ledger = ledger
+        self.insecure_seed = insecure_seed
+
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+        labels = _real_labels(y)
+        if len(labels) != n_rows:
+            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+        if self.label_range is None:
+            leak("label_range was read off the labels, which is not private; declare it")
+            low, high = float(np.min(labels)), float(np.max(labels))
+            if low == high:
+                low, high = low - 1, high + 1
+        else:
+            low, high = check_label_range(self.label_range)
+        centre, bound = 0.0, max(abs(low), abs(high))
+        if self.fit_intercept:
+            centre, bound = low / 2 + high / 2, high / 2 - low / 2
+        loss = SquaredLoss(2 * bound) if self.loss is None else self.loss
+        if not isinstance(loss, Loss):
+            raise InvalidInputError(f"loss must be a Loss such as HuberLoss(1.0), got {loss!r}")
+        if loss.labels is not Labels.REAL:
+            raise InvalidInputError(
+                f"{type(loss).__name__} is not a loss for real labels: use SquaredLoss, HuberLoss or "
+                "BiweightLoss"
+            )
+        # The second time for what the subtraction rounds up.
+        return _Targets([np.clip(np.clip(labels, low, high) - centre, -bound, bound)], loss, centre=centre)
+
+    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
+        super()._set(coef, intercept, spend)
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Predictions, shape (n,)."""
+        return self._scores(X)[:, 0]
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R squared of the predictions. Not private."""
+        return float(r2_score(_real_labels(y), self.predict(X), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+def check_label_range(label_range: object) -> tuple[float, float]:
+    """(low, high) as floats.
+
+    Raises:
+        InvalidInputError: not two finite numbers, or low is not below high.
+    """
+    try:
+        if isinstance(label_range, str):
+            raise TypeError("text")
+        low, high = (float(bound) for bound in label_range)  # type: ignore[attr-defined]
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"label_range is two numbers (low, high) that labels are clipped to, got {label_range!r}"
+        ) from error
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInputError(f"label_range needs finite low < high, got low = {low:g} and high = {high:g}")
+    return low, high
+
+
+def encoded(schema: Schema, table: Table) -> Floats:
+    """The features of a table as floats, shape (n, d)."""
+    features = schema.encode(table)
+    return np.asarray(features.X / features.denominator, dtype=np.float64)
+
+
+def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
+    """A bound on the norm of every row that a schema can encode. Public."""
+    if norm == "linf":
+        return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
+    squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
+    return math.sqrt(squares + schema.intercept)
+
+
+def _real_labels(y: ArrayLike) -> Floats:
+    check_given(y)
+    try:
+        checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        return np.asarray(column_or_1d(checked, warn=True))
+    except ValueError as error:
+        if "could not convert" in str(error):
+            raise InvalidInputError(
+                "y holds labels that are not numbers: regression needs numbers; for classes use the logistic "
+                "or the sigmoid loss"
+            ) from None
+        raise InvalidInputError(without_values(error)) from None
+
+
+def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:
+    """Public facts of the rows, with the constant feature if there is one."""
+    extended = math.hypot(bound, _constant(bound, norm)) if intercept and norm == "l2" else bound
+    return RiskFacts(n, d + intercept, loss, extended, norm)
+
+
+def _constant(bound: float, norm: RowNorm) -> float:
+    """The feature that carries the intercept. Free under linf; under l2 half the bound, so that it adds 12%
+    to every gradient's bound, and so to the noise, and an intercept is still within easy reach.
+    """
+    return bound if norm == "linf" else bound / 2
+
+
+def _remaining(clock: Watch) -> Limits:
+    """The limits of the next of several releases: what the others have left of the time."""
+    left = clock.remaining
+    return clock.limits if left is None else replace(clock.limits, seconds=max(left, 1e-9))
+
+
+def _with_constant(X: Any, constant: float) -> Any:
+    column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
+    stack: Any = sp.hstack if sp.issparse(X) else np.hstack
+    return stack([X, column])

@@ -1,0 +1,314 @@
+"""Private integer scorecards in scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
+from privopt.mechanisms.discrete.registry import choose_mechanism, prepare_oracle
+from privopt.mechanisms.estimators.common import (
+    ScoredClassifier,
+    booked,
+    check_limits,
+    checked_labels,
+    declared_schema,
+    public_classes,
+    public_delta,
+    signs,
+    validated,
+)
+from privopt.mechanisms.estimators.common import check_writable as check_writable
+from privopt.mechanisms.estimators.common import write_atomically as write_atomically
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.certificate import Certificate
+from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.interface import DiscreteOracle
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema
+
+_MODEL_FORMAT = "privopt-scorecard/1"
+
+
+class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+    """A binary classifier with small integer weights, chosen under differential privacy.
+
+    The weights minimise the exact 0/1 loss up to the noise that privacy asks for. They are learned over
+    integer features that a *public* schema defines, so the model is a scorecard that a person can read.
+
+    Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
+    *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
+    the guarantee: the certificate, running time, whether fitting failed, and training accuracy.
+
+    Args:
+        epsilon: privacy budget, > 0 and finite.
+        delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
+        mechanism: "auto" or a name of ``privopt.mechanisms.MECHANISMS``; ``mechanism_reason_`` tells why.
+        oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
+            ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
+        schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
+            from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
+        classes: the two labels, (negative, positive). None reads them off the data, with the same warning.
+        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own.
+        calibration: "sound", or "printed" for the source paper's refuted one where there is one.
+        limits: time limit, progress callback and cancellation of the solve.
+        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Attributes:
+        classes_: the two labels, shape (2,).
+        coef_: integer weights of the schema's features, shape (1, d).
+        intercept_: the weight of the schema's constant column, or 0; shape (1,).
+        schema_: the schema in use.
+        scorecard_: points per feature level, a data frame.
+        spend_: what the fit cost.
+        certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
+        release_: all of it.
+        mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
+
+    References:
+        Neel, Roth, Vietri, Wu: Oracle efficient private non-convex optimization (ICML 2020);
+        McSherry, Talwar: Mechanism design via differential privacy (FOCS 2007).
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        mechanism: str = "auto",
+        oracle: str | DiscreteOracle | GibbsOracle = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        classes: Sequence[Any] | None = None,
+        lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
+        calibration: str = "sound",
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.oracle = oracle
+        self.schema = schema
+        self.classes = classes
+        self.lattice = lattice
+        self.calibration = calibration
+        self.limits = limits
+        self.ledger = ledger
+        self.insecure_seed = insecure_seed
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Choose the weights.
+
+        Args:
+            X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
+                columns in the schema's order.
+            y: labels, shape (n,).
+
+        Raises:
+            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
+            PrivacyParameterError: epsilon or delta out of range.
+            BudgetExceededError: the ledger refused; nothing was run.
+            OracleError: no certified answer; nothing was released.
+        """
+        check_limits(self.limits)
+        X, labels = self._validated(X, y)
+        classes = self._public_classes(labels)
+        targets = signs(labels, classes)
+        schema = self._public_schema(X)
+        kind, reason = choose_mechanism(self.mechanism)
+        # The plan is complete before a single feature is looked at.
+        plan = self._plan(kind, schema, len(targets))
+        problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
+        oracle = prepare_oracle(self.oracle, plan, problem)
+        source = NoiseSource(self.insecure_seed)
+        with booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)):
+            release = plan.release(oracle, source, self.limits)
+        return self._set(release, schema, classes, plan.name, reason)
+
+    def _plan(self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int) -> LatticeMechanism[Any]:
+        delta = public_delta(self.delta, n)
+        lattice = _as_lattice(self.lattice, kind, schema.n_features)
+        return kind.plan(
+            ZeroOneHalfspace, lattice, epsilon=self.epsilon, delta=delta, calibration=self.calibration
+        )
+
+    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
+        if sp.issparse(X):
+            raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
+        if self.schema is None and not isinstance(X, pd.DataFrame):
+            X, y = validated(self, X, y, dtype=np.float64)
+        else:
+            validated(self, X, skip_check_array=True)
+        return X, checked_labels(y, len(X))
+
+    def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
+        classes = public_classes(self.classes, labels)
+        if classes.shape != (2,):
+            raise InvalidInputError(
+                f"exactly 2 different classes are needed, (negative, positive); got {classes.size} class(es)."
+                " Only binary classification is supported. For more there is PrivateLogisticRegression, or "
+                "`privopt fit --loss logistic`"
+            )
+        if classes[0] == classes[1]:
+            raise InvalidInputError("the negative and the positive class must differ")
+        return classes
+
+    def _public_schema(self, X: Any) -> Schema:
+        if self.schema is None:
+            return Schema.infer(X, intercept=True)
+        return declared_schema(self.schema)
+
+    def _set(
+        self, release: Release, schema: Schema, classes: NDArray[Any], mechanism: str, reason: str
+    ) -> Self:
+        self.release_ = release
+        self.schema_ = schema
+        self.classes_ = classes
+        self.mechanism_, self.mechanism_reason_ = mechanism, reason
+        self.spend_: PrivacySpend = release.spend
+        self.coef_ = np.array(release.point)[None, :]
+        self.intercept_ = np.array([release.point[-1] if schema.intercept else 0])
+        self.scorecard_ = scorecard(schema, release.point)
+        return self
+
+    @property
+    def rule_(self) -> str:
+        """How points become a label, in words."""
+        check_is_fitted(self)
+        return f"{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
+
+    @property
+    def certificate_(self) -> Certificate | None:
+        """The oracle's evidence. Its numbers are functions of the records: not private, not saved."""
+        check_is_fitted(self)
+        return self.release_.certificate
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores in points, shape (n,); a record is positive exactly when its score is > 0."""
+        check_is_fitted(self)
+        scale = self.schema_.denominator
+        return np.asarray(self._scores(X) / scale, dtype=np.float64)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, shape (n,). The comparison with 0 is made in integers.
+
+        With a declared schema, columns of data frames are found by name, in any order, and further ones are
+        ignored. With an inferred one they must be those of ``fit``, in that order, as scikit-learn has it.
+        """
+        check_is_fitted(self)
+        return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
+
+    def _scores(self, X: Any) -> NDArray[np.int64]:
+        if self.schema is None and not isinstance(X, pd.DataFrame):
+            X = validated(self, X, reset=False, dtype=np.float64)
+        elif self.schema is None and hasattr(self, "n_features_in_"):
+            validated(
+                self, X, reset=False, skip_check_array=True
+            )  # inferred: the columns of ``fit``, as there
+        return np.asarray(self.schema_.encode(X).X @ self.coef_[0], dtype=np.int64)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private.
+
+        ``rule`` and ``scorecard`` are for people: they repeat what weights, schema and classes say.
+        """
+        check_is_fitted(self)
+        text = json.dumps(
+            {
+                "format": _MODEL_FORMAT,
+                "mechanism": self.mechanism_,
+                "oracle": self.oracle if isinstance(self.oracle, str) else self.oracle.name,
+                "noise": dict(self.release_.noise),
+                "spend": self.spend_.to_dict(),
+                "rule": self.rule_,
+                "scorecard": self.scorecard_.to_dict("records"),
+                "classes": self.classes_.tolist(),
+                "weights": self.coef_[0].tolist(),
+                "schema": self.schema_.to_dict(),
+            },
+            indent=2,
+        )
+        write_atomically(Path(path), text + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model written by ``save``.
+
+        Raises:
+            InvalidInputError: not such a file.
+        """
+        try:
+            model = json.loads(Path(path).read_text("utf-8"))
+            if model["format"] != _MODEL_FORMAT:
+                raise InvalidInputError(f"{path}: format {model['format']!r}, expected {_MODEL_FORMAT!r}")
+            spend = PrivacySpend.from_dict(model["spend"])
+            schema = Schema.from_dict(model["schema"])
+            classes = np.array(model["classes"])
+            release = Release(
+                np.array(model["weights"], dtype=np.int64), spend, model["noise"], model["oracle"]
+            )
+        except InvalidInputError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"{path} is not a scorecard that privopt saved ({type(error).__name__}); "
+                f"model.save and `privopt fit --save` write such files"
+            ) from error
+        if release.point.shape != (schema.n_features,):
+            raise InvalidInputError(f"{path}: {release.point.size} weights for {schema.n_features} features")
+        fitted = cls(
+            spend.epsilon, mechanism=model["mechanism"], schema=schema, classes=tuple(model["classes"])
+        )
+        return fitted._set(release, schema, classes, model["mechanism"], "it was saved")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        # Noise from the operating system: two fits differ, and on a handful of records noise wins.
+        tags.non_deterministic = True
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
+    """Points per feature level; a record is positive exactly when its points sum to more than 0.
+
+    A number earns its points in proportion: "none at 0, all at 100" gives half of them at 50.
+    """
+    features, levels = zip(*schema.levels, strict=True)
+    return pd.DataFrame({"feature": features, "level": levels, "points": points})
+
+
+def _as_lattice(
+    given: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None,
+    kind: type[LatticeMechanism[Any]],
+    dimension: int,
+) -> IntegerLattice:
+    if given is None:
+        return kind.default_lattice(dimension)
+    if isinstance(given, IntegerLattice):
+        if given.dimension != dimension:
+            raise InvalidInputError(
+                f"the lattice has dimension {given.dimension}, the schema {dimension} features"
+            )
+        return given
+    low, high, *radius = given
+    return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)

@@ -1,0 +1,1 @@
+"""Privacy arithmetic, noise and bookkeeping: what every mechanism builds on."""

@@ -1,0 +1,148 @@
+"""Gaussian noise for released real vectors, and selection noise: calibrated before data, exact on a grid.
+
+Every iterate of a gradient method may leave the mechanism, so its noise is a discrete Gaussian on a public
+grid (``DiscreteGaussianRelease``): the low bits of the output say nothing about the data.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import bounded_range_step_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball
+from privopt.problems.convex.sets.simplex import Simplex
+
+# Covers the rounding of the few operations that turn mu into sigma.
+_INFLATION = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class VectorNoise:
+    """Gaussian noise of standard deviation ``sigma`` per coordinate on a vector of known l2 sensitivity."""
+
+    sensitivity: float
+    sigma: float
+    dimension: int
+
+    def add(self, vector: Vector, source: NoiseSource) -> Vector:
+        """The vector on the grid plus exact discrete Gaussian noise."""
+        return self.add_drawn(vector, source.discrete_gaussian(MAX_EXPONENT, self.dimension))
+
+    def add_drawn(self, vector: Vector, drawn: NDArray[np.int64]) -> Vector:
+        """The same with a draw of ``discrete_gaussian(MAX_EXPONENT, dimension)``, which is used only here."""
+        plan = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension)
+        return plan.add(vector[None, :], drawn)
+
+    def adder(self, source: NoiseSource, steps: int) -> Callable[[Vector], Vector]:
+        """``add`` for the steps of one run, a fresh draw for each, many drawn at a time."""
+        draws = source.discrete_gaussian_vectors(MAX_EXPONENT, self.dimension, steps)
+        return lambda vector: self.add_drawn(vector, next(draws))
+
+    def level(self, steps: int) -> float:
+        """mu of the Gaussian differential privacy of ``steps`` adaptively chosen releases."""
+        one = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension).mu
+        return math.sqrt(steps) * one * (1 + 2.0**-50)
+
+
+def gaussian_steps(
+    epsilon: float, delta: float, *, steps: int, sensitivity: float, dimension: int
+) -> VectorNoise:
+    """Noise for ``steps`` adaptively chosen full-batch releases, together (epsilon, delta)-private.
+
+    Each is mu-GDP on the grid (``DiscreteGaussianRelease``), and they compose to sqrt(steps) * mu (Dong, Roth
+    and Su 2022, corollary 3.3): see ``VectorNoise.level``.
+
+    Raises:
+        PrivacyParameterError: a parameter outside its range, or one that leaves nothing on the grid.
+    """
+    check_count(steps, "steps")
+    mu = gaussian_mu(epsilon, delta)
+    # (sensitivity + sqrt(dimension) sigma 2^-30)(1 + 2^-40) sqrt(steps) <= mu sigma, solved for sigma.
+    usable = mu / math.sqrt(steps) / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT
+    if usable <= 0:
+        raise PrivacyParameterError(
+            f"{steps} steps in {dimension} dimensions leave nothing of epsilon = {epsilon:g} on the grid: "
+            "fewer steps, or a larger epsilon"
+        )
+    sigma = check_positive(sensitivity, "sensitivity") / usable * _INFLATION
+    noise = VectorNoise(sensitivity, sigma, dimension)
+    if noise.level(steps) > mu:
+        raise PrivacyParameterError("the calibrated noise does not meet its own target: report this")
+    return noise
+
+
+def gaussian_releases(
+    epsilon: float,
+    delta: float,
+    mechanism: str,
+    *,
+    steps: int,
+    releases: int,
+    sensitivity: float,
+    dimension: int,
+) -> tuple[VectorNoise, PrivacySpend]:
+    """Noise for several releases of so many steps each, and what all of them cost together.
+
+    Adaptive composition does not care where one release ends: they are ``releases`` * ``steps`` steps.
+    """
+    together = check_count(steps, "steps") * check_count(releases, "releases")
+    noise = gaussian_steps(epsilon, delta, steps=together, sensitivity=sensitivity, dimension=dimension)
+    mu = noise.level(together)
+    note = shared_by(releases, f"{noise.level(steps):.4g}-GDP each")
+    return noise, PrivacySpend(epsilon, delta, "gdp", mechanism, level=mu, note=note)
+
+
+def shared_by(releases: int, each: str) -> str:
+    """A note for spends that several releases share; none for one."""
+    return "" if releases == 1 else f"{releases} releases share it, {each}"
+
+
+@dataclass(frozen=True)
+class SelectionNoise:
+    """Gumbel noise for report-noisy-max over the vertices of a set: the exponential mechanism.
+
+    Attributes:
+        sensitivity: the most that one record moves <s, grad F> for a vertex s, either way.
+        step_epsilon: each selection has a privacy loss of range at most this, hence epsilon^2/8-zCDP.
+    """
+
+    sensitivity: float
+    step_epsilon: float
+
+    @property
+    def scale(self) -> float:
+        return 2 * self.sensitivity / self.step_epsilon
+
+    def choose(self, scores: Vector, source: NoiseSource) -> int:
+        """The index of the largest noisy score."""
+        return int(np.argmax(scores + self.scale * source.gumbel(scores.size)))
+
+
+def selection_steps(
+    epsilon: float, delta: float, *, steps: int, facts: RiskFacts, convex_set: ConvexSet, l2: float = 0.0
+) -> SelectionNoise:
+    """Noise for ``steps`` adaptively chosen selections of a vertex, together (epsilon, delta)-private.
+
+    One record moves <s, grad F> by at most min(|s|_1 Delta_inf, |s|_2 Delta_2), and what is computed,
+    <s, grad F + l2 x> for x in C, by its rounding as well. Bounded range: Durfee and Rogers (2019), Cesar and
+    Rogers (2021).
+    """
+    exact = min(facts.sensitivity_linf * convex_set.l1_radius, facts.sensitivity * convex_set.radius)
+    products = 1 if isinstance(convex_set, L1Ball | Simplex) else facts.dimension
+    size = convex_set.l1_radius * (facts.gradient_bound_linf + l2 * convex_set.radius)
+    sensitivity = (exact + size * (products + 3) * 2.0**-52) * (1 + 1e-9)
+    return SelectionNoise(sensitivity, bounded_range_step_epsilon(epsilon, delta, steps))

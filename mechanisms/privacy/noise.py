@@ -1,0 +1,412 @@
+"""The only source of private randomness.
+
+Continuous draws are for outputs that are discrete (an argmin over a lattice): the low bits of a double
+never leave the mechanism there. A *released real vector* must use ``DiscreteGaussianRelease``, because
+floating-point Gaussians betray the number they were added to through their low bits (Mironov 2012).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from privopt.mechanisms.errors import NoiseSourceError, PrivacyParameterError
+from privopt.mechanisms.privacy.parameters import check_count, check_positive
+
+Size = int | tuple[int, ...]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+# The kernel fills about 1 MB at full speed; larger requests only wait for memory.
+_CHUNK = 1 << 17
+# Squares of numbers below 2**30 fit in int64.
+MAX_EXPONENT = 30
+# Coordinates of noise that wait to be used; with more, a draw is hardly quicker.
+_DRAWN_AHEAD = 1 << 14
+
+
+class NoiseSource:
+    """Random numbers from the operating system's cryptographic generator.
+
+    Every call asks the kernel, so there is no state that a fork, a pickle or a thread could duplicate.
+
+    Resolution of the continuous draws: each is a smooth function of a real uniform in (0, 1), rounded to 53
+    *significant* bits on the side that is nearer to an end of the interval. Both tails therefore go on for
+    as long as doubles do (nothing is cut at 8 or at 37), and no total-variation loss has to be added
+    to delta for them; what remains is the rounding of each draw, a few units in the last place.
+
+    Args:
+        insecure_seed: makes the draws reproducible and thereby *void of privacy*, for tests and
+            for reproducing figures. Such a source cannot be copied, pickled or used in a forked child.
+
+    Raises:
+        PrivacyParameterError: a seed that is not an integer >= 0.
+    """
+
+    def __init__(self, insecure_seed: int | None = None) -> None:
+        self._stream: np.random.Philox | None = None
+        if insecure_seed is not None:
+            if isinstance(insecure_seed, bool) or not isinstance(insecure_seed, int | np.integer):
+                raise PrivacyParameterError("insecure_seed must be an integer or None")
+            if insecure_seed < 0:
+                raise PrivacyParameterError("insecure_seed must be >= 0")
+            insecure_seed = int(insecure_seed)
+            self._stream = np.random.Philox(insecure_seed)
+        self._process = os.getpid()
+        self._seed = insecure_seed
+
+    @property
+    def insecure_seed(self) -> int | None:
+        """The seed, if the draws are reproducible; None for the operating system's generator."""
+        return self._seed
+
+    def __repr__(self) -> str:
+        return "NoiseSource()" if self._seed is None else f"NoiseSource(insecure_seed={self._seed})"
+
+    def __reduce__(self) -> tuple[type[NoiseSource], tuple[()]]:
+        if self._stream is not None:
+            raise NoiseSourceError(
+                "a seeded noise source cannot be copied or pickled: its draws would repeat"
+            )
+        return NoiseSource, ()
+
+    def bits(self, n: int) -> Words:
+        """``n`` uniform 64-bit words."""
+        if self._stream is not None:
+            if os.getpid() != self._process:
+                raise NoiseSourceError(
+                    "a seeded noise source cannot be used after a fork: its draws would repeat"
+                )
+            return self._stream.random_raw(n)
+        words = np.empty(n, dtype=np.uint64)
+        for start in range(0, n, _CHUNK):
+            part = words[start : start + _CHUNK]
+            part[:] = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
+        return words
+
+    def uniform(self, size: Size = 1) -> Floats:
+        """Uniform in the open interval (0, 1): a real uniform rounded down to 53 significant bits."""
+        return self._fractions(size)[0]
+
+    def exponential(self, size: Size = 1) -> Floats:
+        """Exponential with mean 1, fine near 0 and in the tail."""
+        near, upper = self._fractions(size)
+        near *= 0.5
+        return np.where(upper, -np.log(near), -np.log1p(-near))
+
+    def laplace(self, scale: float, size: Size = 1) -> Floats:
+        """Laplace with mean 0 and density exp(-|x|/scale) / (2 scale)."""
+        near, negative = self._fractions(size)
+        magnitude = -check_positive(scale, "scale") * np.log(near)
+        return np.where(negative, -magnitude, magnitude)
+
+    def gumbel(self, size: Size = 1) -> Floats:
+        """Standard Gumbel (maximum): -log of an exponential."""
+        return -np.log(self.exponential(size))
+
+    def gaussian(self, scale: float, size: Size = 1) -> Floats:
+        """Normal with mean 0 and standard deviation ``scale``, by inversion of the nearer tail."""
+        near, upper = self._fractions(size)
+        near *= 0.5
+        lower_tail = check_positive(scale, "scale") * special.ndtri(near)
+        return np.where(upper, -lower_tail, lower_tail)
+
+    def integers(self, n: int, size: Size = 1) -> Ints:
+        """Exactly uniform on {0, ..., n - 1}, 1 <= n <= 2**62, by rejection."""
+        if check_count(n, "n") > 1 << 62:
+            raise PrivacyParameterError("integers are drawn up to 2**62")
+        if n & (n - 1) == 0:
+            return (self.bits(math.prod(_shape(size))) & np.uint64(n - 1)).astype(np.int64).reshape(size)
+        limit = np.uint64((1 << 64) // n * n - 1)
+        words = self.bits(math.prod(_shape(size)))
+        while np.any(late := words > limit):
+            words[late] = self.bits(int(np.count_nonzero(late)))
+        return (words % np.uint64(n)).astype(np.int64).reshape(size)
+
+    def discrete_laplace(self, exponent: int, size: Size = 1) -> Ints:
+        """Exact discrete Laplace on the integers: P[x] ~ exp(-|x| / 2**exponent).
+
+        Canonne, Kamath and Steinke (2020), algorithm 2, in integer arithmetic only.
+        """
+        scale_bits = _exponent(exponent)
+        return _until_accepted(lambda n: self._try_laplace(scale_bits, n), size)
+
+    def discrete_gaussian(self, exponent: int, size: Size = 1) -> Ints:
+        """Exact discrete Gaussian on the integers: P[x] ~ exp(-x**2 / 2**(2 exponent + 1)).
+
+        Canonne, Kamath and Steinke (2020), algorithm 3, in integer arithmetic only. The parameter sigma is
+        2**exponent, 0 <= exponent <= 30: whoever needs another standard deviation chooses the grid.
+        """
+        sigma_bits = _exponent(exponent)
+        return _until_accepted(lambda n: self._try_gaussian(sigma_bits, n), size)
+
+    def discrete_gaussian_vectors(self, exponent: int, dimension: int, count: int) -> Iterator[Ints]:
+        """``count`` vectors of ``discrete_gaussian``, drawn many at a time: a short one costs its overhead.
+
+        For one run of one mechanism, which draws before it knows what it will add to what: the draws that
+        wait must be neither kept for another run nor shared.
+        """
+        at_once = max(1, _DRAWN_AHEAD // check_count(dimension, "dimension"))
+        for done in range(0, count, at_once):
+            yield from self.discrete_gaussian(exponent, (min(at_once, count - done), dimension))
+
+    def _fractions(self, size: Size) -> tuple[Floats, NDArray[np.bool_]]:
+        """A uniform in (0, 1) with 53 significant bits, and a fair coin independent of it.
+
+        One word gives the coin (1 bit), the mantissa (52) and the start of the exponent, which is
+        geometric (11); the one word in 2048 that leaves the exponent open is continued.
+        """
+        words = self.bits(math.prod(_shape(size)))
+        coin = (words >> np.uint64(63)).astype(bool)
+        tail = (words & np.uint64(2047)).astype(np.float64)
+        mantissa = ((words >> np.uint64(11)) & np.uint64((1 << 52) - 1)).view(np.int64) + (1 << 52)
+        # frexp of a uniform integer in [1, 2047]: 11 - exponent leading zeros.
+        shift = 11 - np.frexp(tail)[1].astype(np.int64)
+        open_ = np.flatnonzero(tail == 0)
+        while open_.size:
+            word = self.bits(open_.size) >> np.uint64(32)
+            zeros = 32 - np.frexp(word.astype(np.float64))[1].astype(np.int64)
+            shift[open_] += np.where(word == 0, 32, zeros)
+            open_ = open_[word == 0]
+        return np.ldexp(mantissa.astype(np.float64), -53 - shift).reshape(size), coin.reshape(size)
+
+    def _accept_exp(self, numerator: Ints, bits: int) -> NDArray[np.bool_]:
+        """Bernoulli(exp(-numerator / 2**bits)), exactly; numerator >= 0, 0 <= bits <= 61.
+
+        exp(-(k + f)) = exp(-1)^k exp(-f): the whole part is a run of k coins of bias exp(-1).
+        """
+        whole = numerator >> bits
+        accepted = self._accept_fraction(numerator & ((1 << bits) - 1), bits)
+        running = np.flatnonzero(accepted & (whole > 0))
+        while running.size:
+            heads = self._accept_fraction(np.ones(running.size, dtype=np.int64), 0)
+            accepted[running[~heads]] = False
+            running = running[heads]
+            whole[running] -= 1
+            running = running[whole[running] > 0]
+        return accepted
+
+    def _accept_fraction(self, numerator: Ints, bits: int) -> NDArray[np.bool_]:
+        """Bernoulli(exp(-f)) for f = numerator / 2**bits <= 1: algorithm 1 of the same paper.
+
+        Count coins of bias f/1, f/2, f/3, ... until one fails; accept if the count is even.
+        A coin of bias f/k is a coin of bias f and a coin of bias 1/k, both integer comparisons.
+        """
+        accepted = np.ones(numerator.shape, dtype=bool)
+        running = np.arange(numerator.size)
+        k = 1
+        while running.size:
+            if bits:
+                running = running[self.integers(1 << bits, running.size) < numerator[running]]
+            else:
+                running = running[numerator[running] > 0]
+            if k > 1:
+                running = running[self.integers(k, running.size) == 0]
+            accepted[running] = ~accepted[running]
+            k += 1
+        return accepted
+
+    def _try_laplace(self, bits: int, n: int) -> Ints:
+        low = self.integers(1 << bits, n)
+        low = low[self._accept_exp(low, bits)]
+        high = np.zeros(low.size, dtype=np.int64)
+        running = np.arange(low.size)
+        while running.size:
+            heads = self._accept_fraction(np.ones(running.size, dtype=np.int64), 0)
+            running = running[heads]
+            high[running] += 1
+        magnitude = low + (high << bits)
+        negative = self.integers(2, low.size) == 1
+        kept = ~(negative & (magnitude == 0))  # zero has one sign
+        return np.asarray(np.where(negative, -magnitude, magnitude)[kept])
+
+    def _try_gaussian(self, bits: int, n: int) -> Ints:
+        proposal = self._try_laplace(bits, n)
+        # Accept with exp(-(|y| - sigma)^2 / (2 sigma^2)). With |y| - sigma = h sigma + l the exponent is
+        # h^2/2 + h l/sigma + l^2/(2 sigma^2), and no term overflows.
+        distance = np.abs(np.abs(proposal) - (1 << bits))
+        h, low = distance >> bits, distance & ((1 << bits) - 1)
+        kept = self._accept_exp(low * low, 2 * bits + 1)
+        far = np.flatnonzero(kept & (h > 0))
+        kept[far] = self._accept_exp(h[far] ** 2, 1) & self._accept_exp(h[far] * low[far], bits)
+        return proposal[kept]
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianRelease:
+    """A plan to release a sum of real vectors, one per record, without floating-point leaks.
+
+    Contributions are rounded to multiples of grid = sigma / 2**30 and summed as integers; exact discrete
+    Gaussian noise of standard deviation 2**30 grid steps is added; the total leaves as a multiple of the
+    grid. Rounding moves each coordinate of a difference of two contributions by at most one grid step,
+    which is the difference between ``sensitivity`` and ``grid_sensitivity``.
+
+    Privacy, neighbours by replacing one record, n public: one release is mu-GDP with mu = ``mu``, which is
+    grid_sensitivity / sigma and the 60th bit after it, hence also mu^2/2-zCDP. A *sampled* sum has no such
+    theorem: it is within total variation ``distance_to_gaussian`` of a rounded Gaussian one, and
+    (1 + exp(epsilon)) times that distance is to be added to delta.
+
+    Proof. Let p_j be the discrete Gaussian of parameter s, z_m = Phi^-1(sum of p_j over j < m), and
+    D = (1 + s^-2) / s, s >= 2. Then z_(m+1) - z_m <= D for all m: let q_j be the normal mass of the cell
+    [z_m + (j - m) D, z_m + (j - m + 1) D], so that p and q agree on {j < m} and on {j >= m}. As a function of
+    the centre c of a cell, (log q)'' = -1 + Var, the variance of a law on an interval of length D, at most
+    D^2 / 4; hence q_j^2 / (q_(j-1) q_(j+1)) >= exp(D^2 (1 - D^2/4)) >= exp(s^-2) = p_j^2 / (p_(j-1) p_(j+1)),
+    and log(p/q) is convex. Were p_m > q_m, some later p_j < q_j, for they have equal sums; then log(p/q)
+    falls there and p_i > q_i for all i < m, which have equal sums as well. So p_m <= q_m: the claim.
+    The best tests of X against X + k are thresholds (monotone likelihood ratio). That at m has level a with
+    Phi^-1(1 - a) = z_m and misses with probability Phi(z_(m-k)) >= Phi(Phi^-1(1 - a) - k D); between
+    thresholds the trade-off is linear, that of k D-GDP convex. So a shift by k is |k| D-GDP, and coordinates
+    compose: Dong, Roth and Su (2022), corollary 3.3.
+
+    Attributes:
+        sensitivity: bound on |x - x'|_2 over any two contributions x, x', > 0: twice a clipping norm.
+        sigma: standard deviation per coordinate of the released sum, > 0.
+        dimension: the length of a contribution, >= 1.
+    """
+
+    sensitivity: float
+    sigma: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check_release(self.sensitivity, "sigma", self.sigma, self.dimension)
+
+    @property
+    def grid(self) -> float:
+        """The grid step, in the units of the data."""
+        return _grid(self.sigma)
+
+    @property
+    def grid_sensitivity(self) -> float:
+        """l2 sensitivity of the rounded sum; the last factor covers the rounding of x / grid itself."""
+        return (self.sensitivity + math.sqrt(self.dimension) * self.grid) * (1 + 2.0**-40)
+
+    @property
+    def mu(self) -> float:
+        """The level of Gaussian differential privacy, rounded up; the last factor is D s and more."""
+        return self.grid_sensitivity / self.sigma * (1 + 2.0**-50)
+
+    @property
+    def distance_to_gaussian(self) -> float:
+        """Bound on the total variation distance to a rounded continuous Gaussian.
+
+        With f the normal density of standard deviation s = 2**30 grid steps: the integral of f over the
+        cell around a grid point differs from f at the point by at most 1/24 of the largest second
+        derivative in the cell. Summed over cells and halved that is at most (|D2 f|_1 + |D3 f|_1) / 48,
+        below 1 / (32 s**2) per coordinate; the normaliser of the discrete law adds less than exp(-19 s**2).
+        """
+        return self.dimension / 32 * 4.0**-MAX_EXPONENT
+
+    def release(self, contributions: ArrayLike, noise: NoiseSource) -> Floats:
+        """Sum the rows of an (n, dimension) array and add noise; returns shape (dimension,).
+
+        The caller guarantees that rows are clipped so that two of them differ by at most ``sensitivity``.
+
+        Raises:
+            PrivacyParameterError: another shape, NaN, infinity, or rows too large for the grid.
+        """
+        return self.add(contributions, noise.discrete_gaussian(MAX_EXPONENT, self.dimension))
+
+    def add(self, contributions: ArrayLike, drawn: Ints) -> Floats:
+        """``release`` with a fresh draw from ``NoiseSource.discrete_gaussian(MAX_EXPONENT, dimension)``."""
+        return np.asarray((_steps(contributions, self.grid, self.dimension) + drawn) * self.grid)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceRelease:
+    """As ``DiscreteGaussianRelease``, with exact discrete Laplace noise and sensitivity in l1.
+
+    Privacy: epsilon-differential privacy (pure) with epsilon = ``epsilon``, neighbours by replacing one
+    record, n public: a shift of the sum by k grid steps in l1 changes the probability of any outcome by a
+    factor of at most exp(k / 2**30), and one record shifts it by at most ``grid_sensitivity``.
+
+    Attributes:
+        sensitivity: bound on |x - x'|_1 over any two contributions x, x', > 0: twice a clipping norm.
+        scale: of the noise of each coordinate, > 0.
+        dimension: the length of a contribution, >= 1.
+    """
+
+    sensitivity: float
+    scale: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check_release(self.sensitivity, "scale", self.scale, self.dimension)
+
+    @property
+    def grid(self) -> float:
+        """The grid step, in the units of the data."""
+        return _grid(self.scale)
+
+    @property
+    def grid_sensitivity(self) -> float:
+        """l1 sensitivity of the rounded sum: each coordinate moves by at most one grid step more."""
+        return (self.sensitivity + self.dimension * self.grid) * (1 + 2.0**-40)
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of one release, rounded up."""
+        return self.grid_sensitivity / self.scale * (1 + 2.0**-50)
+
+    def release(self, contributions: ArrayLike, noise: NoiseSource) -> Floats:
+        """Sum the rows of an (n, dimension) array and add noise; returns shape (dimension,).
+
+        Raises:
+            PrivacyParameterError: another shape, NaN, infinity, or rows too large for the grid.
+        """
+        drawn = noise.discrete_laplace(MAX_EXPONENT, self.dimension)
+        return np.asarray((_steps(contributions, self.grid, self.dimension) + drawn) * self.grid)
+
+
+def _check_release(sensitivity: float, name: str, width: float, dimension: int) -> None:
+    """Raise PrivacyParameterError for what is no plan; ``width``, called ``name``, is that of the noise."""
+    check_positive(sensitivity, "sensitivity")
+    check_positive(width, name)
+    check_count(dimension, "dimension")
+    if _grid(width) < sys.float_info.min:  # too few digits: the noise would not be as wide
+        raise PrivacyParameterError(f"{name} = {width:g} is too small for a grid: rescale the data")
+
+
+def _grid(width: float) -> float:
+    """The grid step under noise of a width."""
+    return width * 2.0**-MAX_EXPONENT
+
+
+def _steps(contributions: ArrayLike, grid: float, dimension: int) -> Ints:
+    """The sum of the rows, each rounded to the grid, in grid steps."""
+    rows = np.asarray(contributions, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != dimension:
+        raise PrivacyParameterError(f"expected shape (n, {dimension}), got {rows.shape}")
+    steps = np.rint(rows / grid)
+    if not np.all(np.abs(steps) < 2.0**61 / max(1, len(rows))):
+        raise PrivacyParameterError(
+            "contributions must be finite, and small enough for a 64-bit sum on the grid"
+        )
+    return np.asarray(steps.astype(np.int64).sum(axis=0))
+
+
+def _shape(size: Size) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size,)
+
+
+def _exponent(exponent: int) -> int:
+    if not (isinstance(exponent, int) and 0 <= exponent <= MAX_EXPONENT):
+        raise PrivacyParameterError(f"exponent must be an integer from 0 to {MAX_EXPONENT}, got {exponent!r}")
+    return exponent
+
+
+def _until_accepted(attempt: Callable[[int], Ints], size: Size) -> Ints:
+    """Collect accepted draws until there are enough."""
+    wanted = math.prod(_shape(size))
+    parts: list[Ints] = []
+    while (missing := wanted - sum(len(p) for p in parts)) > 0:
+        parts.append(attempt(missing + missing // 2 + 8)[:missing])
+    return np.concatenate(parts).reshape(size) if parts else np.zeros(size, dtype=np.int64)

@@ -1,0 +1,203 @@
+"""Noise for Poisson-sampled batches, from privacy loss distributions with one record replaced.
+
+Every record joins a batch independently with probability q, and noise of standard deviation z * C covers
+contributions of norm at most C. Replacing a record moves the sum by up to 2 C when the record is sampled;
+the dominating pair is (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C), in any dimension. (Given the other
+records the pair is (1-q) N(0) + q N(x) against (1-q) N(0) + q N(x'). By advanced joint convexity (Balle,
+Barthe and Gaboardi 2018) its delta is q E[(1 - a R)_+], a and b functions of q and epsilon, with
+R = (1-b) N(0)/N(x) + b N(x')/N(x) under N(x): a sum of two lognormal variables of mean 1 whose logs have
+standard deviations of at most C and 2 C. In convex order it is largest at the largest deviations and perfect
+correlation, that is at x' = -x.)
+
+dp-accounting's distributions call that REPLACE_ONE with standard deviation z; ``loss_composition`` adds their
+losses up, since its own composition is off by about steps * 2^-53 in delta. (Its Renyi accountant means
+z = sigma / 2C by the same words; it is not used, and the version is pinned.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+
+# Cells of the distributions. Their rounding is pessimistic, so a coarse one is valid, quick and a little too
+# careful: it brings the search within a few parts in a hundred of the answer, and the fine one finishes it.
+_COARSE, _FINE = 1e-3, 1e-4
+_COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
+_MOST_EPSILON = 1e4
+
+
+def poisson_epsilon(
+    z: float,
+    *,
+    q: float,
+    steps: int,
+    delta: float,
+    full_z: float = math.inf,
+    full_steps: int = 0,
+    interval: float = _FINE,
+) -> float:
+    """epsilon of ``steps`` sampled Gaussian releases and ``full_steps`` on all records, rounded up.
+
+    Args:
+        z: noise of the sampled releases, in units of the bound on one contribution.
+        q: sampling probability, 0 < q <= 1.
+        steps: their number.
+        delta: the target.
+        full_z: noise of the releases on all records, in the same units.
+        full_steps: their number.
+        interval: cells of the distributions; smaller is tighter and slower.
+    """
+    releases = _releases(z, q, steps, full_z, full_steps, interval)
+
+    def fits(epsilon: float) -> bool:
+        return composed_delta(releases, epsilon) <= delta
+
+    high = 1.0
+    while not fits(high):
+        if high > _MOST_EPSILON:
+            return math.inf
+        high *= 2
+    return _bisect(fits, 0.0, high, 1e-6)
+
+
+def _releases(
+    z: float, q: float, steps: int, full_z: float, full_steps: int, interval: float
+) -> list[tuple[LossLaw, int]]:
+    found = [(_sampled(z, q, interval), steps)]
+    if full_steps:  # together they are one Gaussian release
+        found.append((_sampled(full_z / math.sqrt(full_steps), 1.0, interval), 1))
+    return found
+
+
+@lru_cache(maxsize=256)
+def poisson_multiplier(
+    epsilon: float,
+    delta: float,
+    *,
+    q: float,
+    steps: int,
+    coordinates: int,
+    full_z: float = math.inf,
+    full_steps: int = 0,
+) -> float:
+    """The smallest z (to two parts in a thousand, on the safe side) with ``poisson_epsilon`` <= epsilon.
+
+    Searched from above: the distribution of a far too small z would not fit in memory.
+
+    Args:
+        coordinates: how many numbers are noised on the grid in all; their distance from continuous
+            Gaussians is paid out of delta.
+
+    Raises:
+        PrivacyParameterError: a parameter out of range, or no z found.
+    """
+    check_epsilon(epsilon), check_count(steps, "steps")
+    if not 0 < q <= 1:
+        raise PrivacyParameterError(f"the sampling probability must lie in (0, 1], got {q}")
+    left = continuous_delta(epsilon, check_delta(delta), coordinates=coordinates)
+
+    if full_steps and gaussian_epsilon(2 * math.sqrt(full_steps) / full_z, left) >= epsilon:
+        raise PrivacyParameterError(
+            f"the {full_steps} full steps alone spend epsilon = {epsilon:g}: no noise on the others can help"
+        )
+
+    def fits(z: float, interval: float) -> bool:
+        return composed_delta(_releases(z, q, steps, full_z, full_steps, interval), epsilon) <= left
+
+    # Central limit: mu = 2 q sqrt(steps) / z once z is not small.
+    high = max(2 * q * math.sqrt(steps) / gaussian_mu(epsilon, left), 0.7)
+    for _ in range(30):
+        if fits(high, _COARSE):
+            break
+        high *= 1.2
+    else:
+        raise PrivacyParameterError(
+            f"no noise brings {steps} sampled and {full_steps} full steps to epsilon = {epsilon:g}"
+        )
+    low = high / 1.2
+    while low > 0.2 and fits(low, _COARSE):
+        high, low = low, low / 1.2
+    high = _bisect(lambda z: fits(z, _COARSE), low, high, _COARSE_TOLERANCE)
+    low = high
+    while fits(low, _FINE):
+        high, low = low, low * (1 - 2 * _COARSE_TOLERANCE)
+    return _bisect(lambda z: fits(z, _FINE), low, high, _TOLERANCE)
+
+
+def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
+    """What is left of delta for a proof with continuous Gaussians when ``coordinates`` discrete ones run.
+
+    Raises:
+        PrivacyParameterError: less than half is left.
+    """
+    check_epsilon(epsilon)
+    distance = DiscreteGaussianRelease(1.0, 1.0, 1).distance_to_gaussian * coordinates
+    left = check_delta(delta) - (1 + math.exp(min(epsilon, 700.0))) * distance
+    if left < delta / 2:
+        raise PrivacyParameterError(
+            f"delta = {delta:g} is too small for {coordinates} draws on the grid at epsilon = {epsilon:g}: "
+            "use a larger delta, a smaller epsilon or fewer steps"
+        )
+    return left
+
+
+def _bisect(fits: Callable[[float], bool], low: float, high: float, tolerance: float) -> float:
+    """The upper end, which fits, of a bracket narrowed to a relative width."""
+    while high - low > tolerance * high:
+        middle = (low + high) / 2
+        high, low = (middle, low) if fits(middle) else (high, middle)
+    return high
+
+
+def sampled_noise(z: float, bound: float, dimension: int) -> VectorNoise:
+    """Grid noise worth z * bound for contributions of norm at most ``bound``.
+
+    With and without a record, rounded sums differ by at most bound + sqrt(dimension) grid steps.
+    """
+    usable = 1 / z / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT
+    return VectorNoise(bound, bound / usable * (1 + 1e-12), dimension)
+
+
+def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
+    """The sorted indices of a Poisson sample of 0..n-1, by geometric gaps: as much work as indices."""
+    if q >= 1:
+        return np.arange(n)
+    rate = -math.log1p(-q)
+    chosen: list[NDArray[np.int64]] = []
+    at = -1
+    while at < n:
+        draws = int((n - at) * q * 1.1) + 16
+        gaps = np.minimum(np.floor(source.exponential(draws) / rate), n).astype(np.int64) + 1
+        chosen.append(at + np.cumsum(gaps))
+        at = int(chosen[-1][-1])
+    found = np.concatenate(chosen)
+    return found[found < n]
+
+
+@lru_cache(maxsize=8)
+def _sampled(z: float, q: float, interval: float) -> LossLaw:
+    # Slow to import, and needed by few.
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    found = pld.from_gaussian_mechanism(
+        z,
+        sampling_prob=q,
+        value_discretization_interval=interval,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )
+    # The pair is symmetric: one law serves both directions. Its fields are the pinned version's own.
+    law: Any = found._pmf_remove.to_dense_pmf()
+    return LossLaw(np.asarray(law._probs), law._lower_loss, law._discretization, law._infinity_mass)

@@ -1,0 +1,156 @@
+"""What a release costs: a frozen record that says under which notion, by whose claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any, Self
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_epsilon
+from privopt.mechanisms.privacy.parameters import check_delta as check_delta
+from privopt.mechanisms.privacy.parameters import check_epsilon as check_epsilon
+from privopt.mechanisms.privacy.parameters import check_positive
+
+NOTIONS = ("pure", "approximate", "zcdp", "gdp")
+CLAIMS = ("proved", "printed: refuted")
+NEIGHBOURS = "replace-one"
+
+
+@dataclass(frozen=True)
+class PrivacySpend:
+    """The privacy of one release, neighbours by replacing one record, the number of records public.
+
+    ``epsilon`` and ``delta`` always hold a valid pair; a release whose proof is in zCDP or GDP also
+    keeps that number, from which a sequence of releases is composed more tightly.
+
+    Attributes:
+        epsilon: > 0.
+        delta: 0 for pure privacy, else in (0, 1).
+        notion: "pure", "approximate", "zcdp" or "gdp".
+        mechanism: name of what ran.
+        level: rho of zCDP, mu of GDP, None under the other notions.
+        neighbours: always "replace-one".
+        claim: "proved", or "printed: refuted" for a calibration that is a paper's and is wrong.
+        note: whose claim it is, and why it fails; must be given for a refuted claim.
+        insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
+
+    Raises:
+        PrivacyParameterError: any field outside its range.
+    """
+
+    epsilon: float
+    delta: float
+    notion: str
+    mechanism: str
+    level: float | None = None
+    neighbours: str = NEIGHBOURS
+    claim: str = "proved"
+    note: str = ""
+    insecure_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice("notion", self.notion, NOTIONS)
+        _check_choice("claim", self.claim, CLAIMS)
+        _check_choice("neighbours", self.neighbours, (NEIGHBOURS,))
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        object.__setattr__(self, "delta", check_delta(self.delta, zero_allowed=True))
+        if (self.delta == 0) != (self.notion == "pure"):
+            raise PrivacyParameterError(f"delta = {self.delta:g} does not fit the notion {self.notion!r}")
+        if (self.level is not None) != (self.notion in ("zcdp", "gdp")):
+            raise PrivacyParameterError("level is the rho of zCDP or the mu of GDP, and of nothing else")
+        if self.level is not None:
+            object.__setattr__(self, "level", check_positive(self.level, "level"))
+            self._check_pair(self.level)
+        if not (isinstance(self.mechanism, str) and self.mechanism):
+            raise PrivacyParameterError("mechanism must be a name")
+        if not isinstance(self.note, str) or (self.claim != "proved" and not self.note):
+            raise PrivacyParameterError("a claim that is not proved needs a note saying whose it is")
+        if self.insecure_seed is not None and type(self.insecure_seed) is not int:
+            raise PrivacyParameterError("insecure_seed must be an integer or None")
+
+    def _check_pair(self, level: float) -> None:
+        implied = _implied_epsilon(self.notion, level, self.delta)
+        if self.epsilon < implied * (1 - 1e-9):
+            raise PrivacyParameterError(
+                f"{self.notion} at level {level:g} and delta = {self.delta:g} implies "
+                f"epsilon = {implied:g}, not {self.epsilon:g}"
+            )
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether the claim is proved and the noise was not reproducible."""
+        return self.claim == "proved" and self.insecure_seed is None
+
+    @classmethod
+    def pure(cls, epsilon: float, mechanism: str, *, note: str = "") -> Self:
+        """epsilon-differential privacy."""
+        return cls(epsilon, 0.0, "pure", mechanism, note=note)
+
+    @classmethod
+    def approximate(cls, epsilon: float, delta: float, mechanism: str, *, note: str = "") -> Self:
+        """(epsilon, delta)-differential privacy."""
+        return cls(epsilon, delta, "approximate", mechanism, note=note)
+
+    @classmethod
+    def zcdp(cls, rho: float, delta: float, mechanism: str, *, note: str = "") -> Self:
+        """rho-zCDP, stated as a pair at ``delta``."""
+        return cls._at_level("zcdp", rho, delta, mechanism, note)
+
+    @classmethod
+    def gdp(cls, mu: float, delta: float, mechanism: str, *, note: str = "") -> Self:
+        """mu-GDP, stated as a pair at ``delta``."""
+        return cls._at_level("gdp", mu, delta, mechanism, note)
+
+    @classmethod
+    def _at_level(cls, notion: str, level: float, delta: float, mechanism: str, note: str) -> Self:
+        # delta alone may suffice for a tiny level; the least positive double keeps "epsilon > 0" true.
+        epsilon = max(_implied_epsilon(notion, level, delta), 5e-324)
+        return cls(epsilon, delta, notion, mechanism, level=level, note=note)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary; ``from_dict`` reads it back to an equal spend."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read ``to_dict`` back, checking every field.
+
+        Raises:
+            PrivacyParameterError: a missing, unknown or invalid field.
+        """
+        names = {f.name for f in fields(cls)}
+        if not isinstance(record, Mapping) or set(record) != names:
+            raise PrivacyParameterError(f"a spend has exactly the fields {sorted(names)}")
+        return cls(**record)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read ``to_json`` back; the same errors as ``from_dict``."""
+        try:
+            record = json.loads(text)
+        except ValueError as error:
+            raise PrivacyParameterError("a spend must be a JSON object") from error
+        return cls.from_dict(record)
+
+    def __str__(self) -> str:
+        suffix = {"zcdp": "zCDP", "gdp": "GDP"}.get(self.notion, "")
+        level = "" if self.level is None else f", {self.level:.6g}-{suffix}"
+        voided = "" if self.insecure_seed is None else "; void: reproducible noise"
+        pair = f"epsilon = {self.epsilon:.6g}, delta = {self.delta:.3g}{level}"
+        return f"{self.mechanism}: {pair} ({self.neighbours}; {self.claim}{voided})"
+
+
+@lru_cache(maxsize=64)  # every release checks the spend of its plan again
+def _implied_epsilon(notion: str, level: float, delta: float) -> float:
+    return zcdp_epsilon(level, delta) if notion == "zcdp" else gaussian_epsilon(level, delta)
+
+
+def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise PrivacyParameterError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

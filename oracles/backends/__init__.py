@@ -1,1 +1,0 @@
-"""One solver per file."""

@@ -1,0 +1,1 @@
+"""The cell structure of a lattice problem, which minimising and drawing share."""

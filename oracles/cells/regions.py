@@ -1,0 +1,490 @@
+"""Regions of the cell model and bounds on them: one description for minimising and for drawing.
+
+Once the numeric weights are fixed, the objective is a function of the indicator weights x_0, x_1, ... (as
+indices into their levels) that is a sum of tables, the *factors*, and of costs of single variables:
+
+    L(x) = constant + sum_f E_f[sum of step_fj(x_j) over the members j of f] + sum_j unary_j(x_j).
+
+There is a factor for each cell, whose steps are the levels, since a cell's errors depend on a sum of weights;
+and one for the norm term, whose members are all variables and whose steps are squares: N[|w|^2], infinite
+outside the ball. Costs may be shifted between factors and variables without changing any L(x):
+
+    E_f + sum_j shift_fj(x_j),    theta_j = unary_j - sum_f shift_fj.
+
+Whatever the shifts are, and with nonnegative weights w_fj that add up to the temperature T over the factors
+of each variable, Hoelder's inequality (weighted mini-buckets, Liu and Ihler 2011) bounds the free energy of
+the region from below, if theta = 0:
+
+    -T log sum_x exp(-L(x) / T) >= constant + sum_f A_f,
+
+A_f being what is left of the shifted factor after a *soft minimum* -w log sum_v exp(-g(v) / w) for each of
+its members, the last first. A soft minimum of weight 0 is the minimum: at temperature zero all weights are
+zero and this is the dual bound on min L (with theta other than 0, the sum of min theta_j is added). So
+minimising and drawing are two temperatures of one bound: zero, in exact int64 arithmetic, and one, in float64
+and with L in units of the temperature. They differ in how good shifts are found: ``native.bounds`` and
+``mass_bounds``.
+
+A soft minimum costs little because a factor depends on a partial sum: with G_e[t] for what is left of it when
+its members before e add up to t, G_e[t] = softmin over v of G_{e+1}[t + step(v)] + shift_e(v).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privopt.oracles.cells.structure import CellStructure, Int32Array
+from privopt.oracles.task import Task
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.discrete.problem import DiscreteProblem
+
+BIG = 1 << 60  # stands for infinity; costs stay below 2**53, so sums with it neither wrap nor look finite
+INFEASIBLE = 1 << 59
+
+Costs = NDArray[Any]  # int64 at temperature zero, float64 above
+Box = tuple[IntArray, IntArray]  # first and last level of each variable, both of shape (k,)
+
+
+class Shape(NamedTuple):
+    """What regions with the same number of fixed variables share. k variables, F factors, M members.
+
+    The cells come first among the factors, the norm term last, and so among the members of a variable. A
+    factor's members come in increasing order of variable. Member e of factor f is its number
+    e - member_start[f]; the table before it has index e + f (there is one more table than there are members).
+    Cells with the same free members are merged.
+    """
+
+    fixed: int  # variables 0..fixed-1 are fixed: no factor has them
+    cells: int  # F - 1
+    coordinate: IntArray  # (k,) coordinate of w
+    low: IntArray  # (k,) smallest weight
+    span: IntArray  # (k,) number of levels
+    block: IntArray  # (k,) number of the exclusive block
+    coupled: bool  # whether anything depends on |w|^2
+    squares: IntArray  # (k, B) squared weight of each level; zeros if not ``coupled``
+    records: IntArray  # (F,) of each cell; 0 for the norm term
+    member_start: IntArray  # (F + 1,)
+    member_var: IntArray  # (M,)
+    member_factor: IntArray  # (M,)
+    steps: IntArray  # (M, B) what each level adds to the partial sum: itself, or for the norm term its square
+    table_start: IntArray  # (M + F + 1,)
+    var_start: IntArray  # (k + 1,)
+    var_member: IntArray  # (M,) the members that belong to each variable, that of the norm term last
+    merged_into: IntArray  # (F,) this factor's number once variable ``fixed`` is fixed too, -1 for a constant
+
+
+class Region(NamedTuple):
+    """A set of points: numeric weights, fixed variables, and the levels that are left of the others.
+
+    The values of what is fixed are absorbed into the constant and the last table of each factor.
+    """
+
+    constant: Costs  # (1,)
+    width: IntArray  # (1,) values that the free variables' sum of squares can take
+    dom_size: IntArray  # (k,)
+    dom: IntArray  # (k, B) levels that are left, increasing
+    unary: Costs  # (k, B)
+    shift: Costs  # (M, B)
+    weight: FloatArray  # (M,) zeros at temperature zero
+    theta: Costs  # (k, B)
+    tables: Costs  # G, see Shape.table_start
+
+
+class Odds(NamedTuple):
+    """What the soft minima leave behind."""
+
+    share: FloatArray  # (B, table size) of each level
+    entropy: FloatArray  # (table size,) of the shares
+
+
+def make_shape(cells: CellStructure, coupled: bool) -> Shape:
+    """Nothing fixed. Small blocks come first, since fixing them merges cells; in a block, frequent levels."""
+    lattice = cells.lattice
+    frequency = np.zeros(lattice.dimension, dtype=np.int64)
+    np.add.at(frequency, cells.cell_members, np.repeat(cells.records, np.diff(cells.cell_start)))
+    span = lattice.high - lattice.low + 1
+    blocks = sorted(cells.blocks, key=lambda block: math.prod(span[block].tolist()))
+    order = np.concatenate([b[np.argsort(-frequency[b], kind="stable")] for b in blocks])
+    block = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
+    unused = frequency[order] == 0  # no cell has them: they join any block, the last
+    block[unused] = len(blocks) - 1
+    order, block = (a[np.argsort(unused, kind="stable")].astype(np.int64) for a in (order, block))
+    place = {j: p for p, j in enumerate(order.tolist())}
+    keys = [tuple(sorted(place[j] for j in cells.members(c).tolist())) for c in range(cells.n_cells)]
+    low, span = lattice.low[order], span[order]
+    level = np.arange(int(span.max()))
+    squares = (low[:, None] + level) ** 2 if coupled else np.zeros((len(low), len(level)), dtype=np.int64)
+    norms = lattice.max_squared_norm + 1 if coupled else 1
+    return _shape(0, (order, low, span, block, coupled, squares), keys, cells.records, norms)
+
+
+def next_shape(shape: Shape) -> Shape:
+    """One more variable is fixed."""
+    keys, _ = _left(_keys(shape), shape.fixed)
+    records = np.zeros(len(keys), dtype=np.int64)
+    kept = shape.merged_into[:-1] >= 0
+    np.add.at(records, shape.merged_into[:-1][kept], shape.records[:-1][kept])
+    variables = (shape.coordinate, shape.low, shape.span, shape.block, shape.coupled, shape.squares)
+    norms = int(shape.table_start[-1] - shape.table_start[-2])
+    return _shape(shape.fixed + 1, variables, keys, records, norms)
+
+
+def _keys(shape: Shape) -> list[tuple[int, ...]]:
+    starts = itertools.pairwise(shape.member_start[:-1].tolist())
+    return [tuple(shape.member_var[a:b].tolist()) for a, b in starts]
+
+
+def _left(keys: list[tuple[int, ...]], fixed: int) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Members of the cells once one more variable is fixed; where each cell goes."""
+    left = [tuple(j for j in key if j > fixed) for key in keys]
+    below = {key: number for number, key in enumerate(dict.fromkeys(key for key in left if key))}
+    return list(below), [below.get(key, -1) for key in left]
+
+
+def _shape(
+    fixed: int, variables: tuple[Any, ...], keys: list[tuple[int, ...]], records: IntArray, norms: int
+) -> Shape:
+    coordinate, low, span, block, coupled, squares = variables
+    k, cells = len(span), len(keys)
+    below, merged_into = _left(keys, fixed)
+    table_sizes: list[int] = []
+    for key in keys:
+        table_sizes.extend(itertools.accumulate((int(span[j]) - 1 for j in key), initial=1))
+    longest = squares[fixed:].max(axis=1, initial=0).tolist()
+    table_sizes.extend(min(norms, size) for size in itertools.accumulate(longest, initial=1))
+    factors = [*keys, tuple(range(fixed, k))]
+    sizes = [len(members) for members in factors]
+    member_var = np.array([j for members in factors for j in members], dtype=np.int64)
+    member_factor = np.repeat(np.arange(cells + 1), sizes).astype(np.int64)
+    return Shape(
+        fixed,
+        cells,
+        coordinate,
+        low,
+        span,
+        block,
+        coupled,
+        squares,
+        np.append(records, 0),
+        _starts(sizes),
+        member_var,
+        member_factor,
+        np.where((member_factor < cells)[:, None], np.arange(squares.shape[1]), squares[member_var]),
+        _starts(table_sizes),
+        _starts(np.bincount(member_var, minlength=k).tolist()),
+        np.argsort(member_var, kind="stable").astype(np.int64),
+        np.array([*merged_into, len(below)], dtype=np.int64),
+    )
+
+
+def _starts(sizes: list[int]) -> IntArray:
+    return np.concatenate(([0], np.cumsum(np.array(sizes, dtype=np.int64)))).astype(np.int64)
+
+
+def coupled(problem: DiscreteProblem, task: Task) -> bool:
+    """Whether anything depends on |w|^2."""
+    lattice = problem.lattice
+    longest = int(np.sum(np.maximum(lattice.low**2, lattice.high**2)))
+    return task is Task.NORMALIZED or lattice.max_squared_norm < longest
+
+
+@dataclass(frozen=True)
+class CellCosts:
+    """What is added to the loss."""
+
+    unary: IntArray  # (k, B), by level
+    radial: IntArray  # by |w|^2; a single entry if nothing depends on it
+    numeric: IntArray  # cost of each numeric weight vector, (r,)
+
+
+@dataclass(frozen=True)
+class CellModel:
+    """A problem as one region per numeric weight vector, r of them."""
+
+    cells: CellStructure
+    weights: IntArray  # (r, m) numeric weight vectors
+    squares: IntArray  # (r,) their squared norms, zeros if nothing depends on |w|^2
+    tables: Int32Array  # (r, table size) losses
+    shape: Shape
+
+    @classmethod
+    def make(cls, problem: ZeroOneHalfspace, task: Task) -> CellModel:
+        cells, depends = CellStructure.of(problem), coupled(problem, task)
+        weights = cells.numeric_weights()
+        squares = np.einsum("ij,ij->i", weights, weights) if depends else np.zeros(len(weights), np.int64)
+        return cls(cells, weights, squares, cells.all_tables(weights), make_shape(cells, depends))
+
+    def costs(self, perturbation: Perturbation) -> CellCosts:
+        """A perturbation in the regions' terms."""
+        shape, cells = self.shape, self.cells
+        unary = np.zeros(shape.squares.shape, dtype=np.int64)
+        for j, c in enumerate(shape.coordinate.tolist()):
+            unary[j, : shape.span[j]] = perturbation.unary[c]
+        numeric = np.zeros(len(self.weights), dtype=np.int64)
+        for j, c in enumerate(cells.numeric.tolist()):
+            numeric += perturbation.unary[c][self.weights[:, j] - cells.lattice.low[c]]
+        radial = np.zeros(cells.lattice.max_squared_norm + 1 if shape.coupled else 1, dtype=np.int64)
+        return CellCosts(unary, radial if perturbation.radial is None else perturbation.radial, numeric)
+
+    @property
+    def all_levels(self) -> Box:
+        return np.zeros_like(self.shape.span), self.shape.span - 1
+
+    def start(self, region: Region, number: int, unit: float, costs: CellCosts, box: Box) -> bool:
+        """Make ``region`` that of one numeric weight vector, nothing shifted; False if it is empty.
+
+        Args:
+            unit: the cost of one error, in the region's terms.
+            costs: all other costs, in the same terms.
+            box: the levels of each variable.
+        """
+        region.constant[0] = costs.numeric[number]
+        region.unary[:] = costs.unary
+        losses, start, square = self.tables[number], self.cells.table_start, self.squares[number]
+        return bool(_start(self.shape, region, losses, start, unit, costs.radial, square, *box))
+
+    def point(self, number: int, levels: IntArray) -> IntArray:
+        """The point with these numeric weights and levels."""
+        w = np.empty(self.cells.lattice.dimension, dtype=np.int64)
+        w[self.cells.numeric] = self.weights[number]
+        w[self.shape.coordinate] = self.shape.low + levels
+        return w
+
+
+def new_region(shape: Shape, kind: type[np.number[Any]]) -> Region:
+    members, (k, most) = len(shape.member_var), shape.squares.shape
+    return Region(
+        np.zeros(1, kind),
+        np.zeros(1, np.int64),
+        np.zeros(k, np.int64),
+        np.zeros((k, most), np.int64),
+        np.zeros((k, most), kind),
+        np.zeros((members, most), kind),
+        np.zeros(members),
+        np.zeros((k, most), kind),
+        np.zeros(int(shape.table_start[-1]), kind),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _start(
+    shape: Shape,
+    region: Region,
+    losses: Int32Array,
+    start: IntArray,
+    unit: Any,
+    radial: IntArray,
+    square: int,
+    first: IntArray,
+    last: IntArray,
+) -> bool:
+    region.shift[:] = 0
+    for c in range(shape.cells):
+        top = last_table(shape, region, c)
+        for t in range(len(top)):
+            top[t] = losses[start[c] + t] * unit
+    norm = last_table(shape, region, shape.cells)
+    region.width[0] = min(len(norm), len(radial) - square)
+    for s in range(len(norm)):
+        norm[s] = radial[square + s] if s < region.width[0] else BIG
+    for j in range(len(shape.span)):
+        region.dom_size[j] = last[j] - first[j] + 1
+        for i in range(region.dom_size[j]):
+            region.dom[j, i] = first[j] + i
+    return restrict_to_ball(shape, region)
+
+
+@njit(cache=True, nogil=True)
+def last_table(shape: Shape, region: Region, f: int) -> Costs:
+    """The table of a factor by the sum of all its members' steps."""
+    at = shape.member_start[f + 1] + f
+    return region.tables[shape.table_start[at] : shape.table_start[at + 1]]
+
+
+@njit(cache=True, nogil=True)
+def restrict_to_ball(shape: Shape, region: Region) -> bool:
+    """Drop the levels that no point of the norm ball has; False if nothing is left."""
+    k, width = len(shape.span), region.width[0]
+    least = np.zeros(k, dtype=np.int64)
+    total = 0
+    for j in range(shape.fixed, k):
+        least[j] = BIG
+        for v in region.dom[j, : region.dom_size[j]]:
+            least[j] = min(least[j], shape.squares[j, v])
+        if region.dom_size[j] == 0:
+            return False
+        total += least[j]
+    if total >= width:
+        return False
+    for j in range(shape.fixed, k):
+        kept = 0
+        for i in range(region.dom_size[j]):
+            v = region.dom[j, i]
+            if total - least[j] + shape.squares[j, v] < width:
+                region.dom[j, kept] = v
+                kept += 1
+        region.dom_size[j] = kept
+    return True
+
+
+@njit(cache=True, nogil=True)
+def give_to_norm(shape: Shape, region: Region, tilt: Any) -> None:
+    """Shift to the norm term what the cells leave of the unary costs. Theta keeps tilt * |w|^2."""
+    for j in range(shape.fixed, len(shape.span)):
+        last = shape.var_start[j + 1] - 1
+        for v in region.dom[j, : region.dom_size[j]]:
+            region.theta[j, v] = tilt * shape.squares[j, v]
+            rest = region.unary[j, v] - region.theta[j, v]
+            for b in range(shape.var_start[j], last):
+                rest -= region.shift[shape.var_member[b], v]
+            region.shift[shape.var_member[last], v] = rest
+
+
+@njit(cache=True, nogil=True)
+def update(shape: Shape, region: Region, odds: Odds | None) -> None:
+    """Make the tables follow the shifts, and the weights unless ``odds`` is None: temperature zero."""
+    for e in range(len(shape.member_var) - 1, -1, -1):
+        pull(shape, region, odds, e)
+
+
+@njit(cache=True, nogil=True)
+def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
+    """The table before a member from the table after it."""
+    j, at = shape.member_var[e], e + shape.member_factor[e]
+    start, middle, end = shape.table_start[at], shape.table_start[at + 1], shape.table_start[at + 2]
+    out, after = region.tables[start:middle], region.tables[middle:end]
+    levels, size, steps, shift = region.dom[j], region.dom_size[j], shape.steps[e], region.shift[e]
+    minimum(out, after, levels, size, steps, shift)
+    if odds is not None:  # decided by the compiler
+        share, entropy = odds.share[:, start:middle], odds.entropy[start:middle]
+        _soften(out, after, levels, size, steps, shift, region.weight[e], share, entropy)
+
+
+@njit(inline="always")
+def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArray, costs: Costs) -> None:
+    """out[t] = min over the levels v of after[t + steps[v]] + costs[v]."""
+    out[:] = BIG
+    for i in range(size):
+        v = levels[i]
+        cost, source = costs[v], after[steps[v] :]
+        for t in range(min(len(out), len(source))):
+            out[t] = min(out[t], source[t] + cost)
+
+
+@njit(cache=True, nogil=True)
+def knapsack(
+    shape: Shape, region: Region, variables: IntArray, costs: Costs, norm: Costs, x: IntArray
+) -> Any:
+    """min over some variables of the sum of their costs[j, v] plus norm[sum of squares].
+
+    The minimiser is written to ``x``; of several the lexicographically first, in the order of ``variables``.
+    """
+    tables = np.empty((len(variables) + 1, len(norm)), norm.dtype)
+    tables[-1] = norm
+    for i in range(len(variables) - 1, -1, -1):
+        j = variables[i]
+        minimum(tables[i], tables[i + 1], region.dom[j], region.dom_size[j], shape.squares[j], costs[j])
+    t = 0
+    for i, j in enumerate(variables):
+        for v in region.dom[j, : region.dom_size[j]]:
+            further = t + shape.squares[j, v]
+            if further < len(norm) and tables[i + 1, further] + costs[j, v] == tables[i, t]:
+                x[j], t = v, further
+                break
+    return tables[0, 0]
+
+
+@njit(inline="always")
+def _soften(
+    out: Costs,
+    after: Costs,
+    levels: IntArray,
+    size: int,
+    steps: IntArray,
+    costs: Costs,
+    weight: float,
+    share: FloatArray,
+    entropy: FloatArray,
+) -> None:
+    """From the minimum to the soft minimum; keeps the share of every level, and their entropy."""
+    inverse = 1.0 / weight
+    for t in range(len(out)):
+        total, mean, entropy[t] = 0.0, 0.0, 0.0
+        if out[t] >= INFEASIBLE:
+            share[:, t] = 0.0
+            continue
+        for i in range(size):
+            v = levels[i]
+            energy = after[t + steps[v]] + costs[v] if t + steps[v] < len(after) else BIG
+            exponent = (out[t] - energy) * inverse
+            share[v, t] = math.exp(exponent)
+            total += share[v, t]
+            if share[v, t] > 0.0:
+                mean += share[v, t] * exponent
+        log_total = math.log(total)
+        out[t] -= weight * log_total
+        entropy[t] = log_total - mean / total
+        for i in range(size):
+            share[levels[i], t] /= total
+
+
+@njit(cache=True, nogil=True)
+def bound(shape: Shape, region: Region) -> Any:
+    """A lower bound on the free energy of the region, or on its minimum; needs tables that are up to date."""
+    total = region.constant[0]
+    for f in range(shape.cells + 1):
+        total += region.tables[shape.table_start[shape.member_start[f] + f]]
+    for j in range(shape.fixed, len(shape.span)):
+        total += least_theta(region, j)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def least_theta(region: Region, j: int) -> Any:
+    theta = region.theta[j]
+    least = theta[region.dom[j, 0]]
+    for v in region.dom[j, : region.dom_size[j]]:
+        least = min(least, theta[v])
+    return least
+
+
+@njit(cache=True, nogil=True)
+def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -> None:
+    """Make ``child`` the part of a region in which variable ``shape.fixed`` is at a level; not an empty part.
+
+    Shifts and weights of cells that become one are added up: the bound can but rise.
+    """
+    j = shape.fixed
+    child.constant[0] = region.constant[0] + region.unary[j, level]
+    child.dom_size[:] = region.dom_size
+    child.dom[:] = region.dom
+    child.unary[:] = region.unary
+    child.shift[:] = 0
+    child.weight[:] = 0
+    child.tables[:] = 0
+    for f in range(shape.cells + 1):
+        first, end = shape.member_start[f], shape.member_start[f + 1]
+        source, into = last_table(shape, region, f), shape.merged_into[f]
+        if first < end and shape.member_var[first] == j:
+            source = source[shape.steps[first, level] :]
+            first += 1
+        if into < 0:
+            child.constant[0] += source[0]
+            continue
+        for i in range(end - first):
+            child.shift[below.member_start[into] + i] += region.shift[first + i]
+            child.weight[below.member_start[into] + i] += region.weight[first + i]
+        target = last_table(below, child, into)
+        for t in range(len(target)):
+            target[t] += source[t] if t < len(source) else BIG
+    norm = len(last_table(below, child, below.cells))
+    child.width[0] = min(norm, region.width[0] - shape.squares[j, level])
+    restrict_to_ball(below, child)

@@ -1,0 +1,1 @@
+"""Oracles over convex sets: linear minimisers, projections, proximal and mirror steps, quadratics."""

@@ -1,0 +1,154 @@
+"""Mirror steps: argmin over u in C of <g, u> + V(u, x) / step + r(u)."""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatch
+
+import numpy as np
+from scipy.optimize import brentq
+
+from privopt.oracles.convex.interface import BregmanStep, Entropy, Euclidean, Geometry, PNorm
+from privopt.oracles.convex.prox import prox_step
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector, soft_threshold
+from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.group_ball import GroupL1Ball
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.intersections import BoxIntersection
+from privopt.problems.convex.sets.k_support import KSupportBall
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
+from privopt.problems.convex.sets.polytope import Polytope
+from privopt.problems.convex.sets.simplex import Simplex
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+
+def bregman_step(
+    convex_set: ConvexSet, geometry: Geometry, regularizer: ElasticNet = NO_REGULARIZER
+) -> BregmanStep:
+    """The mirror step of a geometry over a set.
+
+    Raises:
+        UnsupportedProblemError: no formula for the combination. Known: Euclidean wherever there is a
+            proximal step; p-norm over an l1 ball or the whole space, with an l1 penalty if any; entropy over
+            a simplex, where an l1 penalty is constant.
+    """
+    if isinstance(geometry, Euclidean):
+        proximal, scale = prox_step(convex_set, regularizer), geometry.scale
+        return lambda x, g, step: proximal(x - g * (step / scale), step / scale)
+    if isinstance(geometry, PNorm) and isinstance(convex_set, L1Ball | WholeSpace) and not regularizer.l2:
+        size = convex_set.size if isinstance(convex_set, L1Ball) else math.inf
+        return lambda x, g, step: _p_norm_step(geometry, size, x, g, step, regularizer.l1)
+    if isinstance(geometry, Entropy) and isinstance(convex_set, Simplex) and not regularizer.l2:
+        return lambda x, g, step: _entropic_step(geometry, convex_set.size, x, g, step)
+    raise UnsupportedProblemError(
+        f"no mirror step in closed form for {type(geometry).__name__} over {type(convex_set).__name__} with "
+        f"{regularizer}: use Euclidean, PNorm over an l1 ball, or Entropy over a simplex"
+    )
+
+
+def _p_norm_step(geometry: PNorm, size: float, x: Vector, g: Vector, step: float, l1: float) -> Vector:
+    """Optimality: grad w(u) = grad w(x) - step g - (step l1 + m) sign(u), m >= 0 for |u|_1 <= size."""
+    theta = soft_threshold(geometry.gradient(x) - step * g, step * l1)
+    u = geometry.inverse_gradient(theta)
+    if np.sum(np.abs(u)) <= size:
+        return u
+
+    def excess(m: float) -> float:
+        return float(np.sum(np.abs(geometry.inverse_gradient(soft_threshold(theta, m))))) - size
+
+    top = float(np.max(np.abs(theta)))
+    m = brentq(excess, 0.0, top, xtol=1e-15 * top, rtol=1e-14)
+    u = geometry.inverse_gradient(soft_threshold(theta, m))
+    return np.asarray(u * min(1.0, size / float(np.sum(np.abs(u)))))  # onto the ball in spite of rounding
+
+
+def _entropic_step(geometry: Entropy, size: float, x: Vector, g: Vector, step: float) -> Vector:
+    with np.errstate(divide="ignore"):  # a coordinate at 0 stays there
+        logits = np.log(x) - g * (step / geometry.scale)
+    weights = np.exp(logits - np.max(logits))
+    return np.asarray(weights * (size / float(np.sum(weights))))
+
+
+@singledispatch
+def natural_geometry(convex_set: ConvexSet) -> Geometry:
+    """A distance generating function that is 1-strongly convex for the Minkowski norm of the set.
+
+    l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the q-norm with q close to 1 that loses least,
+    about sqrt(e log p) in norm. Simplex: entropy, for the norm |.|_1 / size. Otherwise Euclidean, scaled
+    by a ball around 0 inside the set: the largest, but for a box cut by an l1 ball. The whole space:
+    |u|^2 / 2, for |.|_2.
+
+    Raises:
+        UnsupportedProblemError: the set has no ball around 0 inside it that is known.
+    """
+    raise UnsupportedProblemError(
+        f"no natural geometry for {type(convex_set).__name__}: it needs a known ball around 0 inside the set"
+    )
+
+
+@natural_geometry.register
+def _(convex_set: WholeSpace) -> Geometry:
+    return Euclidean()
+
+
+@natural_geometry.register
+def _(convex_set: L2Ball | LinfBall) -> Geometry:
+    return Euclidean(convex_set.size**-2)
+
+
+@natural_geometry.register
+def _(convex_set: L1Ball) -> Geometry:
+    # |u|_q^2 / 2 has modulus (q - 1) for |.|_q >= p^-(1 - 1/q) |.|_1. The best q solves q^2 = 2 (q - 1) ln p.
+    log_p = math.log(convex_set.dimension)
+    q = log_p - math.sqrt(log_p**2 - 2 * log_p) if log_p > 2 else 2.0
+    modulus = (q - 1) * math.exp(-2 * (1 - 1 / q) * log_p)
+    return PNorm(q, 1 / (modulus * convex_set.size**2))
+
+
+@natural_geometry.register
+def _(convex_set: Simplex) -> Geometry:
+    return Entropy(1 / convex_set.size)
+
+
+@natural_geometry.register
+def _(convex_set: GroupL1Ball) -> Geometry:
+    return Euclidean(len(convex_set.groups) / convex_set.size**2)
+
+
+@natural_geometry.register
+def _(convex_set: KSupportBall) -> Geometry:
+    return Euclidean(convex_set.dimension / (convex_set.sparsity * convex_set.size**2))
+
+
+@natural_geometry.register
+def _(convex_set: Box) -> Geometry:
+    return _around_zero(convex_set, _inner_radius(convex_set))
+
+
+@natural_geometry.register
+def _(convex_set: Polytope) -> Geometry:
+    A, b = convex_set.halfspaces
+    norms = np.linalg.norm(A, axis=1)
+    distances = np.divide(b, norms, out=np.where(b >= 0, np.inf, -np.inf), where=norms > 0)
+    return _around_zero(convex_set, float(np.min(distances)))
+
+
+@natural_geometry.register
+def _(convex_set: BoxIntersection) -> Geometry:
+    if isinstance(convex_set.other, Simplex):
+        return _around_zero(convex_set, 0.0)
+    shrink = math.sqrt(convex_set.dimension) if isinstance(convex_set.other, L1Ball) else 1.0
+    return _around_zero(convex_set, min(_inner_radius(convex_set.box), convex_set.other.size / shrink))
+
+
+def _inner_radius(box: Box) -> float:
+    return float(np.min(np.minimum(-box.low, box.high)))
+
+
+def _around_zero(convex_set: ConvexSet, inner: float) -> Geometry:
+    if inner <= 0:
+        raise UnsupportedProblemError(
+            f"no natural geometry for a {type(convex_set).__name__} without 0 in its interior"
+        )
+    return Euclidean(inner**-2)

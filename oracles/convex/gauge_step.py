@@ -1,0 +1,93 @@
+"""Steps in the Minkowski norm of the set: argmin over u in C of <g, u - x> + (weight/2) |u - x|_C^2.
+
+The gradient step of linear coupling (Allen-Zhu and Orecchia 2017) and so of DP-AccMD. For each length t of
+the move the best gain is concave and piecewise linear in t; the step stops where the marginal gain falls to
+the marginal cost, weight * t.
+
+Sets without such a formula take the step in the norm |.|_2 / r, r the radius of a ball around 0 that is known
+to lie inside: it is no smaller than the Minkowski norm, and it is the norm of the set's natural geometry, so
+that both steps of linear coupling are in one norm and its analysis holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privopt.oracles.convex.bregman import bregman_step, natural_geometry
+from privopt.oracles.convex.interface import Euclidean, GaugeStep
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball, LinfBall
+from privopt.problems.convex.sets.simplex import Simplex
+
+
+def gauge_step(convex_set: ConvexSet) -> GaugeStep:
+    """The step over a set.
+
+    In the Minkowski norm of l1, l2 and l-infinity balls, in |.|_1 / size for a simplex, in |.|_2 over the
+    whole space, and in |.|_2 / r over other sets that a ball of radius r fits into.
+
+    Raises:
+        UnsupportedProblemError: no projection onto the set, or no ball around 0 inside it that is known.
+    """
+    if isinstance(convex_set, L1Ball):
+        return lambda x, g, weight: _l1_step(x, g, weight / convex_set.size**2, convex_set.size)
+    if isinstance(convex_set, LinfBall):
+        return lambda x, g, weight: _linf_step(x, g, weight / convex_set.size**2, convex_set.size)
+    if isinstance(convex_set, Simplex):
+        return lambda x, g, weight: _simplex_step(x, g, weight / convex_set.size**2)
+    geometry = natural_geometry(convex_set)
+    if not isinstance(geometry, Euclidean):
+        raise UnsupportedProblemError(f"no step in the norm of {geometry} over {type(convex_set).__name__}")
+    move = bregman_step(convex_set, geometry)
+    return lambda x, g, weight: move(x, g, 1 / weight)
+
+
+def _l1_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
+    """Mass goes to the steepest coordinate: first the slack of the ball, then what others give up.
+
+    Taking a unit from coordinate i and giving it to the steepest one moves 2 units and gains
+    (sign(x_i) g_i + max|g|): coordinates give in the order of sign(x_i) g_i.
+    """
+    steepest = int(np.argmax(np.abs(g)))
+    top = float(np.abs(g[steepest]))
+    pull = np.sign(x) * g
+    order = np.argsort(-pull, kind="stable")
+    slack = max(0.0, size - float(np.sum(np.abs(x))))
+    lengths = np.concatenate([[slack], 2 * np.abs(x[order])])
+    gains = np.concatenate([[top], (pull[order] + top) / 2])
+    used = _spend(lengths, gains, cost)
+    given = np.zeros_like(x)
+    given[order] = used[1:] / 2
+    u = x - np.sign(x) * given
+    u[steepest] -= np.sign(g[steepest]) * (used[0] + float(np.sum(given)))
+    return u
+
+
+def _simplex_step(x: Vector, g: Vector, cost: float) -> Vector:
+    """Mass goes to the coordinate with the least g, from those with the largest g first."""
+    best = int(np.argmin(g))
+    pull = g - g[best]
+    order = np.argsort(-pull, kind="stable")
+    given = np.zeros_like(x)
+    given[order] = _spend(2 * x[order], pull[order] / 2, cost) / 2
+    u = x - given
+    u[best] += float(np.sum(given))
+    return u
+
+
+def _linf_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
+    """All coordinates move together against the gradient until they meet the wall."""
+    room = np.where(g == 0, 0.0, np.maximum(0.0, size + np.sign(g) * x))
+    order = np.argsort(room, kind="stable")
+    gains = np.cumsum(np.abs(g[order])[::-1])[::-1]  # those that have not met the wall yet
+    used = _spend(np.diff(room[order], prepend=0.0), gains, cost)
+    return np.asarray(x - np.sign(g) * np.minimum(room, np.sum(used)))
+
+
+def _spend(lengths: Vector, gains: Vector, cost: float) -> Vector:
+    """How much of each segment is walked: gains fall from one to the next, the t-th unit costs cost * t."""
+    ends = np.cumsum(lengths)
+    stop = float(np.max(np.minimum(ends, gains / cost)))
+    return np.clip(stop - (ends - lengths), 0.0, lengths)

@@ -1,0 +1,104 @@
+"""Linear minimisation: argmin over v in C of <v, g>, the vertex (or boundary point) that faces -g."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+
+from privopt.oracles.convex.interface import LinearAnswer, LinearMinimizer
+from privopt.oracles.convex.projection import checked
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.group_ball import GroupL1Ball
+from privopt.problems.convex.sets.hull import ConvexHull
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.intersections import BoxIntersection
+from privopt.problems.convex.sets.k_support import KSupportBall
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
+from privopt.problems.convex.sets.polytope import Polytope
+from privopt.problems.convex.sets.simplex import Simplex
+
+
+def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
+    """The linear minimisation oracle of a set; a polytope's is a linear program with a checked dual.
+
+    For a set of your own, register a function of set and gradient:
+    ``privopt.oracles.convex.linear.facing.register(YourSet)``.
+
+    Raises:
+        UnsupportedProblemError: the set is unbounded or unknown.
+    """
+    if isinstance(convex_set, Polytope):
+        from privopt.oracles.convex.polytope import PolytopeMinimizer
+
+        return PolytopeMinimizer(convex_set)
+    if facing.dispatch(type(convex_set)) is facing.dispatch(object):
+        raise UnsupportedProblemError(
+            f"no linear minimiser for {type(convex_set).__name__}: it needs a bounded set; for one of your "
+            "own, register its formula by privopt.oracles.convex.linear.facing.register"
+        )
+
+    def minimize(g: Vector) -> LinearAnswer:
+        point = facing(convex_set, checked(g, convex_set.dimension))
+        return LinearAnswer(point, float(point @ g), -convex_set.support(-g))
+
+    return minimize
+
+
+@singledispatch
+def facing(convex_set: object, g: Vector) -> Vector:
+    """A point of the set that minimises <v, g>, shape (p,), by the formula registered for the set."""
+    raise UnsupportedProblemError(f"no linear minimiser for {type(convex_set).__name__}")
+
+
+@facing.register
+def _(convex_set: L1Ball, g: Vector) -> Vector:
+    best = int(np.argmax(np.abs(g)))
+    return convex_set.vertex(best + convex_set.dimension if g[best] > 0 else best)
+
+
+@facing.register
+def _(convex_set: L2Ball, g: Vector) -> Vector:
+    length = float(np.linalg.norm(g))
+    return np.zeros_like(g) if length == 0 else g * (-convex_set.size / length)
+
+
+@facing.register
+def _(convex_set: LinfBall, g: Vector) -> Vector:
+    return np.where(g > 0, -convex_set.size, convex_set.size)
+
+
+@facing.register
+def _(convex_set: Simplex, g: Vector) -> Vector:
+    return convex_set.vertex(int(np.argmin(g)))
+
+
+@facing.register
+def _(convex_set: Box, g: Vector) -> Vector:
+    return np.where(g > 0, convex_set.low, convex_set.high)
+
+
+@facing.register
+def _(convex_set: GroupL1Ball, g: Vector) -> Vector:
+    best = int(np.argmax(convex_set.group_norms(g)))
+    return facing(L2Ball(convex_set.dimension, convex_set.size), np.where(convex_set.labels == best, g, 0.0))
+
+
+@facing.register
+def _(convex_set: KSupportBall, g: Vector) -> Vector:
+    kept = np.argpartition(-np.abs(g), convex_set.sparsity - 1)[: convex_set.sparsity]
+    largest = np.zeros_like(g)
+    largest[kept] = g[kept]
+    return facing(L2Ball(convex_set.dimension, convex_set.size), largest)
+
+
+@facing.register
+def _(convex_set: ConvexHull, g: Vector) -> Vector:
+    return convex_set.vertex(int(np.argmin(convex_set.points @ g)))
+
+
+@facing.register
+def _(convex_set: BoxIntersection, g: Vector) -> Vector:
+    return convex_set.maximizer(-g)

@@ -1,0 +1,59 @@
+"""Linear programs over polytopes and hulls by HiGHS, through scipy, with bounds that we recompute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+
+from privopt.oracles.convex.interface import LinearAnswer
+from privopt.oracles.convex.projection import checked
+from privopt.oracles.errors import SolverFailedError
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.sets.hull import ConvexHull
+from privopt.problems.convex.sets.polytope import Polytope
+from privopt.problems.errors import InfeasibleDomainError
+
+
+@dataclass(frozen=True)
+class PolytopeMinimizer:
+    """argmin over {A v <= b, low <= v <= high} of <v, g>.
+
+    The bound does not take the solver's word: for any multipliers y >= 0, <v, g> is at least
+    min over the box of <v, g + A'y> - <b, y>, which is evaluated for the multipliers that HiGHS returns.
+    """
+
+    polytope: Polytope
+
+    def __call__(self, g: Vector, /) -> LinearAnswer:
+        """Raises:
+        InvalidInputError: g is not a finite vector of the polytope's dimension.
+        InfeasibleDomainError: the polytope is empty.
+        SolverFailedError: HiGHS stopped for any other reason.
+        """
+        c, box = self.polytope, self.polytope.box
+        bounds = list(zip(box.low.tolist(), box.high.tolist(), strict=True))
+        result: Any = linprog(checked(g, c.dimension), A_ub=c.A, b_ub=c.b, bounds=bounds, method="highs")
+        if result.status == 2:
+            raise InfeasibleDomainError("empty polytope: no point satisfies all constraints")
+        if result.x is None or result.status != 0:
+            raise SolverFailedError(f"HiGHS could not minimise over the polytope: {result.message}")
+        point = np.clip(result.x, box.low, box.high)
+        multipliers = np.maximum(-result.ineqlin.marginals, 0.0)
+        return LinearAnswer(point, float(point @ g), c.lower_bound(g, multipliers), c.violation(point))
+
+
+def hull_gauge(hull: ConvexHull, v: Vector) -> float:
+    """min {r >= 0 : v in r hull}: the least total weight that makes v of the points; infinite if none does.
+
+    Raises:
+        SolverFailedError: HiGHS stopped without an answer.
+    """
+    result: Any = linprog(np.ones(len(hull.points)), A_eq=hull.points.T, b_eq=v, method="highs")
+    if result.status == 2:
+        return float("inf")
+    if result.status != 0:
+        raise SolverFailedError(f"HiGHS could not decompose the vector: {result.message}")
+    return float(result.fun)

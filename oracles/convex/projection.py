@@ -1,0 +1,211 @@
+"""Euclidean projections.
+
+Mechanisms project what was noised already: a projection that is off costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from scipy.optimize import brentq
+
+from privopt.oracles.convex.interface import Projector
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.convex.regularizers import Vector, soft_threshold
+from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.group_ball import GroupL1Ball
+from privopt.problems.convex.sets.hull import ConvexHull
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.intersections import BoxIntersection, scaled_into, shifted_to_sum
+from privopt.problems.convex.sets.k_support import KSupportBall
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
+from privopt.problems.convex.sets.polytope import Polytope
+from privopt.problems.convex.sets.simplex import Simplex
+from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.errors import InvalidInputError
+
+_GAP = 1e-9  # relative; rounding leaves about 1e-14
+
+
+def projector(convex_set: ConvexSet) -> Projector:
+    """The projection onto a set: a formula, or an active-set method for hulls and polytopes.
+
+    For a set of your own, register a function of set and point:
+    ``privopt.oracles.convex.projection.project.register(YourSet)``.
+
+    Raises:
+        UnsupportedProblemError: no projection is known.
+        InfeasibleDomainError: a polytope without a point.
+    """
+    if isinstance(convex_set, Polytope):
+        return _polytope_projector(convex_set)
+    if project.dispatch(type(convex_set)) is project.dispatch(object):
+        raise UnsupportedProblemError(
+            f"no projection onto {type(convex_set).__name__}: for a set of your own, register its formula by "
+            "privopt.oracles.convex.projection.project.register"
+        )
+    return lambda x: project(convex_set, checked(x, convex_set.dimension))
+
+
+def checked(x: Vector, dimension: int) -> Vector:
+    """x itself, if it is a finite vector of that length.
+
+    Raises:
+        InvalidInputError: it is not; a NaN would come out as a point.
+    """
+    if x.shape != (dimension,) or not np.all(np.isfinite(x)):
+        raise InvalidInputError(f"expected {dimension} finite coordinates, got shape {x.shape}, or NaN")
+    return x
+
+
+def _polytope_projector(polytope: Polytope) -> Projector:
+    """min |w|^2/2 - <x, w>; the gap, a bound on the squared distance to the projection, is checked.
+
+    It raises ``CertificateError`` rather than return a point that is not one.
+    """
+    from privopt.oracles.convex.quadratic import quadratic_minimizer
+
+    quadratic = quadratic_minimizer(polytope, np.eye(polytope.dimension))
+    size = polytope.radius
+    unit = max(1.0, float(np.max(np.linalg.norm(polytope.A, axis=1), initial=0.0)))  # of constraints
+
+    def nearest(x: Vector) -> Vector:
+        scale = size + float(np.linalg.norm(x))
+        return quadratic.minimize(-x).require(gap=_GAP * scale * size, violation=_GAP * scale * unit)
+
+    return nearest
+
+
+@singledispatch
+def project(convex_set: object, x: Vector) -> Vector:
+    """The point of the set nearest to x, shape (p,), by the formula that is registered for the set."""
+    raise UnsupportedProblemError(f"no projection onto {type(convex_set).__name__}")
+
+
+@project.register
+def _(convex_set: WholeSpace, x: Vector) -> Vector:
+    return x.copy()
+
+
+@project.register
+def _(convex_set: L2Ball, x: Vector) -> Vector:
+    return x * min(1.0, convex_set.size / max(float(np.linalg.norm(x)), convex_set.size))
+
+
+@project.register
+def _(convex_set: LinfBall, x: Vector) -> Vector:
+    return np.clip(x, -convex_set.size, convex_set.size)
+
+
+@project.register
+def _(convex_set: Box, x: Vector) -> Vector:
+    return convex_set.clip(x)
+
+
+@project.register
+def _(convex_set: Simplex, x: Vector) -> Vector:
+    return np.maximum(x - _water_level(x, convex_set.size), 0)
+
+
+@project.register
+def _(convex_set: L1Ball, x: Vector) -> Vector:
+    magnitudes = np.abs(x)
+    if np.sum(magnitudes) <= convex_set.size:
+        return x.copy()
+    return soft_threshold(x, _water_level(magnitudes, convex_set.size))
+
+
+@project.register
+def _(convex_set: GroupL1Ball, x: Vector) -> Vector:
+    norms = convex_set.group_norms(x)
+    shrunk = project(L1Ball(len(norms), convex_set.size), norms)
+    ratio = np.divide(shrunk, norms, out=np.zeros_like(norms), where=norms > 0)
+    return x * ratio[convex_set.labels]
+
+
+@project.register
+def _(convex_set: ConvexHull, x: Vector) -> Vector:
+    from privopt.oracles.convex.least_distance import nearest_in_hull
+
+    return nearest_in_hull(convex_set.points, x)
+
+
+@project.register
+def _(convex_set: BoxIntersection, x: Vector) -> Vector:
+    """With a multiplier t, clip(x / (1 + t)), clip(x - t sign(x)) or clip(x - t)."""
+    box, size = convex_set.box, convex_set.other.size
+    if isinstance(convex_set.other, Simplex):
+        return shifted_to_sum(x, box.low, box.high, size)
+    inside = box.clip(x)
+    if convex_set.other.norm(inside) <= size:
+        return inside
+    if isinstance(convex_set.other, L2Ball):
+        return scaled_into(box, x, size)[0]
+    # Mirrored so that x >= 0; a coordinate whose wall is below 0 stays at the wall.
+    sign = np.where(x < 0, -1.0, 1.0)
+    low, high = np.minimum(sign * box.low, sign * box.high), np.maximum(sign * box.low, sign * box.high)
+    fixed, nearest = high < 0, np.clip(0.0, low, high)
+    u = np.array(high)
+    left = size + float(np.sum(high[fixed]))
+    u[~fixed] = shifted_to_sum(sign[~fixed] * x[~fixed], nearest[~fixed], high[~fixed], left)
+    return np.asarray(sign * u)
+
+
+@project.register
+def _(convex_set: KSupportBall, x: Vector) -> Vector:
+    """The squared k-support norm is the least sum of w_i^2 / t_i over 0 <= t <= 1, sum t <= k.
+
+    With a multiplier m on it, w_i = x_i t_i / (t_i + m), and t_i = clip(c |x_i| - m, 0, 1) with c such
+    that they add up to k; m is the one that puts the point on the sphere (McDonald, Pontil and
+    Stamos 2016).
+    """
+    excess_ratio = convex_set.norm(x) / convex_set.size
+    if excess_ratio <= 1 + 1e-12:  # inside, or outside by rounding only, where the root below drowns in it
+        return x / max(1.0, excess_ratio)
+    magnitudes = np.abs(x)
+    budget = min(convex_set.sparsity, int(np.count_nonzero(magnitudes)))
+
+    def shares(m: float) -> Vector:
+        return np.asarray(np.clip(_slope_for_budget(magnitudes, m, budget) * magnitudes - m, 0, 1))
+
+    def excess(log_m: float) -> float:
+        t, m = shares(np.exp(log_m)), np.exp(log_m)
+        return float(np.sum(magnitudes**2 * t / (t + m) ** 2)) - convex_set.size**2
+
+    # At m the norm of w is at most |x| / m, and at most that of x as m falls to 0.
+    log_m = brentq(excess, np.log(1e-14), np.log(2 * excess_ratio), xtol=1e-15, rtol=1e-14)
+    t, m = shares(np.exp(log_m)), np.exp(log_m)
+    w = x * t / (t + m)
+    return np.asarray(w * min(1.0, convex_set.size / convex_set.norm(w)))
+
+
+def _slope_for_budget(magnitudes: Vector, m: float, budget: int) -> float:
+    """The c with sum clip(c a_i - m, 0, 1) = budget: piecewise linear in c, so exact between its knots."""
+    positive = magnitudes[magnitudes > 0]
+    knots = np.sort(np.concatenate([m / positive, (1 + m) / positive]))
+    ordered = np.sort(positive)
+    below = np.concatenate([[0.0], np.cumsum(ordered)])
+
+    def total(c: Vector) -> Vector:
+        start = np.searchsorted(ordered, m / c, side="right")  # below: t = 0
+        full = np.searchsorted(ordered, (1 + m) / c, side="left")  # from here on: t = 1
+        full = np.maximum(full, start)
+        inside = c * (below[full] - below[start]) - m * (full - start)
+        return np.asarray(inside + (len(ordered) - full))
+
+    totals = total(knots)
+    at = int(np.searchsorted(totals, budget))
+    if at >= len(knots):
+        return float(knots[-1])
+    if at == 0 or totals[at] == totals[at - 1]:
+        return float(knots[at])
+    part = (budget - totals[at - 1]) / (totals[at] - totals[at - 1])
+    return float(knots[at - 1] + part * (knots[at] - knots[at - 1]))
+
+
+def _water_level(x: Vector, total: float) -> float:
+    """The t with sum max(x - t, 0) = total (Held, Wolfe and Crowder 1974)."""
+    ordered = -np.sort(-x)
+    levels = (np.cumsum(ordered) - total) / np.arange(1, len(x) + 1)
+    return float(levels[np.flatnonzero(ordered > levels)[-1]])

@@ -1,0 +1,65 @@
+"""Proximal steps over a set: argmin over u in C of |u - x|^2 / (2 step) + r(u)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privopt.oracles.convex.interface import ProxStep
+from privopt.oracles.convex.projection import checked, projector
+from privopt.oracles.convex.quantities import is_simplex, lifted
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector, soft_threshold
+from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.intersections import BoxIntersection
+from privopt.problems.convex.sets.polytope import Polytope
+
+
+def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -> ProxStep:
+    """The proximal step of an elastic net over a set.
+
+    The quadratic part is absorbed by completing the square. An l1 part: on a simplex it is constant. On a set
+    that holds, with a point, the points with coordinates pulled towards 0, soft thresholding and then
+    projecting is exact: a coordinate that the threshold brings to 0, or that would change its sign, is better
+    at 0, and on the orthant that is left the penalty is linear, so that it only shifts x. It is
+    exact on a box coordinate by coordinate, and on a box cut by a ball given the ball's multiplier. On a
+    polytope it is a quadratic program.
+
+    Raises:
+        UnsupportedProblemError: no projection onto the set, or no way to take the l1 norm on it.
+        InfeasibleDomainError: a polytope without a point.
+    """
+    constant = regularizer.l1 == 0 or is_simplex(convex_set)
+    if isinstance(convex_set, Polytope) and not constant:
+        return _polytope_step(convex_set, regularizer)
+    project = projector(convex_set)
+    if not (constant or convex_set.shrinkable or isinstance(convex_set, Box | BoxIntersection)):
+        raise UnsupportedProblemError(
+            f"no proximal step for an l1 penalty over {type(convex_set).__name__}: drop the penalty or use a "
+            "box, a norm ball or a polytope"
+        )
+    l1 = 0.0 if constant else regularizer.l1
+
+    def step_to(x: Vector, step: float) -> Vector:
+        shrink = 1 + step * regularizer.l2
+        return project(soft_threshold(x, step * l1) / shrink)
+
+    return step_to
+
+
+def _polytope_step(polytope: Polytope, regularizer: ElasticNet) -> ProxStep:
+    """min |u - x|^2 / 2 + sum of threshold * t over u in C, |u_j| <= t_j, after completing the square."""
+    from privopt.oracles.convex.quadratic import quadratic_minimizer
+
+    p, size = polytope.dimension, polytope.radius
+    quadratic = quadratic_minimizer(lifted(polytope), np.diag(np.repeat([1.0, 0.0], p)))
+
+    def step_to(x: Vector, step: float) -> Vector:
+        shrink = 1 + step * regularizer.l2
+        threshold = step * regularizer.l1 / shrink
+        target = checked(x, p) / shrink
+        scale = size + float(np.linalg.norm(target)) + threshold * p
+        answer = quadratic.minimize(np.concatenate([-target, np.full(p, threshold)]))
+        return answer.require(gap=1e-8 * scale * size, violation=1e-8 * scale)[:p]
+
+    return step_to

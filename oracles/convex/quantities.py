@@ -1,0 +1,94 @@
+"""Quantities of sets, by formula where there is one and by a solver where there is not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privopt.oracles.convex.linear import linear_minimizer
+from privopt.oracles.convex.projection import projector
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.convex.regularizers import Vector, soft_threshold
+from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.hull import ConvexHull
+from privopt.problems.convex.sets.interface import ConvexSet, Estimate, simulated_width
+from privopt.problems.convex.sets.intersections import BoxIntersection
+from privopt.problems.convex.sets.polytope import Polytope
+from privopt.problems.convex.sets.simplex import Simplex
+
+
+def support(convex_set: ConvexSet, g: Vector) -> float:
+    """max over C of <w, g>, the dual of the Minkowski norm; for a polytope the certified upper bound."""
+    if isinstance(convex_set, Polytope):
+        return -linear_minimizer(convex_set)(-g).bound
+    return convex_set.support(g)
+
+
+def penalized_support(convex_set: ConvexSet, g: Vector, l1: float) -> float:
+    """max over C of <w, g> - l1 |w|_1.
+
+    Raises:
+        UnsupportedProblemError: no formula for the set.
+    """
+    if l1 == 0:
+        return support(convex_set, g)
+    if convex_set.shrinkable:
+        return support(convex_set, soft_threshold(g, l1))
+    if isinstance(convex_set, Box):
+        ends = np.stack([convex_set.low, convex_set.nearest_to_zero, convex_set.high])
+        return float(np.sum(np.max(ends * g - l1 * np.abs(ends), axis=0)))
+    if isinstance(convex_set, Polytope):
+        return support(lifted(convex_set), np.concatenate([g, np.full(len(g), -l1)]))
+    if is_simplex(convex_set):
+        return support(convex_set, g - l1)
+    raise UnsupportedProblemError(
+        f"no support function for an l1 penalty over {type(convex_set).__name__}: drop one of them"
+    )
+
+
+def is_simplex(convex_set: ConvexSet) -> bool:
+    """Whether it is a simplex or part of one: there the l1 norm is the sum."""
+    if isinstance(convex_set, BoxIntersection):
+        return isinstance(convex_set.other, Simplex)
+    return isinstance(convex_set, Simplex)
+
+
+def lifted(polytope: Polytope) -> Polytope:
+    """{(w, t) : w in C, |w_j| <= t_j}: an l1 norm over C is the sum of t over it."""
+    reach = np.maximum(np.abs(polytope.box.low), np.abs(polytope.box.high))
+    eye, zero = np.eye(len(reach)), np.zeros(len(reach))
+    A = np.block([[polytope.A, np.zeros(polytope.A.shape)], [eye, -eye], [-eye, -eye]])
+    return Polytope(
+        A,
+        np.concatenate([polytope.b, zero, zero]),
+        np.concatenate([polytope.box.low, zero]),
+        np.concatenate([polytope.box.high, reach]),
+    )
+
+
+def gauge(convex_set: ConvexSet, v: Vector) -> float:
+    """min {r >= 0 : v in r C}."""
+    if isinstance(convex_set, ConvexHull):
+        from privopt.oracles.convex.polytope import hull_gauge
+
+        return hull_gauge(convex_set, v)
+    return convex_set.gauge(v)
+
+
+def violation(convex_set: ConvexSet, w: Vector) -> float:
+    """By how much w, of shape (p,), misses a constraint of C; for a hull, its distance."""
+    if isinstance(convex_set, ConvexHull):
+        return float(np.linalg.norm(projector(convex_set)(w) - w))
+    return convex_set.violation(w)
+
+
+def contains(convex_set: ConvexSet, w: Vector, tolerance: float = 1e-9) -> bool:
+    """Whether w is in C."""
+    return w.shape == (convex_set.dimension,) and violation(convex_set, w) <= tolerance
+
+
+def gaussian_width(convex_set: ConvexSet) -> Estimate:
+    """E max over C of <w, b>, b standard normal, and how far the figure may be off."""
+    if isinstance(convex_set, Polytope):
+        # A linear program per sample: fewer of them, and the error says so.
+        return simulated_width(lambda g: support(convex_set, g), convex_set.dimension, samples=400)
+    return convex_set.gaussian_width()

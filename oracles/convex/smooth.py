@@ -1,0 +1,180 @@
+"""Minimisers of smooth strongly convex risks, with the norm of the gradient as the certificate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.errors import CertificateError
+from privopt.oracles.limits import Limits, Watch
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.errors import InvalidInputError
+
+_LBFGS_STEPS, _NEWTON_STEPS, _CG_STEPS, _HALVINGS = 30, 60, 500, 30
+_DENSE_HESSIAN = 512  # up to so many features Newton systems are solved directly
+
+
+@dataclass(frozen=True)
+class SmoothCertificate:
+    """What is known about a point of a strongly convex function.
+
+    Attributes:
+        status: why the solver stopped.
+        value: the function at the point, to rounding.
+        gradient_norm: a bound on the l2 norm of the exact gradient at the point: the computed one plus its
+            rounding.
+        strong_convexity: mu. The minimiser is within gradient_norm / mu, its value within ``gap``.
+        seconds: wall-clock time of the solve.
+    """
+
+    status: Status
+    value: float
+    gradient_norm: float
+    strong_convexity: float
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How far the value may be above the minimum: |gradient|^2 / (2 mu)."""
+        return self.gradient_norm**2 / (2 * self.strong_convexity)
+
+    @property
+    def bound(self) -> float:
+        """A lower bound on the minimum, to rounding."""
+        return self.value - self.gap
+
+    def __str__(self) -> str:
+        return (
+            f"{self.status.name} value={self.value:.6g} gap={self.gap:.3g} "
+            f"gradient norm={self.gradient_norm:.3g} ({self.seconds:.3g} s)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothAnswer:
+    """A point, shape (p,), and its certificate."""
+
+    point: Vector
+    certificate: SmoothCertificate
+
+    def require(self, tolerance: float) -> Vector:
+        """The point, if its gradient is proved to be that small.
+
+        Raises:
+            CertificateError: it is not; naming the gradient norm, the time and the remedy.
+        """
+        proof = self.certificate
+        if not proof.gradient_norm <= tolerance:
+            reason, remedy = proof.status.name, proof.status.value
+            if proof.status not in (Status.TIME_LIMIT, Status.INTERRUPTED):
+                reason = "as small as rounding allows"
+                remedy = "use a larger ridge penalty, or a mechanism that needs no minimum (dp-pgd)"
+            raise CertificateError(
+                f"the solver stopped at gradient norm {proof.gradient_norm:.3g}, {tolerance:.3g} is needed "
+                f"({reason}, after {proof.seconds:.1f} s); nothing was released. To do: {remedy}"
+            )
+        return self.point
+
+
+class _Stopped(Exception):
+    """A limit was reached in the middle of a solve."""
+
+
+def minimize_ridge(
+    risk: EmpiricalRisk,
+    l2: float,
+    tolerance: float,
+    linear: Vector | None = None,
+    watch: Watch | None = None,
+) -> SmoothAnswer:
+    """argmin over R^p of F(w) + (l2/2) |w|^2 + <linear, w>, for a convex loss and l2 > 0.
+
+    A few L-BFGS steps, then Newton steps, halved until they shrink the gradient, as the Newton direction of a
+    strongly convex function does when short enough.
+
+    float32 data are copied to float64: the gradient of float32 predictions is a step function, and its zero
+    may be farther from the minimum than neighbouring minima are from each other.
+
+    Args:
+        risk: F.
+        l2: strength of the ridge penalty, > 0.
+        tolerance: the gradient norm to aim at; see ``SmoothAnswer.require``.
+        linear: shape (p,); zero by default.
+        watch: asked before every pass over the data whether to stop, and told the value and its bound.
+
+    Raises:
+        InvalidInputError: a loss that is not convex, or l2 <= 0.
+    """
+    if not (risk.facts.loss.convex and l2 > 0):
+        raise InvalidInputError("a certified minimum needs a convex loss and a ridge penalty l2 > 0")
+    risk = risk.in_float64()
+    tilt = np.zeros(risk.facts.dimension) if linear is None else linear
+    watch = watch or Limits().start()
+    passes = 0
+
+    def objective(w: Vector) -> tuple[float, Vector]:
+        nonlocal passes
+        if watch.stop() is not None:
+            raise _Stopped
+        value, gradient = risk.value_and_gradient(w)
+        value, gradient = value + float(w @ (l2 / 2 * w + tilt)), gradient + l2 * w + tilt
+        passes += 1
+        watch.report(value, value - float(gradient @ gradient) / (2 * l2), passes)
+        return value, gradient
+
+    w = np.zeros(len(tilt))
+    value, gradient, status = math.inf, np.full(len(tilt), math.inf), Status.HEURISTIC
+    options = {"maxiter": _LBFGS_STEPS, "gtol": tolerance / (2 * len(tilt)), "ftol": 0.0, "maxcor": 20}
+    try:
+        found: Any = minimize(  # type: ignore[call-overload]  # the stubs miss jac=True
+            objective, w, jac=True, method="L-BFGS-B", options=options
+        )
+        w = np.asarray(found.x)
+        value, gradient = objective(w)
+        for _ in range(_NEWTON_STEPS):
+            if np.linalg.norm(gradient) <= tolerance / 4:
+                break
+            direction = _newton_direction(risk, w, l2, gradient)
+            for _ in range(_HALVINGS):
+                following = objective(w + direction)
+                if np.linalg.norm(following[1]) < np.linalg.norm(gradient):
+                    break
+                direction = direction / 2
+            else:
+                break  # as small as rounding allows
+            w, (value, gradient) = w + direction, following
+    except _Stopped:
+        status = watch.stop() or Status.INTERRUPTED
+    sizes = float(np.linalg.norm(gradient)) + 2.0**-50 * (
+        l2 * float(np.linalg.norm(w)) + float(np.linalg.norm(tilt))
+    )
+    norm = sizes * (1 + 1e-12) + _rounding(risk, w)
+    if norm <= tolerance:
+        status = Status.OPTIMAL
+    return SmoothAnswer(w, SmoothCertificate(status, value, norm, l2, watch.seconds))
+
+
+def _rounding(risk: EmpiricalRisk, w: Vector) -> float:
+    """How far the computed gradient at w may be from the exact one: sums, slopes, and predictions."""
+    facts = risk.facts
+    predictions = facts.smoothness * float(np.linalg.norm(w)) * (facts.dimension + 4) * 2.0**-53
+    return facts.gradient_bound * (facts.rounding + 2.0**-48) + predictions
+
+
+def _newton_direction(risk: EmpiricalRisk, w: Vector, l2: float, gradient: Vector) -> Vector:
+    p = len(w)
+    if p <= _DENSE_HESSIAN:
+        return np.asarray(np.linalg.solve(risk.hessian(w) + l2 * np.eye(p), -gradient), dtype=np.float64)
+
+    def product(v: Vector) -> Vector:
+        return risk.hessian_vector(w, v.ravel()) + l2 * v.ravel()
+
+    hessian: Any = LinearOperator((p, p), matvec=product, dtype=np.float64)
+    return np.asarray(cg(hessian, -gradient, rtol=1e-4, maxiter=_CG_STEPS)[0])

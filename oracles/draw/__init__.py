@@ -1,0 +1,1 @@
+"""Exact random draws from a lattice: the interface, samplers, the conformance kit."""

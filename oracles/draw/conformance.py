@@ -1,0 +1,569 @@
+"""Checks that any oracle of exact random draws can be put through, by whoever wrote it.
+
+>>> from privopt.oracles.draw.enumerate import GibbsEnumeration
+>>> print(check_gibbs_oracle(GibbsEnumeration()).oracle)
+gibbs-enumerate
+
+Instances are small enough to know both laws exactly. Draws are compared with them by betting odds
+(``privopt.oracles.draw.evidence``): a right oracle is rejected with a probability below 1e-6 in all, whatever
+the numbers of draws. The random bits are seeded, so an oracle that uses no others gets the same verdict every
+time.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.oracles.draw.evidence import (
+    any_of,
+    flip_law,
+    gibbs_law,
+    odds_of,
+    odds_of_habit,
+    odds_of_other_shares,
+)
+from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Draw, Exactness, GibbsOracle, Law, PreparedGibbs
+from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.conformance import (
+    ConformanceReport,
+    DataProblem,
+    Failure,
+    Finding,
+    RandomStates,
+    decimal_ties,
+    described,
+    findings,
+    name_of,
+    random_halfspace,
+    verdict,
+)
+from privopt.problems.discrete.conjunction import MonotoneConjunction
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
+from privopt.problems.errors import InvalidInputError
+
+# Odds of ten billion to one, in fewer than ten thousand bets.
+_LOG_ODDS = math.log(1e10)
+# What alternatives predict about a temperature that is wrong.
+_FACTORS = (0.0, 0.5, 0.8, 0.9, 1.1, 1.2, 2.0)
+# What as many draws as needed for a factor of 0.8 or 1.2 to be seen amount to: expected log odds.
+_REVEALING = 80.0
+_MANY_DRAWS = 1500
+_SOME_DRAWS = 400
+_FEW_DRAWS = 150
+# Losses that differ by one differ by this in log probability: nothing but the minimum is drawn.
+_COLD = 50.0
+# Worse than this in log probability, or lost, and a claim of pure privacy means nothing.
+_USELESS = 1e-6
+
+
+@dataclass(frozen=True)
+class DrawInstance:
+    """A small problem to draw from."""
+
+    name: str
+    problem: DataProblem
+
+
+def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceReport:
+    """Put an oracle that draws through every check, under both laws, on every instance it does not refuse.
+
+    Args:
+        oracle: any oracle of exact draws.
+        seed: of the random bits that the oracle is given, and of the instances.
+
+    Returns:
+        A report of what passed and of what was skipped because the oracle refuses it.
+
+    Raises:
+        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+    """
+    passed: list[str] = []
+    skipped: list[str] = []
+    failures: list[Failure] = []
+    pickled: set[str] = set()
+    for instance, law in itertools.product(draw_instances(seed), Law):
+        name = f"{instance.name}, {law.name.lower()}"
+        try:
+            case = _Case(oracle, instance, law, seed)
+        except UnsupportedProblemError as refusal:
+            skipped.append(f"{name}: {refusal}")
+            continue
+        except Exception as error:
+            failures.append(Failure(name, "build", described(error)))
+            continue
+        for check in _CHECKS:
+            found = [Failure(name, name_of(check), reason, where) for where, reason in findings(check, case)]
+            failures += found
+            passed += [] if found else [f"{name}: {name_of(check)}"]
+        pickled |= {case.unpicklable} - {""}
+    if passed or failures:
+        found = [
+            Failure("vast", "refusals", reason, where) for where, reason in _checked_refusals(oracle, seed)
+        ]
+        failures += found
+        passed += [] if found else ["vast: refusals"]
+    skipped += [f"pickling: not offered ({reason})" for reason in sorted(pickled)]
+    return verdict(ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures)))
+
+
+class _Bits:
+    """A seeded random source that counts what it gives. The first words may be prescribed."""
+
+    def __init__(self, *seed: int, first: tuple[int, ...] = ()) -> None:
+        self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+        self._first = list(first)
+        self.words = 0
+
+    def bits(self, n: int, /) -> NDArray[np.uint64]:
+        self.words += n
+        words = self._rng.integers(0, 2**64, n, dtype=np.uint64)
+        for i in range(min(n, len(self._first))):
+            words[i] = self._first.pop(0)
+        return words
+
+
+class _Case:
+    """An instance under one law, with the exact law and the oracle prepared for it."""
+
+    def __init__(self, oracle: GibbsOracle, instance: DrawInstance, law: Law, seed: int) -> None:
+        self.oracle, self.problem, self.kind, self.seed = oracle, instance.problem, law, seed
+        self.points = np.concatenate(list(self.problem.lattice.batches()))
+        self.losses = self.problem.losses(self.points)
+        self._index = {tuple(w): i for i, w in enumerate(self.points.tolist())}
+        self._sources = itertools.count()
+        self.unpicklable = ""
+        self.beta = self._revealing()
+        self.prepared = self.prepare()
+
+    def prepare(self) -> PreparedGibbs:
+        return self.oracle.prepare(self.problem, self.kind)
+
+    def source(self) -> _Bits:
+        """Random bits that no other draw of the run has seen."""
+        return _Bits(self.seed, next(self._sources))
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all losses are equal, so that there is nothing to choose by."""
+        return bool(np.all(self.losses == self.losses[0]))
+
+    @property
+    def few(self) -> int:
+        """A number of draws that shows what is grossly wrong."""
+        return _FEW_DRAWS // 3 if self.uniform else _FEW_DRAWS
+
+    def law(self, beta: float, kind: Law | None = None) -> FloatArray:
+        """The exact probabilities of all points."""
+        gibbs = (kind or self.kind) is Law.GIBBS
+        return gibbs_law(self.losses, beta) if gibbs else flip_law(self.losses, beta)
+
+    def index(self, draw: Draw) -> int:
+        """Which point was drawn, if everything about the draw is in order."""
+        index = self._index.get(tuple(draw.point.tolist()))
+        if index is None or draw.loss != self.losses[index]:
+            raise AssertionError("the drawn point is outside the lattice, or its loss is another one")
+        return index
+
+    def drawn(self, prepared: PreparedGibbs, betas: list[float], source: _Bits) -> IntArray:
+        """Indices of points drawn one after the other. What is handed out is spoilt afterwards: it must be
+        nothing that the oracle still needs."""
+        indices = []
+        for beta in betas:
+            draw = prepared.draw(beta, source)
+            indices.append(self.index(draw))
+            if draw.point.flags.writeable:
+                draw.point[:] = 99
+        return np.array(indices, dtype=np.int64)
+
+    def _revealing(self) -> float:
+        """The inverse temperature at which a wrong one shows most: the largest variance of beta * loss."""
+        range_of_losses = max(1, int(self.losses.max() - self.losses.min()))
+        betas = np.geomspace(0.1, 40.0, 60) / range_of_losses
+        spread = []
+        for beta in betas.tolist():
+            p = gibbs_law(self.losses, beta)
+            spread.append(beta**2 * float(p @ self.losses**2 - (p @ self.losses) ** 2))
+        return float(betas[int(np.argmax(spread))])
+
+    def enough(self, beta: float) -> int:
+        """The number of draws after which a factor of 0.8 or 1.2 on beta shows, if that is not too many."""
+        p, least = self.law(beta), math.inf
+        for factor in (0.8, 1.2):
+            q = self.law(factor * beta)
+            kept = q > 0
+            least = min(least, float(q[kept] @ np.log(q[kept] / p[kept])))
+        if least * _MANY_DRAWS >= _REVEALING:
+            return math.ceil(_REVEALING / least)
+        return self.few if self.uniform else _SOME_DRAWS
+
+
+# --- Checks. Each yields where and what is wrong. -----------------------------------------------------
+
+
+def _check_law(case: _Case) -> Iterator[Finding]:
+    """Uniform without a temperature, the exact law at several, only minimisers in the cold."""
+    source = case.source()
+    hot, cold = case.beta / 3, _COLD
+    draws = {0.0: case.few, hot: case.few, case.beta: case.enough(case.beta), cold: case.few, 1e6: 20}
+    for beta, n in draws.items():
+        drawn = case.drawn(case.prepared, [beta] * n, source)
+        yield from ((f"beta {beta:g}", wrong) for wrong in _against_law(case, beta, drawn))
+        dependent = _against_independence(case, drawn[1:], drawn[:-1], case.law(beta))
+        yield from ((f"beta {beta:g}", wrong) for wrong in dependent)
+
+
+def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
+    """Bets on another temperature, on the other law, and on other shares of all kinds of points."""
+    law, n = case.law(beta), len(drawn)
+    alternatives = {f"at beta * {f:g}": case.law(f * beta) for f in _FACTORS}
+    alternatives["under the other law"] = case.law(beta, _other(case.kind))
+    odds = odds_of(drawn, law, list(alternatives.values()))
+    if any_of(odds) > _LOG_ODDS:
+        mean, expected = float(case.losses[drawn].mean()), float(law @ case.losses)
+        yield (
+            f"{n} draws of mean loss {mean:.4g}, expected {expected:.4g}: "
+            f"they look drawn {list(alternatives)[int(np.argmax(odds))]}{_odds(any_of(odds))}"
+        )
+    for what, kinds in _partitions(case):
+        k = int(kinds.max()) + 1
+        shares = np.bincount(kinds, law, minlength=k).astype(np.float64)
+        log_odds = odds_of_other_shares(kinds[drawn], shares)
+        if log_odds > _LOG_ODDS:
+            seen = np.bincount(kinds[drawn], minlength=k)
+            worst = int(np.argmax(np.abs(seen - n * shares) / np.sqrt(n * shares + 1)))
+            yield (
+                f"{what}: kind {worst} was drawn {seen[worst]} times out of {n}, "
+                f"expected {n * shares[worst]:.4g}{_odds(log_odds)}"
+            )
+
+
+def _partitions(case: _Case) -> Iterator[tuple[str, IntArray]]:
+    """Ways to sort the points into a few kinds, numbered from 0."""
+    for j, column in enumerate(case.points.T):
+        yield f"values of w[{j}]", column - column.min()
+    # Losses from the smallest on, the larger ones together.
+    _, rank = np.unique(case.losses, return_inverse=True)
+    yield "levels of the loss", np.minimum(rank, 7)
+    # Where a point stands among those of equal loss: the choice between ties.
+    place, size = np.zeros(len(rank), dtype=np.int64), np.bincount(rank)
+    for r in range(len(size)):
+        place[rank == r] = np.arange(size[r]) * 4 // size[r]
+    yield "place among points of equal loss", place
+    _, tied = np.unique(np.where(rank == 0, np.arange(len(rank)), -1), return_inverse=True)
+    yield "minimisers", np.minimum(tied, 7)
+    if len(case.points) <= 32:
+        yield "points", np.arange(len(case.points))
+
+
+def _check_independence(case: _Case) -> Iterator[Finding]:
+    """Two temperatures in turn, another data set drawn from in between: nothing is remembered."""
+    source, n = case.source(), 4 * (case.few // 2)
+    betas = [case.beta, case.beta, case.beta / 2, case.beta / 2]
+    prepared = case.prepare()
+    schedule = [betas[i % 4] for i in range(n)]
+    drawn = case.drawn(prepared, schedule[: n // 2], source)
+    other = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice)
+    if not case.oracle.refusals(other, case.kind):
+        case.oracle.prepare(other, case.kind).draw(case.beta, source)
+    drawn = np.concatenate((drawn, case.drawn(prepared, schedule[n // 2 :], source)))
+    at = np.arange(n)
+    for beta in sorted(set(betas)):
+        own = np.array(schedule) == beta
+        yield from ((f"beta {beta:g} in turn", wrong) for wrong in _against_law(case, beta, drawn[own]))
+        law = case.law(beta)
+        # After a draw at the same temperature; after one at the other; after the last at the same.
+        for where, lag, chosen in (
+            ("after a draw at the same beta", 1, own & (at % 2 == 1)),
+            ("after a draw at another beta", 1, own & (at % 2 == 0) & (at > 0)),
+            ("after coming back from another beta", 3, own & (at % 2 == 0) & (at > 3)),
+        ):
+            now, before = drawn[chosen], drawn[at[chosen] - lag]
+            yield from ((where, wrong) for wrong in _against_independence(case, now, before, law))
+
+
+def _against_independence(case: _Case, now: IntArray, before: IntArray, law: FloatArray) -> Iterator[str]:
+    """Bets that a draw repeats (or avoids) another one, or is on the same side of the median loss."""
+    habit = odds_of_habit(now, before, law)
+    if habit > _LOG_ODDS:
+        yield (
+            f"{int(np.sum(now == before))} of {len(now)} draws repeat an earlier one, "
+            f"expected {float(law[before].sum()):.4g}{_odds(habit)}"
+        )
+    high = (case.losses > np.median(case.losses[now])).astype(np.int64)
+    shares = np.bincount(high, law, minlength=2).astype(np.float64)
+    runs = odds_of_other_shares(high[now], shares, given=high[before])
+    # Shares that are wrong whatever came before are reported elsewhere.
+    if runs - max(0.0, odds_of_other_shares(high[now], shares)) > _LOG_ODDS:
+        yield f"large losses follow large losses, or small ones, too often{_odds(runs)}"
+
+
+def _check_random_source(case: _Case) -> Iterator[Finding]:
+    """The given bits, all that a draw needs of them, and nothing else decide."""
+    n, states = 20, RandomStates()
+    sources = [_Bits(case.seed, 1000), _Bits(case.seed, 1000), _Bits(case.seed, 1001)]
+    first, again, other = (case.drawn(case.prepare(), [0.0] * n, source) for source in sources)
+    yield from (("", touched) for touched in states.touched())
+    if not np.array_equal(first, again):
+        yield "", "the same random bits gave other draws: there is another source of randomness"
+    if len(case.points) > 2 and np.array_equal(first, other):
+        yield "", "other random bits gave the same draws"
+    # A decision that takes b bits has a probability of at least 2^-b.
+    for source, drawn in zip(sources, (first, again, other), strict=True):
+        needed = -float(np.log2(case.law(0.0)[drawn]).sum())
+        if 64 * source.words < needed - 1:
+            yield "", f"{n} draws took {64 * source.words} random bits, fewer than the {needed:.4g} they need"
+            break
+
+
+def _check_extreme_bits(case: _Case) -> Iterator[Finding]:
+    """Words of zeros or ones are as likely as others, and likelier than what the oracle says it loses."""
+    for word, length, beta in itertools.product((0, 2**64 - 1), (1, 2), (case.beta, _COLD)):
+        source = _Bits(case.seed, 2000, first=(word,) * length)
+        where = f"beta {beta:g}, words of {'ones' if word else 'zeros'} first"
+        try:
+            draw = case.prepared.draw(beta, source, Limits(seconds=10.0))
+            case.index(draw)
+        except Exception as error:
+            yield where, described(error)
+
+
+def _check_limits(case: _Case) -> Iterator[Finding]:
+    """Cancelled or out of time: the documented error and no point, and later draws are none the worse."""
+    source = case.source()
+    for name, limits in {
+        "cancelled at once": Limits(cancelled=lambda: True),
+        "no time": Limits(seconds=1e-9),
+    }.items():
+        try:
+            case.prepare().draw(case.beta, source, limits)
+        except UnfinishedDrawError:
+            continue
+        yield name, "a point was drawn instead of an UnfinishedDrawError"
+    prepared = case.prepare()
+    after: dict[str, list[int]] = {}
+    for i in range(case.few):
+        asked, patience = itertools.count(), i % 4
+        limits = Limits(cancelled=lambda a=asked, p=patience: next(a) >= p)  # type: ignore[misc]
+        try:
+            case.index(prepared.draw(case.beta / (1 + i % 2), source, limits))
+            where = "after finished draws"
+        except UnfinishedDrawError:
+            where = f"after draws cancelled at question {patience}"
+        after.setdefault(where, []).extend(case.drawn(prepared, [case.beta], source).tolist())
+    for where, drawn in after.items():
+        yield from ((where, wrong) for wrong in _against_law(case, case.beta, np.array(drawn)))
+
+
+def _check_purity(case: _Case) -> Iterator[Finding]:
+    """Neither the data nor anybody's random numbers are changed by preparing and drawing."""
+    arrays = [case.problem.X, case.problem.y, case.problem.lattice.low, case.problem.lattice.high]
+    before, states = [a.copy() for a in arrays], RandomStates()
+    prepared = case.prepare()
+    for beta in (0.0, case.beta, _COLD) * 3:
+        prepared.draw(beta, case.source())
+    if any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
+        yield "", "the data or the lattice was changed in place"
+        for a, b in zip(arrays, before, strict=True):
+            if a.flags.writeable:
+                a[...] = b  # so that later checks speak of their own subject
+    yield from (("", touched) for touched in states.touched())
+
+
+def _check_exactness(case: _Case) -> Iterator[Finding]:
+    """What is said about rounding is possible, is worth something, and tells nothing about the labels."""
+    flipped = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice)
+    other = None if case.oracle.refusals(flipped, case.kind) else case.oracle.prepare(flipped, case.kind)
+    for beta in (0.0, case.beta, _COLD):
+        stated = case.prepared.draw(beta, case.source()).exactness
+        nothing_to_round = beta == 0 or case.uniform
+        yield from ((f"beta {beta:g}", w) for w in _wrong_statement(stated, nothing_to_round))
+        if other is not None and other.draw(beta, case.source()).exactness != stated:
+            yield (
+                f"beta {beta:g}",
+                "with the labels exchanged another exactness is stated: it tells of the data",
+            )
+
+
+def _wrong_statement(stated: Exactness, nothing_to_round: bool) -> Iterator[str]:
+    for name, value in (("log_error", stated.log_error), ("lost_mass", stated.lost_mass)):
+        if not (math.isfinite(value) and value >= 0):
+            yield f"{name} must be finite and >= 0, got {value}"
+        elif value > _USELESS:
+            yield f"{name} of {value:.3g} is too large for a claim of pure privacy (at most {_USELESS:g})"
+    if stated.log_error < UNIT_ROUNDOFF and not nothing_to_round:
+        yield (
+            f"log_error of {stated.log_error:.3g} is less than the rounding of a single exponential, "
+            f"{UNIT_ROUNDOFF:.3g}: it cannot be"
+        )
+
+
+def _check_moments(case: _Case) -> Iterator[Finding]:
+    """Partition function and expected loss, where they are known, are those of the Gibbs law."""
+    for beta in (0.0, case.beta, _COLD):
+        smallest = int(case.losses.min())
+        total = math.fsum(np.exp(-beta * (case.losses - smallest)))
+        log_partition = math.log(total) - beta * smallest
+        mean = float(gibbs_law(case.losses, beta) @ case.losses)
+        stated = {"the draw's log_partition": case.prepared.draw(beta, case.source()).log_partition}
+        expected = {"the draw's log_partition": log_partition}
+        try:
+            moments = case.prepared.moments(beta)
+        except UnsupportedProblemError:
+            pass  # not known: a statement too
+        else:
+            stated |= {"log_partition": moments.log_partition, "expected_loss": moments.expected_loss}
+            expected |= {"log_partition": log_partition, "expected_loss": mean}
+        for name, value in stated.items():
+            if value is not None and not math.isclose(value, expected[name], rel_tol=1e-9, abs_tol=1e-9):
+                yield f"beta {beta:g}", f"{name} is {value:.12g}, not {expected[name]:.12g}"
+
+
+def _check_temperatures(case: _Case) -> Iterator[Finding]:
+    """A beta that is negative or not finite is an error, not a draw."""
+    for beta in (-0.1, math.nan, math.inf, -math.inf):
+        try:
+            case.prepared.draw(beta, case.source())
+        except InvalidInputError:
+            continue
+        yield "", f"a beta of {beta} was accepted"
+
+
+def _check_copies(case: _Case) -> Iterator[Finding]:
+    """A prepared oracle that can be pickled draws as before; one that cannot is reported."""
+    prepared = case.prepare()
+    try:
+        pickled = pickle.dumps(prepared)
+    except Exception as error:
+        case.unpicklable = type(error).__name__
+        return
+    betas = [case.beta] * 10
+    ours, theirs = (case.drawn(p, betas, _Bits(case.seed, 3000)) for p in (prepared, pickle.loads(pickled)))
+    if not np.array_equal(ours, theirs):
+        yield "", "a pickled copy draws differently from the same random bits"
+
+
+def _checked_refusals(oracle: GibbsOracle, seed: int) -> Iterator[Finding]:
+    """Refusals are lists of reasons, said again by the error, and nothing is built before it."""
+
+    def check(instance: DrawInstance) -> Iterator[Finding]:
+        for law in Law:
+            where = f"{instance.name}, {law.name.lower()}"
+            yield from ((where, wrong) for wrong in _against_refusal(oracle, instance.problem, law))
+
+    for instance in (*vast_instances(seed), *draw_instances(seed)):
+        yield from findings(check, instance)
+
+
+def _against_refusal(oracle: GibbsOracle, problem: DataProblem, law: Law) -> Iterator[str]:
+    reasons: Any = oracle.refusals(problem, law)
+    if not (isinstance(reasons, list) and all(isinstance(r, str) and r.strip() for r in reasons)):
+        yield f"refusals must be a list of reasons in words, got {type(reasons).__name__}"
+    if not reasons:
+        return
+    watched, built = _watched(oracle)
+    try:
+        watched.prepare(problem, law)
+    except UnsupportedProblemError as error:
+        missing = [r for r in reasons if r not in str(error)]
+        if missing:
+            yield "the error does not name every reason"
+    else:
+        yield "refused by refusals(), but prepared all the same"
+    if built:
+        yield "something was built for a problem that is refused"
+
+
+def _watched(oracle: GibbsOracle) -> tuple[GibbsOracle, list[object]]:
+    """A copy of the oracle that takes note when it builds."""
+    built: list[object] = []
+    kind: Any = type(oracle)
+
+    def build(self: GibbsOracle, problem: DataProblem, law: Law = Law.GIBBS) -> Any:
+        built.append(problem)
+        return kind.build(self, problem, law)
+
+    watched = copy.copy(oracle)
+    object.__setattr__(watched, "__class__", type(kind.__name__, (kind,), {"build": build}))
+    return watched, built
+
+
+def _other(law: Law) -> Law:
+    return Law.PERMUTE_AND_FLIP if law is Law.GIBBS else Law.GIBBS
+
+
+def _odds(log_odds: float) -> str:
+    return f" (odds of 1e{min(log_odds / math.log(10), 1e4):.0f} : 1 against the law)"
+
+
+_CHECKS: tuple[Callable[[_Case], Iterator[Finding]], ...] = (
+    _check_law,
+    _check_independence,
+    _check_random_source,
+    _check_extreme_bits,
+    _check_limits,
+    _check_purity,
+    _check_exactness,
+    _check_moments,
+    _check_temperatures,
+    _check_copies,
+)
+
+
+# --- Instances ----------------------------------------------------------------------------------------
+
+
+def draw_instances(seed: int) -> Iterator[DrawInstance]:
+    """Small problems of every kind, with data drawn from ``seed``."""
+    rng = np.random.default_rng([seed, 7])
+    yield DrawInstance("one good point", _one_good_point())
+    signs = IntegerLattice(-1, 1, dimension=4)
+    yield DrawInstance("signs, one-hot and numeric", random_halfspace(rng, signs, blocks=(3,), numeric=1))
+    ball = IntegerLattice(-2, 2, dimension=3, radius=5**0.5)
+    yield DrawInstance("box with radius", random_halfspace(rng, ball, blocks=(3,), numeric=0))
+    shifted = IntegerLattice([1, -3, 0], [2, -1, 3], radius=3.5)
+    yield DrawInstance("box without the origin", random_halfspace(rng, shifted, blocks=(2,), numeric=1))
+    yield DrawInstance("scores of zero", decimal_ties())
+    # Losses of up to 2,400: exp(-beta * loss) is no double any more.
+    few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)
+    many = ZeroOneHalfspace(np.repeat(few.X, 60, axis=0), np.repeat(few.y, 60), few.lattice)
+    yield DrawInstance("many records", many)
+    binary, labels = rng.integers(0, 2, (30, 5)), rng.choice([-1, 1], 30)
+    at_most_two = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
+    yield DrawInstance(
+        "conjunction of at most two features", MonotoneConjunction(binary, labels, at_most_two)
+    )
+    # Every row with both labels: as many errors everywhere.
+    X = np.repeat([[6, 0, 1], [0, 6, 2]], 2, axis=0)
+    equal = ZeroOneHalfspace(X, [1, -1, 1, -1], IntegerLattice(-1, 1, dimension=3))
+    yield DrawInstance("equal losses", equal)
+    nothing = IntegerLattice(-1, 0, dimension=2)
+    yield DrawInstance("no loss", ZeroOneHalfspace([[3, 0], [0, 3]], [-1, -1], nothing))
+    one = IntegerLattice([1, -1], [1, -1])
+    yield DrawInstance("one point", random_halfspace(rng, one, blocks=(2,), numeric=0))
+
+
+def _one_good_point() -> ZeroOneHalfspace:
+    """Ten errors everywhere but at the point of ones: as sensitive to beta as so few points can be."""
+    lattice = IntegerLattice([-1, -1, -1, -1, 1], [1, 1, 1, 1, 1])
+    return ZeroOneHalfspace(np.repeat([[1, 1, 1, 1, -3]], 10, axis=0), np.ones(10), lattice)
+
+
+def vast_instances(seed: int) -> Iterator[DrawInstance]:
+    """Problems that are likely to be refused."""
+    rng = np.random.default_rng([seed, 8])
+    X = rng.integers(-(2**30), 2**30, (50, 60))
+    dense = ZeroOneHalfspace(X, rng.choice([-1, 1], 50), IntegerLattice(-4, 4, dimension=60))
+    yield DrawInstance("sixty dense features", dense)
+    binary = rng.integers(0, 2, (50, 200))
+    yield DrawInstance("sets of 200 features", MonotoneConjunction(binary, rng.choice([-1, 1], 50)))

@@ -1,0 +1,478 @@
+"""Exact Gibbs draws from 0/1-loss problems over scorecard features, by eliminating variables.
+
+For fixed numeric weights the loss is a sum of small integer tables over cells
+(``privopt.oracles.cells.structure``). Given the weights of all other indicator blocks, the weights of one
+block separate, because no row has two indicators of a block: the sum over that *leaf block* is a product of
+short sums. All other weights are enumerated, in an order that shares the partial sums of the tables. A norm
+ball couples the leaf weights through |w|^2 only, and is carried as a polynomial in that integer.
+
+Two properties matter to privacy.
+
+- **Time.** The same additions are made whatever the labels and the numeric features are. How long a sum over
+  the lattice takes depends on the lattice, on beta, on the number of records and on which combinations of
+  indicators occur in the data, not on how often or with which label; what a draw takes after that depends on
+  the drawn point besides. (Caches and processors may still leak; nothing here is meant against somebody who
+  shares the machine.)
+- **Rounding.** Losses are added as integers, and exponentials are read from one table. A sum of exponentials
+  is held as (smallest loss, sum relative to it), so nothing overflows, and what underflows is below exp(-700)
+  of the total per point.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array, why_not
+from privopt.oracles.draw.arrivals import Arrivals, flipped_exactness, permute_and_flip
+from privopt.oracles.draw.interface import (
+    UNIT_ROUNDOFF,
+    DrawRequest,
+    Exactness,
+    GibbsOracle,
+    Law,
+    Moments,
+    Sample,
+    Sampler,
+    exponentials,
+    lost_to_the_source,
+    race,
+    race_error,
+    stop_if_asked,
+)
+from privopt.oracles.draw.sum_product import (
+    EMPTY,
+    LARGEST_EXPONENT,
+    Mass,
+    Program,
+    exponentials_of_losses,
+    sum_out,
+)
+from privopt.oracles.limits import Watch
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.problem import DiscreteProblem
+
+# Assignments of the innermost weights are handled side by side, as vector lanes.
+_MAX_LANES = 1024
+# One call of the compiled kernel makes about this many table additions: a tenth of a second at most between
+# two checks of the limits.
+_CHUNK_WORK = 2e7
+
+
+@dataclass(frozen=True)
+class GibbsElimination(GibbsOracle):
+    """Sums over the whole lattice once per beta; every further draw at that beta recomputes a small part.
+
+    Answers both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
+
+    Args:
+        max_work: largest number of table additions for one sum over the lattice (4e8 per second and core).
+        threads: cores to use; None for all.
+        limits: sizes of the cell structure beyond which the oracle refuses.
+    """
+
+    name: ClassVar[str] = "gibbs-elimination"
+    max_work: float = 2e10
+    threads: int | None = None
+    limits: CellLimits = field(default_factory=CellLimits)
+
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        reasons = why_not(problem, self.limits)
+        if problem.n_records >= EMPTY // 2:
+            reasons.append(f"{problem.n_records} records, more than 32-bit tables hold")
+        if not reasons and isinstance(problem, ZeroOneHalfspace):
+            work = _PlanBuilder(CellStructure.of(problem)).work
+            if work > self.max_work:
+                reasons.append(f"{work:.3g} table additions, more than {self.max_work:.3g}")
+        return reasons
+
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        assert isinstance(problem, ZeroOneHalfspace)  # by refusals
+        threads = self.threads or os.cpu_count() or 1
+        return _EliminationSampler(problem, CellStructure.of(problem), law, threads)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A part of the lattice: numeric weights and the digits of the first enumerated weights."""
+
+    numeric: int
+    digits: tuple[int, ...]
+
+
+@dataclass
+class _EliminationSampler(Sampler):
+    problem: ZeroOneHalfspace
+    cells: CellStructure
+    law: Law
+    threads: int
+
+    def __post_init__(self) -> None:
+        self._plan = _Plan.of(self.cells)
+        self._numeric = self.cells.numeric_weights()
+        self._chunks = list(self._plan.chunks(len(self._numeric)))
+        self._known: tuple[float, list[Mass]] | None = None
+
+    def draw(self, request: DrawRequest) -> Sample:
+        masses = self._masses(request.beta, request.watch)
+        whole = _joined(masses, request.beta)
+        rings = _Rings(self, request, masses, whole.total)
+        exactness = self._exactness(request.beta)
+        if self.law is Law.GIBBS:
+            point = rings.draw()
+        else:
+            point = permute_and_flip(rings, request.beta, lambda w: self.problem.loss(w) - whole.smallest)
+            exactness = flipped_exactness(exactness, request.beta, self.problem.n_records)
+        return Sample(point, exactness, _moments(whole, request.beta).log_partition, rings.nodes)
+
+    def moments(self, beta: float, watch: Watch) -> Moments:
+        return _moments(_joined(self._masses(beta, watch), beta), beta)
+
+    def _masses(self, beta: float, watch: Watch) -> list[Mass]:
+        """The mass of every chunk; kept for further draws at the same beta."""
+        if self._known is not None and self._known[0] == beta:
+            return self._known[1]
+        weights = exponentials_of_losses(beta, self.problem.n_records)
+        masses: list[Mass] = []
+        with ThreadPoolExecutor(self.threads) as pool:
+            for start in range(0, len(self._chunks), 4 * self.threads):
+                stop_if_asked(watch, len(masses))
+                batch = self._chunks[start : start + 4 * self.threads]
+                masses.extend(pool.map(lambda chunk: self.mass(chunk.numeric, chunk.digits, weights), batch))
+        self._known = beta, masses
+        return masses
+
+    def mass(self, numeric: int, digits: tuple[int, ...], weights: FloatArray) -> Mass:
+        """The mass of the points with these numeric weights and these first digits."""
+        a = self._numeric[numeric]
+        return self._plan.mass(self.cells.tables(a), int(a @ a), digits, weights)
+
+    def _exactness(self, beta: float) -> Exactness:
+        """Each race compares masses that are rounded by at most ``mass``; errors add up over races."""
+        plan, n = self._plan, self.problem.n_records
+        log_size = math.log(self.cells.lattice.box_size)
+        races = 1 + len(plan.order) + len(plan.leaf)
+        mass = UNIT_ROUNDOFF * (plan.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
+        # In a norm ball the leaf weights are drawn from sums of logarithms, each at most ``magnitude``.
+        magnitude = beta * n + log_size
+        sums = 0 if plan.squared_radius is None else int(np.sum(plan.program.leaf_span))
+        leaf = 4 * UNIT_ROUNDOFF * magnitude * sums
+        spans = int(np.max(self.cells.lattice.high - self.cells.lattice.low)) + 1
+        underflow = math.exp(min(0.0, log_size - LARGEST_EXPONENT))
+        return Exactness(
+            races * 2 * (mass + leaf) + races * race_error(2 * magnitude),
+            races * underflow + lost_to_the_source(len(self._chunks) + races * spans),
+        )
+
+
+class _Rings(Arrivals):
+    """Independent Gibbs draws at the times of a Poisson process; see ``privopt.oracles.draw.arrivals``."""
+
+    def __init__(
+        self, sampler: _EliminationSampler, request: DrawRequest, masses: list[Mass], rate: float
+    ) -> None:
+        self._sampler, self._request = sampler, request
+        self._log_masses, self._rate = _log_masses(masses, request.beta), rate
+        self._time = 0.0
+        self.nodes = len(masses)
+
+    def next(self, horizon: float) -> tuple[float, IntArray] | None:
+        self._time += float(exponentials(self._request.random, 1)[0]) / self._rate
+        return None if self._time > horizon else (self._time, self.draw())
+
+    def draw(self) -> IntArray:
+        chunk = self._sampler._chunks[race(self._request.random, self._log_masses)]
+        search = _Descent(self._sampler, self._request, chunk)
+        point = search.finish(search.outer_digits())
+        self.nodes += search.nodes
+        return point
+
+
+class _Descent:
+    """One draw inside a chunk: the weights one after the other, each in proportion to the mass below it."""
+
+    def __init__(self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk) -> None:
+        self._sampler, self._request, self._chunk = sampler, request, chunk
+        self._weights = exponentials_of_losses(request.beta, sampler.problem.n_records)
+        self.nodes = 0
+
+    def outer_digits(self) -> tuple[int, ...]:
+        plan, digits = self._sampler._plan, self._chunk.digits
+        for j in plan.order[len(digits) :]:
+            stop_if_asked(self._request.watch, self.nodes)
+            masses = [
+                self._sampler.mass(self._chunk.numeric, (*digits, d), self._weights)
+                for d in range(plan.span[j])
+            ]
+            self.nodes += len(masses)
+            digits = (*digits, race(self._request.random, _log_masses(masses, self._request.beta)))
+        return digits
+
+    def finish(self, digits: tuple[int, ...]) -> IntArray:
+        """Draw the leaf weights given all others."""
+        cells, plan = self._sampler.cells, self._sampler._plan
+        w = np.zeros(cells.lattice.dimension, dtype=np.int64)
+        w[cells.numeric] = self._sampler._numeric[self._chunk.numeric]
+        w[plan.order] = cells.lattice.low[plan.order] + np.array(digits, dtype=np.int64)
+        scores = [self._request.beta * -table.astype(np.float64) for table in self._leaf_losses(w)]
+        squares = [plan.squares(j) for j in plan.leaf]
+        room = 0 if plan.squared_radius is None else plan.squared_radius - int(w @ w)
+        below = _suffix_masses(scores, squares, room)
+        for j, score, square, rest in zip(plan.leaf, scores, squares, below, strict=True):
+            left = room - square
+            log_weights = np.where(left >= 0, score + rest[np.maximum(left, 0)], -np.inf)
+            v = race(self._request.random, log_weights)
+            room -= int(square[v])
+            w[j] = cells.lattice.low[j] + v
+        return w
+
+    def _leaf_losses(self, w: IntArray) -> list[IntArray]:
+        """For each leaf weight, the errors of its cells at each of its levels."""
+        cells, plan = self._sampler.cells, self._sampler._plan
+        table = cells.tables(w[cells.numeric])
+        lowest = w.copy()
+        lowest[plan.leaf] = cells.lattice.low[plan.leaf]
+        entry = cells.table_start[:-1] + cells.offsets(lowest) - cells.offset_low
+        losses = {j: np.zeros(plan.span[j], dtype=np.int64) for j in plan.leaf}
+        for c, first in enumerate(entry.tolist()):
+            for j in cells.members(c).tolist():
+                if j in losses:
+                    losses[j] += table[first : first + plan.span[j]]
+        return list(losses.values())
+
+
+def _suffix_masses(scores: list[FloatArray], squares: list[IntArray], room: int) -> list[FloatArray]:
+    """For each leaf weight, the log mass of all later ones by the |w|^2 that is left to them."""
+    rest = np.zeros(room + 1)
+    masses = [rest]
+    for score, square in zip(scores[:0:-1], squares[:0:-1], strict=True):
+        shifted = np.full((len(score), room + 1), -np.inf)
+        for row, s, q in zip(shifted, score.tolist(), square.tolist(), strict=True):
+            if q <= room:
+                row[q:] = rest[: room + 1 - q] + s
+        rest = np.logaddexp.reduce(shifted, axis=0)
+        masses.append(rest)
+    return masses[::-1]
+
+
+def _joined(masses: list[Mass], beta: float) -> Mass:
+    """The sum of masses."""
+    base = min(m.smallest for m in masses)
+    scales = [math.exp(-beta * (m.smallest - base)) for m in masses]
+    scaled = list(zip(scales, masses, strict=True))
+    return Mass(
+        base,
+        math.fsum(s * m.total for s, m in scaled),
+        math.fsum(s * (m.excess + m.total * (m.smallest - base)) for s, m in scaled if s > 0),
+    )
+
+
+def _moments(mass: Mass, beta: float) -> Moments:
+    return Moments(math.log(mass.total) - beta * mass.smallest, mass.smallest + mass.excess / mass.total)
+
+
+def _log_masses(masses: list[Mass], beta: float) -> FloatArray:
+    smallest = np.array([m.smallest for m in masses], dtype=np.float64)
+    total = np.array([m.total for m in masses])
+    logs: FloatArray = np.full(len(masses), -np.inf)
+    some = total > 0
+    logs[some] = np.log(total[some]) - beta * (smallest[some] - smallest.min())
+    return logs
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Which weights are enumerated, in which order, and which are summed out.
+
+    Attributes:
+        order: coordinates of the enumerated weights; the lane weights of the program come last.
+        leaf: coordinates of the weights that are summed out.
+        span: levels of each coordinate.
+        is_weight: for each step, whether it gives a weight its digit (or just enters a block).
+        program: the compiled kernel's view of the same. A pseudo-weight of one level, ahead of the leaf
+            weights, stands for the cells without a leaf indicator.
+        work: table additions to sum over the whole lattice, about.
+    """
+
+    cells: CellStructure
+    order: list[int]
+    leaf: list[int]
+    span: list[int]
+    is_weight: NDArray[np.bool_]
+    program: Program
+    work: float
+
+    @classmethod
+    def of(cls, cells: CellStructure) -> _Plan:
+        return _PlanBuilder(cells).build()
+
+    @property
+    def squared_radius(self) -> int | None:
+        return self.cells.lattice.squared_radius
+
+    @property
+    def lanes(self) -> int:
+        return math.prod(self.program.lane_span.tolist())
+
+    @property
+    def norms(self) -> int:
+        """The number of values of |w|^2 that are told apart."""
+        return 1 + (self.squared_radius or 0)
+
+    def squares(self, j: int) -> IntArray:
+        """w_j^2 at the levels of a coordinate; zeros without a norm ball."""
+        low, high = int(self.cells.lattice.low[j]), int(self.cells.lattice.high[j])
+        levels = np.arange(low, high + 1, dtype=np.int64)
+        return levels**2 if self.squared_radius is not None else np.zeros_like(levels)
+
+    @property
+    def roundings(self) -> float:
+        """Floating-point operations on the way of one summand to the total mass, with a margin."""
+        sums = self.norms * (int(np.sum(self.program.leaf_span)) + self.lanes)
+        return 4.0 * (sums + int(np.sum(self.program.span)) + 16)
+
+    def chunks(self, numeric: int) -> Iterator[_Chunk]:
+        fixed, work = 0, self.work / numeric
+        free = len(self.order) - len(self.program.lane_span)
+        while fixed < free and work > _CHUNK_WORK:
+            work /= self.span[self.order[fixed]]
+            fixed += 1
+        digits = [range(self.span[j]) for j in self.order[:fixed]]
+        for a in range(numeric):
+            for prefix in itertools.product(*digits):
+                yield _Chunk(a, prefix)
+
+    def mass(self, table: Int32Array, norm: int, digits: tuple[int, ...], weights: FloatArray) -> Mass:
+        """The mass of all points with the given first digits; ``norm`` is |a|^2 of the numeric weights."""
+        fixed = np.full(len(self.is_weight), -1, dtype=np.int64)
+        steps = np.flatnonzero(self.is_weight)[: len(digits)]
+        fixed[steps] = digits[: len(steps)]
+        lane_fixed = np.full(len(self.program.lane_span), -1, dtype=np.int64)
+        lane_fixed[: len(digits) - len(steps)] = digits[len(steps) :]
+        room = 0 if self.squared_radius is None else self.squared_radius - norm
+        smallest, total, excess = sum_out(self.program, table, fixed, lane_fixed, room, weights)
+        return Mass(int(smallest), float(total), float(excess))
+
+
+class _PlanBuilder:
+    """Chooses the leaf block and lays the tables of the partial sums out.
+
+    A table is named by what it still depends on: a leaf weight and one weight of each block that is not yet
+    enumerated, -1 where no indicator is active.
+    """
+
+    def __init__(self, cells: CellStructure) -> None:
+        self.cells = cells
+        self.span = (cells.lattice.high - cells.lattice.low + 1).tolist()
+        self.low = cells.lattice.low.tolist()
+        active = set(cells.cell_members.tolist())
+        blocks = [[j for j in block.tolist() if j in active] for block in cells.blocks]
+        blocks = [b for b in blocks if b]
+        free = [j for j in cells.indicators.tolist() if j not in active]
+        leaf = max(blocks, key=self._assignments, default=[])
+        self.leaf = leaf + free
+        # The largest of the other blocks goes last: the tables above it are then shared most.
+        self.outer = sorted((b for b in blocks if b is not leaf), key=self._assignments) or [[]]
+        self.size = cells.table_size
+        self.ops: list[list[tuple[int, int, int, int]]] = []
+        self.step_weight: list[int] = []
+
+    @property
+    def work(self) -> float:
+        outer = self.cells.n_numeric_weights * math.prod(self._assignments(b) for b in self.outer)
+        norms = 1 + (self.cells.lattice.squared_radius or 0)
+        levels = 1 + sum(self.span[j] for j in self.leaf)
+        return float(min(outer * levels * norms, 10**300))  # the product may exceed a double
+
+    def _assignments(self, block: list[int]) -> int:
+        return math.prod(self.span[j] for j in block)
+
+    def build(self) -> _Plan:
+        tables = self._cell_tables()
+        lanes = self._lane_weights()
+        lane_tables: dict[tuple[int, ...], int] = {}
+        for depth, block in enumerate(self.outer):
+            last = depth == len(self.outer) - 1
+            lane_tables = tables
+            tables = self._enumerate(block[: len(block) - len(lanes)] if last else block, tables)
+        pseudo = [-1] if (-1,) in tables else []
+        names = pseudo + self.leaf
+        lane_add = [[lane_tables.get((j, r), -1) for r in lanes] for j in names]
+        operations = _ints([op for ops in self.ops for op in ops]).reshape(-1, 4)
+        program = Program(
+            span=_ints([self.span[j] if j >= 0 else 1 for j in self.step_weight]),
+            low=_ints([self.low[j] if j >= 0 else 0 for j in self.step_weight]),
+            start=_ints(list(itertools.accumulate((len(ops) for ops in self.ops), initial=0))),
+            dst=operations[:, 0].copy(),
+            width=operations[:, 1].copy(),
+            prev=operations[:, 2].copy(),
+            add=operations[:, 3].copy(),
+            leaf_base=_ints([tables.get((j,), -1) for j in names]),
+            leaf_low=_ints([self.low[j] if j >= 0 else 0 for j in names]),
+            leaf_span=_ints([self.span[j] if j >= 0 else 1 for j in names]),
+            lane_add=_ints(lane_add).reshape(len(names), len(lanes)),
+            lane_low=_ints([self.low[j] for j in lanes]),
+            lane_span=_ints([self.span[j] for j in lanes]),
+            work_size=self.size,
+            ball=self.cells.lattice.squared_radius is not None,
+        )
+        is_weight = np.array([j >= 0 for j in self.step_weight])
+        order = [j for block in self.outer for j in block]
+        return _Plan(self.cells, order, self.leaf, self.span, is_weight, program, self.work)
+
+    def _cell_tables(self) -> dict[tuple[int, ...], int]:
+        tables = {}
+        for c in range(self.cells.n_cells):
+            members = set(self.cells.members(c).tolist())
+            name = tuple(next((j for j in block if j in members), -1) for block in [self.leaf, *self.outer])
+            tables[name] = int(self.cells.table_start[c])
+        return tables
+
+    def _lane_weights(self) -> list[int]:
+        lanes: list[int] = []
+        size = 1
+        for j in reversed(self.outer[-1]):
+            size *= self.span[j]
+            if size > _MAX_LANES:
+                break
+            lanes.insert(0, j)
+        return lanes
+
+    def _enumerate(self, block: list[int], tables: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], int]:
+        """Steps that enter a block and fix its weights; returns the tables that are left."""
+        names = sorted({(name[0], *name[2:]) for name in tables})
+        current = self._step(-1, names, {}, {n: tables.get((n[0], -1, *n[1:]), -1) for n in names})
+        for j in block:
+            added = {n: tables.get((n[0], j, *n[1:]), -1) for n in names}
+            current = self._step(j, names, current, added)
+        return current
+
+    def _step(
+        self,
+        weight: int,
+        names: list[tuple[int, ...]],
+        prev: dict[tuple[int, ...], int],
+        added: dict[tuple[int, ...], int],
+    ) -> dict[tuple[int, ...], int]:
+        made, ops = {}, []
+        for name in names:
+            width = 1 + sum(self.span[j] - 1 for j in name if j >= 0)
+            ops.append((self.size, width, prev.get(name, -1), added[name]))
+            made[name] = self.size
+            self.size += width
+        self.ops.append(ops)
+        self.step_weight.append(weight)
+        return made
+
+
+def _ints(values: object) -> IntArray:
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,151 @@
+"""Exact draws by enumeration: the reference that every other sampler is checked against.
+
+Losses are integers, so a lattice of any size has at most n + 1 different ones. Points with equal losses are
+interchangeable under both laws: a draw picks a loss level first, then a uniform point of that level.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.draw.interface import (
+    EXPONENTIAL_ERROR,
+    LOG_EXPONENTIAL_RANGE,
+    UNIT_ROUNDOFF,
+    DrawRequest,
+    Exactness,
+    GibbsOracle,
+    Law,
+    Moments,
+    Sample,
+    Sampler,
+    exponentials,
+    lost_to_the_source,
+    race,
+    race_error,
+    stop_if_asked,
+    uniform_below,
+)
+from privopt.oracles.limits import Watch
+from privopt.oracles.minimize.enumerate import EnumerationOracle
+from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.problem import DiscreteProblem
+
+
+@dataclass(frozen=True)
+class GibbsEnumeration(GibbsOracle):
+    """Computes the loss of every point once per data set (16 bytes per point), then draws cheaply.
+
+    Args:
+        max_candidates: largest box that is accepted.
+        max_work: largest candidates x records that is accepted.
+    """
+
+    name: ClassVar[str] = "gibbs-enumerate"
+    max_candidates: int = 2_000_000
+    max_work: float = 2e9
+
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        return EnumerationOracle(self.max_candidates, self.max_work).refusals(problem, Task.LINEAR)
+
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        return _LevelSampler(problem, law)
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """The lattice sorted by loss: level k holds codes[starts[k] : starts[k + 1]]."""
+
+    losses: IntArray
+    starts: IntArray
+    codes: IntArray
+
+    @property
+    def counts(self) -> IntArray:
+        return np.diff(self.starts)
+
+
+@dataclass
+class _LevelSampler(Sampler):
+    problem: DiscreteProblem
+    law: Law
+    _known: _Levels | None = field(default=None, repr=False)
+
+    def draw(self, request: DrawRequest) -> Sample:
+        levels = self._levels(request.watch)
+        if self.law is Law.GIBBS:
+            k = race(request.random, self._log_weights(levels, request.beta))
+            log_partition = self.moments(request.beta, request.watch).log_partition
+        else:
+            k, log_partition = self._noisiest_level(levels, request), None
+        offset = int(levels.starts[k]) + uniform_below(request.random, int(levels.counts[k]))
+        point = self._point(int(levels.codes[offset]))
+        return Sample(point, self._exactness(request.beta), log_partition, nodes=len(levels.codes))
+
+    def moments(self, beta: float, watch: Watch) -> Moments:
+        levels = self._levels(watch)
+        log_weights = self._log_weights(levels, beta)
+        top = float(np.max(log_weights))
+        weights = np.exp(log_weights - top)
+        above = (levels.losses - levels.losses[0]).astype(np.float64)
+        return Moments(
+            log_partition=top + math.log(math.fsum(weights)) - beta * int(levels.losses[0]),
+            expected_loss=int(levels.losses[0]) + math.fsum(weights * above) / math.fsum(weights),
+        )
+
+    @staticmethod
+    def _log_weights(levels: _Levels, beta: float) -> FloatArray:
+        """log of (number of points x exp(-beta loss)) per level, relative to the smallest loss."""
+        log_weights: FloatArray = np.log(levels.counts) - beta * (levels.losses - levels.losses[0])
+        return log_weights
+
+    @staticmethod
+    def _noisiest_level(levels: _Levels, request: DrawRequest) -> int:
+        """The level of the permute-and-flip winner.
+
+        The largest of N standard exponentials has distribution function (1 - exp(-x))^N, so it is distributed
+        as -log(1 - U^(1/N)) = -log(1 - exp(-E / N)) for a standard exponential E.
+        """
+        spread = exponentials(request.random, len(levels.counts)) / levels.counts
+        largest = -np.log(-np.expm1(-spread))
+        return int(np.argmax(largest - request.beta * (levels.losses - levels.losses[0])))
+
+    def _exactness(self, beta: float) -> Exactness:
+        n, log_size = self.problem.n_records, math.log(self.problem.lattice.box_size)
+        lost = lost_to_the_source(n + 1)
+        if self.law is Law.GIBBS:
+            return Exactness(race_error(log_size + beta * n), lost)
+        # A relative error of E moves the maximum by at most as much in absolute terms, and P[w wins] changes
+        # by a factor of at most exp(twice the largest error of a score): exponentials are memoryless.
+        score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + log_size + beta * n)
+        return Exactness(2 * score, lost)
+
+    def _levels(self, watch: Watch) -> _Levels:
+        if self._known is None:
+            self._known = self._enumerate(watch)
+        return self._known
+
+    def _enumerate(self, watch: Watch) -> _Levels:
+        lattice = self.problem.lattice
+        spans = tuple((lattice.high - lattice.low + 1).tolist())
+        codes, losses, seen = [], [], 0
+        for points in lattice.batches():
+            stop_if_asked(watch, seen)
+            codes.append(np.ravel_multi_index(tuple((points - lattice.low).T), spans).astype(np.int64))
+            losses.append(self.problem.losses(points))
+            seen += len(points)
+        loss = np.concatenate(losses)
+        order = np.argsort(loss, kind="stable")
+        values, first = np.unique(loss[order], return_index=True)
+        starts = np.append(first, len(loss)).astype(np.int64)
+        return _Levels(values, starts, np.concatenate(codes)[order])
+
+    def _point(self, code: int) -> IntArray:
+        lattice = self.problem.lattice
+        digits = np.unravel_index(code, tuple((lattice.high - lattice.low + 1).tolist()))
+        return np.array(digits, dtype=np.int64) + lattice.low

@@ -1,0 +1,106 @@
+"""Evidence against a claimed law of random draws, as betting odds.
+
+A bet is a likelihood ratio: what an alternative law predicts for the draws, one after the other, over what
+the claimed law does. If the claim is true, the odds have mean 1 whatever the alternative, so they reach x
+with a probability of at most 1 / x (Ville 1939): for any number of draws, however small the expected counts,
+without approximation. Everything here returns the logarithm of such odds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+
+_TINY = np.finfo(np.float64).tiny
+# By how much repeating (or avoiding) the draw before is overweighted.
+_HABITS = (-0.9, -0.3, 0.05, 0.2, 0.5, 0.9)
+
+
+def gibbs_law(losses: IntArray, beta: float) -> FloatArray:
+    """Probabilities in proportion to exp(-beta loss); shape of ``losses``."""
+    weights: FloatArray = np.exp(-beta * (losses - losses.min()))
+    weights /= weights.sum()
+    return weights
+
+
+def flip_law(losses: IntArray, beta: float) -> FloatArray:
+    """Probabilities under permute-and-flip, for at most a few hundred points.
+
+    With r_w = exp(-beta (L_w - min L)) and standard exponential noises, the score of w is the largest with
+    probability r_w * integral over u in (0, 1) of prod_{v != w} (1 - r_v u): a polynomial, which
+    Gauss-Legendre quadrature of half its degree integrates exactly.
+    """
+    rates = np.exp(-beta * (losses - losses.min()))
+    nodes, weights = np.polynomial.legendre.leggauss(len(losses) // 2 + 1)
+    u = (nodes + 1) / 2
+    factors = 1 - rates[:, None] * u[None, :]
+    others = np.exp(np.log(factors).sum(axis=0)[None, :] - np.log(factors))
+    law: FloatArray = rates * (others @ (weights / 2))
+    return law
+
+
+def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]) -> FloatArray:
+    """Log odds of each alternative law against the claimed one; shape (alternatives,)."""
+    counts = np.bincount(drawn, minlength=len(law))
+    seen = counts > 0
+    if np.any(law[seen] == 0):
+        return np.full(len(alternatives), math.inf)  # the claim rules it out
+    logs = [np.where(q[seen] > 0, np.log(np.maximum(q[seen], _TINY)), -math.inf) for q in alternatives]
+    claimed = np.log(law[seen])
+    return np.array([float(counts[seen] @ (log - claimed)) for log in logs])
+
+
+def any_of(log_odds: FloatArray) -> float:
+    """The stake is spread evenly over several bets."""
+    best = float(np.max(log_odds))
+    if math.isinf(best):
+        return best
+    return best + math.log(float(np.mean(np.exp(log_odds - best))))
+
+
+def odds_of_other_shares(kinds: IntArray, shares: FloatArray, given: IntArray | None = None) -> float:
+    """Log odds that kinds of draws have other shares than the claimed ones.
+
+    The alternative is a mixture over all shares: the predictor of Krichevsky and Trofimov (1981).
+
+    Args:
+        kinds: the kind of each draw, in 0..k-1.
+        shares: their claimed probabilities, shape (k,), the same for every draw.
+        given: for each draw something known before it was made, as an integer: shares are then learnt for
+            each value apart, which finds dependence.
+    """
+    groups = np.zeros(len(kinds), dtype=np.int64) if given is None else given
+    return sum(_learnt(kinds[groups == g], shares) for g in np.unique(groups).tolist())
+
+
+def _learnt(kinds: IntArray, shares: FloatArray) -> float:
+    k = len(shares)
+    counts = np.bincount(kinds, minlength=k)
+    if np.any((counts > 0) & (shares == 0)):
+        return math.inf
+    seen = counts > 0
+    mixture = math.fsum(math.lgamma(c + 0.5) - math.lgamma(0.5) for c in counts.tolist())
+    mixture += math.lgamma(k / 2) - math.lgamma(len(kinds) + k / 2)
+    return mixture - float(counts[seen] @ np.log(shares[seen]))
+
+
+def odds_of_habit(drawn: IntArray, before: IntArray, law: FloatArray) -> float:
+    """Log odds that a draw repeats, or avoids, the point that was drawn before it.
+
+    Args:
+        drawn: indices of the drawn points.
+        before: for each of them the index of the point before it.
+        law: the claimed probabilities of all points.
+    """
+    chance = law[before]
+    open_ = (chance > 0) & (chance < 1)  # nothing is to be learnt where there is no choice
+    same, chance = (drawn == before)[open_], chance[open_]
+    bets = []
+    for habit in _HABITS:
+        repeat = chance + (1 - chance) * habit if habit > 0 else chance * (1 + habit)
+        bets.append(np.where(same, repeat / chance, (1 - repeat) / (1 - chance)))
+    return any_of(np.log(np.array(bets)).sum(axis=1))

@@ -1,0 +1,336 @@
+"""Oracles that draw instead of minimising: the exponential mechanism and permute-and-flip, exactly.
+
+Two laws over the points w of a lattice, for an integer loss L(D, w) and an inverse temperature beta:
+
+- Gibbs: P[w] proportional to exp(-beta * L(D, w)), the exponential mechanism (McSherry and Talwar 2007);
+- permute-and-flip (McKenna and Sheldon 2020): the w that maximises E_w - beta * L(D, w) with independent
+  standard exponential E_w (Ding, Kifer, Sayed, Steinke, Wang, Xiao and Zhang 2021 prove that the two
+  descriptions agree). Never worse than Gibbs at the same beta.
+
+Replacing one record moves L at a fixed w by at most 1, so either law is epsilon-DP (pure, replace-one) at
+beta = epsilon / 2. That holds for the drawn point alone: the loss, the partition function, the node count and
+the running time that come with it are diagnostics, and none of them is private.
+
+What floating point does to these laws is stated, in the form that pure privacy needs: a factor on *every*
+probability, however small (``Exactness``).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
+from privopt.oracles.limits import Limits, Watch
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import InvalidInputError
+
+UNIT_ROUNDOFF = 2.0**-53
+# What one draw of ``exponentials`` may lose, in relative terms: 1 roundoff for the uniform variable times a
+# condition number of at most 1.5, and 4 units in the last place (8 roundoffs) for the logarithm.
+EXPONENTIAL_ERROR = 16 * UNIT_ROUNDOFF
+# |log E| stays below this unless the random source returns 256 zero bits in a row.
+LOG_EXPONENTIAL_RANGE = 180.0
+
+
+class Law(Enum):
+    """The two questions."""
+
+    GIBBS = "P[w] proportional to exp(-beta * L(D, w))"
+    PERMUTE_AND_FLIP = "argmax over w of E_w - beta * L(D, w), E_w independent standard exponential"
+
+
+class RandomSource(Protocol):
+    """Where randomness comes from. Uniform bits are all that exact sampling needs."""
+
+    def bits(self, n: int, /) -> NDArray[np.uint64]:
+        """n independent uniform 64-bit words."""
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """How far the law of a draw is from the stated one, given ideal random bits.
+
+    Outside an event of probability ``lost_mass``, every point is drawn with its exact probability up to a
+    factor between exp(-log_error) and exp(log_error). Both numbers follow from beta, the number of records
+    and the structure of the problem, not from losses. So an epsilon-DP law stays
+    (epsilon + 2 log_error, lost_mass (1 + exp(epsilon + 2 log_error)))-DP in floating point.
+    """
+
+    log_error: float
+    lost_mass: float
+
+    def __str__(self) -> str:
+        return (
+            f"every probability is right to a relative {math.expm1(self.log_error):.1e}, "
+            f"outside an event of probability {self.lost_mass:.1e}"
+        )
+
+
+@dataclass(frozen=True)
+class DrawRequest:
+    """One draw asked of a sampler: the inverse temperature, the randomness, limits and progress."""
+
+    beta: float
+    random: RandomSource
+    watch: Watch
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a sampler hands back. The loss is not part of it: privopt recomputes that."""
+
+    point: IntArray
+    exactness: Exactness
+    log_partition: float | None = None
+    nodes: int = 0
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Exact facts about a Gibbs law. Functions of the data: not private, never release them."""
+
+    log_partition: float
+    expected_loss: float
+
+
+class Sampler(ABC):
+    """A sampler built for one problem and one law."""
+
+    @abstractmethod
+    def draw(self, request: DrawRequest) -> Sample:
+        """One exact draw.
+
+        Raises:
+            UnfinishedDrawError: a limit was reached.
+        """
+
+    def moments(self, beta: float, watch: Watch) -> Moments:
+        """Log-partition function and expected loss of the Gibbs law, by exact summation.
+
+        Raises:
+            UnsupportedProblemError: this sampler never sums over the whole lattice.
+        """
+        raise UnsupportedProblemError(
+            "this sampler never sums over the whole lattice, so it knows no partition function. "
+            "Use enumeration or elimination for diagnostics, or average many draws"
+        )
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw. ``point`` is what the privacy guarantee is about; every other field is a diagnostic.
+
+    Attributes:
+        point: the drawn weights, shape (dimension,).
+        loss: the exact number of errors at the point, recomputed in integers. Not private.
+        law: what was drawn from.
+        beta: inverse temperature.
+        oracle: name of the oracle.
+        exactness: what floating point did to the law.
+        log_partition: log of sum over w of exp(-beta L(D, w)), where known. Not private.
+        nodes: work done. Not private unless the oracle says so.
+        seconds: wall-clock time. Not private unless the oracle says so.
+    """
+
+    point: IntArray
+    loss: int
+    law: Law
+    beta: float
+    oracle: str
+    exactness: Exactness
+    log_partition: float | None
+    nodes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.law.name} beta={self.beta:g} loss={self.loss} "
+            f"({self.exactness}; {self.oracle}, {self.nodes} nodes, {self.seconds:.3g} s)"
+        )
+
+
+class GibbsOracle(ABC):
+    """Draws from a lattice. Subclasses are values: cheap to make, comparable by their fields."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        """Every reason why this oracle cannot draw; empty if it can. Cheap."""
+
+    @abstractmethod
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        """Everything that depends on neither beta nor randomness. Called only without refusals."""
+
+    def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
+        """Match, then build.
+
+        Raises:
+            UnsupportedProblemError: listing every refusal.
+        """
+        if reasons := self.refusals(problem, law):
+            raise UnsupportedProblemError(
+                f"oracle {self.name!r} cannot draw ({law.name}) for {type(problem).__name__} over "
+                f"{problem.lattice}: " + "; ".join(reasons)
+            )
+        return PreparedGibbs(self.name, problem, law, self.build(problem, law))
+
+
+@dataclass(frozen=True)
+class PreparedGibbs:
+    """A sampler built for one problem and one law; checks each of its draws."""
+
+    name: str
+    problem: DiscreteProblem
+    law: Law
+    sampler: Sampler
+
+    def draw(self, beta: float, random: RandomSource, limits: Limits | None = None) -> Draw:
+        """One exact draw at inverse temperature beta.
+
+        With beta = epsilon / 2 the point is an epsilon-DP release (pure, replace-one neighbours, n public).
+
+        Args:
+            beta: inverse temperature per error, finite, >= 0.
+            random: uniform bits.
+            limits: time limit, progress, cancellation.
+
+        Raises:
+            InvalidInputError: an unusable beta.
+            UnfinishedDrawError: a limit was reached: there is no point.
+            SolverFailedError: the sampler returned a point outside the lattice.
+        """
+        watch = (limits or Limits()).start()
+        sample = self.sampler.draw(DrawRequest(_inverse_temperature(beta), random, watch))
+        point = np.array(sample.point, dtype=np.int64)
+        if not self.problem.lattice.contains(point):
+            raise SolverFailedError(f"oracle {self.name!r} drew a point outside the lattice")
+        return Draw(
+            point=point,
+            loss=self.problem.loss(point),
+            law=self.law,
+            beta=float(beta),
+            oracle=self.name,
+            exactness=sample.exactness,
+            log_partition=sample.log_partition,
+            nodes=sample.nodes,
+            seconds=watch.seconds,
+        )
+
+    def moments(self, beta: float, limits: Limits | None = None) -> Moments:
+        """Log-partition function and expected loss of the Gibbs law at beta. Not private.
+
+        Raises:
+            InvalidInputError: an unusable beta.
+            UnsupportedProblemError: the sampler never sums over the whole lattice.
+            UnfinishedDrawError: a limit was reached.
+        """
+        return self.sampler.moments(_inverse_temperature(beta), (limits or Limits()).start())
+
+    def log_partition(self, beta: float, limits: Limits | None = None) -> float:
+        """log of sum over w of exp(-beta L(D, w)); see ``moments``. Not private."""
+        return self.moments(beta, limits).log_partition
+
+    def expected_loss(self, beta: float, limits: Limits | None = None) -> float:
+        """The expected number of errors of a Gibbs draw; see ``moments``. Not private."""
+        return self.moments(beta, limits).expected_loss
+
+
+def stop_if_asked(watch: Watch, nodes: int) -> None:
+    """Fail closed when a limit is reached.
+
+    Raises:
+        UnfinishedDrawError: naming time, work and remedy.
+    """
+    watch.report(math.nan, math.nan, nodes)
+    if (reason := watch.stop()) is not None:
+        remedy = (
+            reason.value if reason is Status.INTERRUPTED else "raise the time limit, or use a smaller lattice"
+        )
+        raise UnfinishedDrawError(
+            f"stopped by {reason.name} after {watch.seconds:.1f} s and {nodes} nodes: no point was drawn. "
+            f"To do: {remedy}"
+        )
+
+
+def exponentials(random: RandomSource, size: int) -> FloatArray:
+    """Standard exponentials with full relative precision at both ends; shape (size,).
+
+    Each is a real exponential variable rounded to within a relative ``EXPONENTIAL_ERROR``. The usual -log(u)
+    with u on a grid of 2^-53 takes no value between 0 and 1e-16, so events of smaller probability would
+    become impossible, and a pure privacy claim false. Here the binary exponent of the uniform variable is
+    drawn as what it is, a geometric variable, and its fraction separately.
+    """
+    words = random.bits(size)
+    fraction = 1.0 + ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    halved = np.ldexp(fraction, -2 - _leading_zeros(random, size))  # uniform on (0, 1/2)
+    upper_half = (words & np.uint64(1)).astype(bool)
+    return np.where(upper_half, -np.log(halved), -np.log1p(-halved))
+
+
+def _leading_zeros(random: RandomSource, size: int) -> NDArray[np.int64]:
+    """Numbers of zeros before the first one in independent streams of random bits, at most 256."""
+    zeros = np.zeros(size, dtype=np.int64)
+    pending = np.arange(size)
+    for _ in range(4):
+        words = random.bits(len(pending))
+        high, low = (
+            (words >> np.uint64(32)).astype(np.float64),
+            (words & np.uint64(0xFFFFFFFF)).astype(np.float64),
+        )
+        length = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
+        zeros[pending] += 64 - length
+        pending = pending[words == 0]
+        if not len(pending):
+            break
+    return zeros
+
+
+def uniform_below(random: RandomSource, n: int) -> int:
+    """A uniform integer in [0, n), exactly, by rejection; n >= 1 of any size."""
+    words = max(1, -(-n.bit_length() // 64))
+    excess = 64 * words - n.bit_length()
+    while True:
+        value = (
+            int.from_bytes(np.ascontiguousarray(random.bits(words), dtype="<u8").tobytes(), "little")
+            >> excess
+        )
+        if value < n:
+            return value
+
+
+def race(random: RandomSource, log_weights: FloatArray) -> int:
+    """An index drawn in proportion to exp(log_weights), by a race of exponential clocks.
+
+    Clock k rings at E_k / weight_k; the first to ring is k with probability weight_k / sum. Unlike inversion
+    of a cumulative sum this loses no small probability: rounding moves each clock by a factor of at most
+    1 +- delta, hence each probability by a factor of at most (1 + delta) / (1 - delta). See ``race_error``.
+    """
+    clocks = np.log(exponentials(random, len(log_weights))) - log_weights
+    return int(np.argmin(clocks))
+
+
+def race_error(magnitude: float) -> float:
+    """What ``race`` adds to a log probability when all finite |log_weights| are at most ``magnitude``."""
+    clock = EXPONENTIAL_ERROR + 4 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
+    return 2 * clock
+
+
+def lost_to_the_source(exponentials_used: float) -> float:
+    """The probability that a random source returns 256 zero bits in a row in any of so many exponentials."""
+    return exponentials_used * 2.0**-256
+
+
+def _inverse_temperature(beta: float) -> float:
+    if not (math.isfinite(beta) and beta >= 0):
+        raise InvalidInputError(f"the inverse temperature beta must be finite and >= 0, got {beta}")
+    return float(beta)

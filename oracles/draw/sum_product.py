@@ -1,0 +1,263 @@
+"""The compiled part of elimination: sums of exponentials of losses over many assignments of the weights.
+
+A sum is held as three numbers (``Mass``): its smallest loss m, s = sum of exp(-beta (L - m)) and
+u = sum of (L - m) exp(-beta (L - m)). So s >= 1 and no sum over- or underflows, whatever beta and the number
+of records; a summand below exp(-``LARGEST_EXPONENT``) of the largest one is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from privopt.oracles.cells.structure import Int32Array
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+
+# exp(-700) is above the denormal numbers, so every product keeps its precision.
+LARGEST_EXPONENT = 700.0
+EMPTY = 1 << 29  # the smallest loss of an empty sum
+
+
+class Mass(NamedTuple):
+    """A sum over points: total of exp(-beta (L - smallest)), excess of (L - smallest) times that."""
+
+    smallest: int
+    total: float
+    excess: float
+
+
+class Program(NamedTuple):
+    """The enumeration over one integer work array, which begins with the cell tables.
+
+    Step p gives a weight its digit d, one of ``span[p]``, and runs the operations start[p] to start[p + 1]:
+    work[dst + x] = work[prev + x] (nothing if prev < 0) + work[add + d + x] (nothing if add < 0), x < width.
+    After the last step the lane weights take all their values side by side, and the leaf weights are summed
+    out one after the other.
+    """
+
+    span: IntArray  # (steps,)
+    low: IntArray  # (steps,) smallest level of the weight
+    start: IntArray  # (steps + 1,)
+    dst: IntArray  # (operations,)
+    width: IntArray
+    prev: IntArray
+    add: IntArray
+    leaf_base: IntArray  # (leaf weights,) losses of each before any lane weight is added, -1 for none
+    leaf_low: IntArray
+    leaf_span: IntArray
+    lane_add: IntArray  # (leaf weights, lane weights) table added by each lane weight, -1 for none
+    lane_low: IntArray  # (lane weights,)
+    lane_span: IntArray
+    work_size: int
+    ball: bool  # |w|^2 is limited
+
+
+class _Buffers(NamedTuple):
+    """Row q of a mass is over the leaf weights so far with sum of squares q; one column per lane."""
+
+    losses: Int32Array  # (levels, lanes)
+    smallest: Int32Array  # (2, norms, lanes): the old and the new mass, in turns
+    total: FloatArray
+    excess: FloatArray
+
+
+def exponentials_of_losses(beta: float, n: int) -> FloatArray:
+    """exp(-beta k) for k = 0, 1, ..., then a zero that stands for everything too small to keep."""
+    largest = n if beta * n <= LARGEST_EXPONENT else math.floor(LARGEST_EXPONENT / beta)
+    return np.append(np.exp(-beta * np.arange(largest + 1)), 0.0)
+
+
+@njit(cache=True, nogil=True)
+def sum_out(
+    program: Program,
+    table: Int32Array,
+    fixed: IntArray,
+    lane_fixed: IntArray,
+    room: int,
+    weights: FloatArray,
+) -> tuple[int, float, float]:
+    """The mass of all points with the given digits.
+
+    Args:
+        program: what to do.
+        table: the cell tables at the numeric weights in question.
+        fixed, lane_fixed: the digit of each step and lane weight, -1 where it runs over all.
+        room: what |w|^2 of the numeric weights leaves to the others; 0 without a norm ball.
+        weights: as made by ``exponentials_of_losses``.
+    """
+    work = np.empty(program.work_size, dtype=np.int32)
+    work[: len(table)] = table
+    depth = len(program.span)
+    digit = np.full(depth + 1, -1, dtype=np.int64)
+    left = np.full(depth + 1, room, dtype=np.int64)  # room for |w|^2 below each step
+    smallest = np.full(depth + 1, EMPTY, dtype=np.int64)
+    total, excess = np.zeros(depth + 1), np.zeros(depth + 1)
+    lane_norm = _lane_norms(program, lane_fixed)
+    buffers = _make_buffers(program, room, len(lane_norm))
+    p = 0
+    while p >= 0:
+        if p == depth:
+            smallest[p], total[p], excess[p] = _sum_lanes(program, work, lane_norm, left[p], weights, buffers)
+            finished = True
+        else:
+            digit[p] = max(digit[p] + 1, fixed[p])
+            finished = digit[p] >= program.span[p] or (fixed[p] >= 0 and digit[p] > fixed[p])
+        if finished:  # hand the sum of this subtree up
+            p -= 1
+            if p >= 0:
+                smallest[p], total[p], excess[p] = _joined(
+                    smallest[p], total[p], excess[p], smallest[p + 1], total[p + 1], excess[p + 1], weights
+                )
+            continue
+        if program.ball:
+            left[p + 1] = left[p] - (program.low[p] + digit[p]) ** 2
+            if left[p + 1] < 0:
+                continue
+        _run_step(program, p, digit[p], work)
+        p += 1
+        digit[p] = -1
+        smallest[p], total[p], excess[p] = EMPTY, 0.0, 0.0
+    return smallest[0], total[0], excess[0]
+
+
+@njit(cache=True, nogil=True)
+def _run_step(program: Program, p: int, d: int, work: Int32Array) -> None:
+    for op in range(program.start[p], program.start[p + 1]):
+        dst, prev, add = program.dst[op], program.prev[op], program.add[op]
+        for x in range(program.width[op]):
+            value = np.int32(0)
+            if prev >= 0:
+                value += work[prev + x]
+            if add >= 0:
+                value += work[add + d + x]
+            work[dst + x] = value
+
+
+@njit(cache=True, nogil=True)
+def _joined(
+    m1: int, s1: float, u1: float, m2: int, s2: float, u2: float, weights: FloatArray
+) -> tuple[int, float, float]:
+    if m2 < m1:
+        m1, s1, u1, m2, s2, u2 = m2, s2, u2, m1, s1, u1
+    k = m2 - m1
+    t = weights[min(k, len(weights) - 1)]
+    return m1, s1 + s2 * t, u1 + (u2 + s2 * k) * t
+
+
+@njit(cache=True, nogil=True)
+def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
+    """The sum of squares of each lane's weights (0 without a norm ball); -1 for lanes that are not wanted."""
+    lanes = 1
+    for q in range(len(program.lane_span)):
+        lanes *= program.lane_span[q]
+    norm = np.zeros(lanes, dtype=np.int64)
+    for lane in range(lanes):
+        code = lane
+        for q in range(len(program.lane_span)):
+            d = code % program.lane_span[q]
+            code //= program.lane_span[q]
+            if lane_fixed[q] >= 0 and d != lane_fixed[q]:
+                norm[lane] = -1
+                break
+            if program.ball:
+                norm[lane] += (program.lane_low[q] + d) ** 2
+    return norm
+
+
+@njit(cache=True, nogil=True)
+def _make_buffers(program: Program, room: int, lanes: int) -> _Buffers:
+    levels = 1
+    for span in program.leaf_span:
+        levels = max(levels, span)
+    shape = (2, room + 1, lanes)
+    return _Buffers(
+        np.empty((levels, lanes), dtype=np.int32),
+        np.empty(shape, dtype=np.int32),
+        np.empty(shape),
+        np.empty(shape),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _sum_lanes(
+    program: Program, work: Int32Array, lane_norm: IntArray, room: int, weights: FloatArray, buffers: _Buffers
+) -> tuple[int, float, float]:
+    """The mass at fixed digits of all steps."""
+    old, new = 0, 1
+    _clear(buffers, old, room)
+    buffers.smallest[old, 0], buffers.total[old, 0] = 0, 1.0
+    for j in range(len(program.leaf_span)):
+        _fill_losses(program, work, j, buffers.losses)
+        _clear(buffers, new, room)
+        for v in range(program.leaf_span[j]):
+            square = (program.leaf_low[j] + v) ** 2 if program.ball else 0
+            for q in range(room + 1 - square):
+                _lower(buffers.smallest[old, q], buffers.losses[v], buffers.smallest[new, q + square])
+        for v in range(program.leaf_span[j]):
+            square = (program.leaf_low[j] + v) ** 2 if program.ball else 0
+            for q in range(room + 1 - square):
+                _add_scaled(buffers, old, q, v, new, q + square, weights)
+        old, new = new, old
+    mass = EMPTY, 0.0, 0.0
+    for lane in range(len(lane_norm)):
+        if lane_norm[lane] < 0:
+            continue
+        for q in range(room + 1 - lane_norm[lane]):
+            mass = _joined(
+                mass[0],
+                mass[1],
+                mass[2],
+                int(buffers.smallest[old, q, lane]),
+                buffers.total[old, q, lane],
+                buffers.excess[old, q, lane],
+                weights,
+            )
+    return mass
+
+
+@njit(cache=True, nogil=True)
+def _clear(buffers: _Buffers, side: int, room: int) -> None:
+    buffers.smallest[side, : room + 1] = EMPTY
+    buffers.total[side, : room + 1] = 0.0
+    buffers.excess[side, : room + 1] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _fill_losses(program: Program, work: Int32Array, j: int, losses: Int32Array) -> None:
+    """losses[v, lane]: the errors that depend on leaf weight j, at its level v. Lanes grow digit by digit."""
+    base = program.leaf_base[j]
+    for v in range(program.leaf_span[j]):
+        losses[v, 0] = work[base + v] if base >= 0 else 0
+        size = 1
+        for q in range(len(program.lane_span)):
+            add = program.lane_add[j, q]
+            for d in range(program.lane_span[q] - 1, -1, -1):
+                extra = work[add + v + d] if add >= 0 else np.int32(0)
+                for lane in range(size):
+                    losses[v, d * size + lane] = losses[v, lane] + extra
+            size *= program.lane_span[q]
+
+
+@njit(cache=True, nogil=True)
+def _lower(old: Int32Array, losses: Int32Array, new: Int32Array) -> None:
+    for lane in range(len(new)):
+        new[lane] = min(new[lane], old[lane] + losses[lane])
+
+
+@njit(cache=True, nogil=True)
+def _add_scaled(
+    buffers: _Buffers, old: int, q: int, v: int, new: int, q_new: int, weights: FloatArray
+) -> None:
+    """Add the old mass, with level v of the leaf weight at hand, to the new one."""
+    losses, m0, m1 = buffers.losses[v], buffers.smallest[old, q], buffers.smallest[new, q_new]
+    s0, s1 = buffers.total[old, q], buffers.total[new, q_new]
+    u0, u1 = buffers.excess[old, q], buffers.excess[new, q_new]
+    last = len(weights) - 1
+    for lane in range(len(m0)):
+        k = m0[lane] + losses[lane] - m1[lane]
+        t = weights[min(k, last)]
+        s1[lane] += s0[lane] * t
+        u1[lane] += (u0[lane] + s0[lane] * k) * t

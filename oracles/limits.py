@@ -1,0 +1,85 @@
+"""When to stop early, and whom to tell: what every solver is given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from privopt.oracles.certificate import Status
+from privopt.problems.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A snapshot of a running solve, in units of loss.
+
+    Attributes:
+        incumbent, bound: the best value and the proved bound so far; NaN where there is no such thing.
+        nodes: work done: nodes, candidates, or steps of an iteration.
+        seconds: since the start.
+        total: the work to be done in all, where it is known.
+    """
+
+    incumbent: float
+    bound: float
+    nodes: int
+    seconds: float
+    total: int | None = None
+
+    @property
+    def gap(self) -> float:
+        return self.incumbent - self.bound
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop early and whom to tell.
+
+    Attributes:
+        seconds: wall-clock limit of one solve, > 0, or None.
+        on_progress: called at most a few times per second with a ``Progress``.
+        cancelled: asked often; True stops the solve with a valid bound.
+    """
+
+    seconds: float | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    cancelled: Callable[[], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not self.seconds > 0:
+            raise InvalidInputError(f"a time limit must be > 0 seconds, got {self.seconds}")
+
+    def start(self) -> Watch:
+        return Watch(self)
+
+
+@dataclass
+class Watch:
+    """A running clock over ``Limits``; solvers ask it whether to stop and report to it."""
+
+    limits: Limits
+    began: float = field(default_factory=time.monotonic)
+    _reported: float = -1.0
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds left, never negative; None without a limit."""
+        return None if self.limits.seconds is None else max(0.0, self.limits.seconds - self.seconds)
+
+    def stop(self) -> Status | None:
+        """The reason to stop now, if any."""
+        if self.limits.cancelled is not None and self.limits.cancelled():
+            return Status.INTERRUPTED
+        return Status.TIME_LIMIT if self.remaining == 0.0 else None
+
+    def report(self, incumbent: float, bound: float, nodes: int = 0, total: int | None = None) -> None:
+        """Pass a snapshot on, at most five times a second."""
+        now = self.seconds
+        if self.limits.on_progress is not None and now - self._reported >= 0.2:
+            self._reported = now
+            self.limits.on_progress(Progress(incumbent, bound, nodes, now, total))

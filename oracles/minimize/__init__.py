@@ -1,0 +1,1 @@
+"""Certified minimisation over a lattice: the interface, solvers, wrappers, the conformance kit."""

@@ -1,0 +1,496 @@
+"""Checks that any discrete oracle can be put through, by whoever wrote it.
+
+>>> from privopt.oracles.minimize.enumerate import EnumerationOracle
+>>> print(check_oracle(EnumerationOracle()).oracle)
+enumerate
+
+Instances are small enough to try every point, so each answer is compared with brute force in exact
+arithmetic. Values are compared, not points: minimisers are rarely unique under 0/1 loss. Only an answer that
+claims to be the lexicographically first minimiser must name that point.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.random import Generator
+
+from privopt.oracles.certificate import Answer, Status
+from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
+from privopt.oracles.limits import Limits, Progress
+from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
+from privopt.oracles.task import Task
+from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
+from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
+
+Case = TypeVar("Case")
+Finding = tuple[str, str]  # where (perturbation and circumstances, or ""), and what is wrong
+DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
+
+
+# A number, or several in a row: arrays and shapes of any length look alike. Line numbers are left alone.
+_NUMBER = r"(?<!\.py:)(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_NUMBERS = re.compile(rf"{_NUMBER}(?:[,\s]+{_NUMBER})*")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One thing that went wrong.
+
+    Attributes:
+        instance: name of the instance.
+        check: name of the check, or "build".
+        reason: what is wrong, or what was raised and where.
+        where: the perturbation and the circumstances, or "".
+    """
+
+    instance: str
+    check: str
+    reason: str
+    where: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Failures that differ in the instance, the perturbation or in numbers only are of one kind."""
+        return self.check, _NUMBERS.sub("#", self.reason)
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.instance, self.check, self.where, self.reason) if part)
+
+
+@dataclass(frozen=True)
+class ConformanceReport:
+    """What was checked.
+
+    Attributes:
+        oracle: name of the oracle.
+        passed: "instance: check" for every check that held.
+        skipped: what could not be checked, and why: refused instances, claims that were never made.
+        failures: everything that went wrong; empty in a report that ``check_oracle`` returns.
+    """
+
+    oracle: str
+    passed: tuple[str, ...]
+    skipped: tuple[str, ...]
+    failures: tuple[Failure, ...]
+
+    def __str__(self) -> str:
+        """One line for each kind of failure, with its first example."""
+        kinds: dict[tuple[str, str], list[Failure]] = {}
+        for failure in self.failures:
+            kinds.setdefault(failure.kind, []).append(failure)
+        lines = [f"{self.oracle}: {len(self.passed)} checks passed, distinct failures: {len(kinds)}"]
+        lines += [f"  FAILED {_example(alike)}" for alike in kinds.values()]
+        lines += [f"  skipped {s}" for s in self.skipped]
+        return "\n".join(lines)
+
+
+def _example(alike: list[Failure]) -> str:
+    """The first failure of a kind, and how many more there are."""
+    if len(alike) == 1:
+        return str(alike[0])
+    instances = len({failure.instance for failure in alike})
+    return f"{alike[0]} [{len(alike) - 1} more of its kind, instances: {instances}]"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A small question: a problem, a task and the perturbations to solve it under, by name."""
+
+    name: str
+    problem: DataProblem
+    task: Task
+    perturbations: dict[str, Perturbation]
+
+
+def check_oracle(
+    oracle: DiscreteOracle, *, seeds: Iterable[int] = (0, 1), tolerance: float = 0.0
+) -> ConformanceReport:
+    """Put an oracle through every check on every instance that it does not refuse.
+
+    Args:
+        oracle: any discrete oracle, wrappers included.
+        seeds: one set of instances is drawn for each.
+        tolerance: how far, in units of loss, a value or a bound may be off where the certificate says
+            ``exact=False``. Certificates that claim integer arithmetic get none.
+
+    Returns:
+        A report of what passed and of what was skipped because the oracle refuses it.
+
+    Raises:
+        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+    """
+    passed: list[str] = []
+    skipped: list[str] = []
+    failures: list[Failure] = []
+    lexicographic = False
+    for instance in (i for seed in seeds for i in instances(seed)):
+        try:
+            case = _Case(oracle, instance, tolerance)
+        except UnsupportedProblemError as refusal:
+            skipped.append(f"{instance.name}: {refusal}")
+            continue
+        except Exception as error:
+            failures.append(Failure(instance.name, "build", described(error)))
+            continue
+        for check in _CHECKS:
+            name = name_of(check)
+            found = [Failure(instance.name, name, reason, where) for where, reason in findings(check, case)]
+            failures += found
+            passed += [] if found else [f"{instance.name}: {name}"]
+        lexicographic |= case.lexicographic
+    if (passed or failures) and not lexicographic:
+        skipped.append("lexicographic ties: never claimed, so mechanisms that need them will fail closed")
+    return verdict(ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures)))
+
+
+def verdict(report: ConformanceReport) -> ConformanceReport:
+    """The report, if something was checked and nothing failed.
+
+    Raises:
+        ConformanceError: otherwise.
+    """
+    if not report.passed and not report.failures:
+        skipped = report.skipped
+        refused = f"all {len(skipped)} instances were refused" if skipped else "no seeds were given"
+        first = f"; the first: {skipped[0]}" if skipped else ""
+        raise ConformanceError(f"{report.oracle}: {refused}, so nothing was checked{first}")
+    if report.failures:
+        raise ConformanceError(str(report))
+    return report
+
+
+def name_of(check: Callable[..., object]) -> str:
+    return check.__name__.removeprefix("_check_").replace("_", " ")
+
+
+def findings(check: Callable[[Case], Iterator[Finding]], case: Case) -> list[Finding]:
+    """The findings of one check; whatever the oracle raises is one of them."""
+    found: list[Finding] = []
+    try:
+        found.extend(check(case))
+    except Exception as error:
+        found.append(("", described(error)))
+    return found
+
+
+def described(error: Exception) -> str:
+    """What was raised, and where in the file of whoever wrote the oracle."""
+    return f"raised {type(error).__name__}: {error}{_location(error)}"
+
+
+def _location(error: Exception) -> str:
+    """ " at FILE.py:LINE": the innermost line outside privopt, preferably not one of a library either."""
+    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    outside = [
+        (Path(frame.f_code.co_filename), line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "privopt"
+    ]
+    own = [(file, line) for file, line in outside if not any(file.is_relative_to(lib) for lib in libraries)]
+    return "".join(f" at {file.name}:{line}" for file, line in (own or outside)[-1:])
+
+
+class _Case:
+    """An instance with its brute-force solution and the oracle prepared for it."""
+
+    def __init__(self, oracle: DiscreteOracle, instance: Instance, tolerance: float) -> None:
+        self.oracle, self.instance = oracle, instance
+        self.tolerance = int(tolerance * UNIT)
+        self.lexicographic = False  # whether any answer has claimed it
+        self.points = np.concatenate(list(instance.problem.lattice.batches()))
+        self.losses = instance.problem.losses(self.points)
+        self.prepared = oracle.prepare(instance.problem, instance.task)
+
+    def minimum(self, perturbation: Perturbation) -> tuple[int, IntArray]:
+        """The exact minimum and its lexicographically first minimiser, by trying every point."""
+        values = self.losses * UNIT + perturbation.values(self.points)
+        first = int(np.argmin(values))
+        return int(values[first]), self.points[first]
+
+    def wrong(self, answer: Answer, perturbation: Perturbation) -> Iterator[str]:
+        """What is false in an answer, whether or not it is finished."""
+        best, first = self.minimum(perturbation)
+        c = answer.certificate
+        slack = 0 if c.exact else self.tolerance
+        if c.fixed_bound > best + slack:
+            yield f"bound {c.bound:.9g} is above the minimum {from_fixed(best):.9g}"
+        if answer.point is not None and c.fixed_value is not None:
+            if not self.instance.problem.lattice.contains(answer.point):
+                yield "the point is outside the lattice"
+            if c.fixed_value != self.instance.problem.value(answer.point, perturbation):
+                yield "the value in the certificate is not the objective at the point"
+            if c.gap == 0 and c.fixed_value > best + slack:
+                yield f"value {c.value:.9g} is claimed optimal, the minimum is {from_fixed(best):.9g}"
+        if c.status is Status.OPTIMAL and c.gap != 0:
+            yield f"status OPTIMAL with a gap of {c.gap:.3g}"
+        if c.lexicographic:
+            self.lexicographic = True
+            if answer.point is None or not np.array_equal(answer.point, first):
+                yield "claims the lexicographically first minimiser, but it is another point"
+
+    def unfinished(self, answer: Answer) -> Iterator[str]:
+        """Without limits an oracle has to finish (or to say that it is a heuristic)."""
+        c = answer.certificate
+        if c.status not in (Status.OPTIMAL, Status.HEURISTIC):
+            yield f"stopped by {c.status.name} although no limit was set"
+        if answer.point is None:
+            yield "no point although no limit was set"
+
+
+class RandomStates:
+    """The global random states of Python and numpy when this was made."""
+
+    def __init__(self) -> None:
+        self._numpy, self._python = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def touched(self) -> Iterator[str]:
+        """What has changed since."""
+        if self._python != random.getstate():
+            yield "the global random state of Python was touched"
+        now = np.random.get_state()  # noqa: NPY002
+        if any(not np.array_equal(a, b) for a, b in zip(self._numpy, now, strict=True)):
+            yield "the global random state of numpy was touched"
+
+
+# --- Checks. Each yields where and what is wrong. -----------------------------------------------------
+
+
+def _check_optimality(case: _Case) -> Iterator[Finding]:
+    """bound <= minimum <= value, feasible, and finished means optimal; with and without tie-breaking."""
+    for name, perturbation in case.instance.perturbations.items():
+        for break_ties in (False, True):
+            answer = case.prepared.minimize(perturbation, break_ties=break_ties)
+            for finding in (*case.wrong(answer, perturbation), *case.unfinished(answer)):
+                yield f"{name} (break_ties={break_ties})", finding
+
+
+def _check_scaling(case: _Case) -> Iterator[Finding]:
+    """Three copies of every record and three times the perturbation: three times the value."""
+    problem = case.instance.problem
+    tripled = type(problem)(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice)
+    if case.oracle.refusals(tripled, case.instance.task):
+        return
+    prepared = case.oracle.prepare(tripled, case.instance.task)
+    for name, p in case.instance.perturbations.items():
+        scaled = Perturbation(
+            p.lattice, tuple(3 * t for t in p.unary), None if p.radial is None else 3 * p.radial
+        )
+        c = prepared.minimize(scaled).certificate
+        best, _ = case.minimum(p)
+        slack = 0 if c.exact else case.tolerance
+        if c.fixed_bound > 3 * best + slack:
+            yield name, f"bound {c.bound:.9g} is above three times the minimum {from_fixed(best):.9g}"
+        if c.gap == 0 and c.fixed_value is not None and c.fixed_value > 3 * best + slack:
+            yield name, f"value {c.value:.9g} is above three times the minimum {from_fixed(best):.9g}"
+
+
+def _check_independence(case: _Case) -> Iterator[Finding]:
+    """A, then B, then A again, with another data set prepared by the same oracle in between."""
+    problem = case.instance.problem
+    (name, a), *others = case.instance.perturbations.items()
+    yield from ((f"first {name}", w) for w in case.wrong(case.prepared.minimize(a), a))
+    for other, b in others:
+        yield from ((f"{other} after {name}", w) for w in case.wrong(case.prepared.minimize(b), b))
+    flipped = type(problem)(problem.X, -problem.y, problem.lattice)
+    if not case.oracle.refusals(flipped, case.instance.task):
+        case.oracle.prepare(flipped, case.instance.task).minimize(a)
+    yield from ((f"{name} again", w) for w in case.wrong(case.prepared.minimize(a), a))
+
+
+def _check_limits(case: _Case) -> Iterator[Finding]:
+    """Cancelled at once, cancelled after a few questions, out of time: an honest bound every time."""
+    asked = count()
+    limits = {
+        "cancelled at once": Limits(cancelled=lambda: True),
+        "cancelled later": Limits(cancelled=lambda: next(asked) > 3),
+        "no time": Limits(seconds=1e-9),
+    }
+    for name, p in case.instance.perturbations.items():
+        for limit, value in limits.items():
+            answer = case.prepared.minimize(p, value)
+            yield from ((f"{name}, {limit}", w) for w in case.wrong(answer, p))
+
+
+def _check_progress(case: _Case) -> Iterator[Finding]:
+    """Reported incumbents are never below the minimum and reported bounds never above it."""
+    for name, p in case.instance.perturbations.items():
+        seen: list[Progress] = []
+        answer = case.prepared.minimize(p, Limits(on_progress=seen.append))
+        minimum = from_fixed(case.minimum(p)[0])
+        slack = 1e-9 if answer.certificate.exact else max(1e-9, from_fixed(case.tolerance))
+        for progress in seen:
+            if progress.incumbent < minimum - slack:
+                yield name, f"reported incumbent {progress.incumbent:.9g} below the minimum {minimum:.9g}"
+            if progress.bound > minimum + slack:
+                yield name, f"reported bound {progress.bound:.9g} above the minimum {minimum:.9g}"
+
+
+def _check_purity(case: _Case) -> Iterator[Finding]:
+    """Solving changes neither the data, nor the perturbation, nor anybody's random numbers."""
+    problem = case.instance.problem
+    tables = [t for p in case.instance.perturbations.values() for t in (*p.unary, p.radial) if t is not None]
+    arrays = [problem.X, problem.y, problem.lattice.low, problem.lattice.high, *tables]
+    before = [a.copy() for a in arrays]
+    states = RandomStates()
+    prepared = case.oracle.prepare(problem, case.instance.task)
+    for p in case.instance.perturbations.values():
+        prepared.minimize(p)
+    if any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
+        yield "", "the data, the lattice or the perturbation was changed in place"
+        for a, b in zip(arrays, before, strict=True):
+            if a.flags.writeable:
+                a[...] = b  # so that later checks speak of their own subject
+    yield from (("", finding) for finding in states.touched())
+
+
+def _check_refusals(case: _Case) -> Iterator[Finding]:
+    """NaN, empty domains, foreign lattices and terms of another task are errors, not answers."""
+    lattice = case.instance.problem.lattice
+    other = IntegerLattice(0, 7, dimension=lattice.dimension)
+    radial = np.zeros(lattice.max_squared_norm + 1, dtype=np.int64)
+    flat = Perturbation.zero(lattice)
+    linear: PreparedOracle | None = None
+    if not case.oracle.refusals(case.instance.problem, Task.LINEAR):
+        linear = case.oracle.prepare(case.instance.problem, Task.LINEAR)
+    attempts: dict[str, Callable[[], object]] = {
+        "a NaN coefficient": lambda: case.prepared.minimize(
+            Perturbation.linear(lattice, np.full(lattice.dimension, np.nan))
+        ),
+        "an empty lattice": lambda: IntegerLattice(2, 3, dimension=2, radius=1.0),
+        "a perturbation of another lattice": lambda: case.prepared.minimize(Perturbation.zero(other)),
+    }
+    if linear is not None:
+        prepared = linear
+        attempts["a term in |w|^2 under Task.LINEAR"] = lambda: prepared.minimize(
+            Perturbation(lattice, flat.unary, radial)
+        )
+    for what, attempt in attempts.items():
+        try:
+            attempt()
+        except (InvalidInputError, InfeasibleDomainError):
+            continue
+        yield "", f"{what} was accepted"
+
+
+_CHECKS: tuple[Callable[[_Case], Iterator[Finding]], ...] = (
+    _check_optimality,
+    _check_scaling,
+    _check_independence,
+    _check_limits,
+    _check_progress,
+    _check_purity,
+    _check_refusals,
+)
+
+
+# --- Instances ----------------------------------------------------------------------------------------
+
+
+def instances(seed: int) -> Iterator[Instance]:
+    """Every small problem under both tasks, with data and noise drawn from ``seed``."""
+    for number, (name, problem) in enumerate(_problems(np.random.default_rng([seed, 0]))):
+        for task in Task:
+            rng = np.random.default_rng([seed, 1 + number, task is Task.LINEAR])
+            yield Instance(
+                f"{name}, {task.name.lower()}, seed {seed}",
+                problem,
+                task,
+                _perturbations(problem.lattice, task, rng),
+            )
+
+
+def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
+    signs = IntegerLattice(-1, 1, dimension=5)
+    yield "signs, one-hot and numeric", random_halfspace(rng, signs, blocks=(2, 2), numeric=1)
+    yield (
+        "asymmetric box",
+        random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 3]), blocks=(2,), numeric=1),
+    )
+    yield (
+        "box with radius",
+        random_halfspace(rng, IntegerLattice(-2, 2, dimension=3, radius=5**0.5), blocks=(3,), numeric=0),
+    )
+    # |w|^2 <= 7 is attained by no point of {-2, 0, 2} + ...: the largest |w|^2 is below max_squared_norm.
+    yield (
+        "radius that is not attained",
+        random_halfspace(rng, IntegerLattice([-3, -3], [3, 3], radius=7**0.5), blocks=(), numeric=2),
+    )
+    yield (
+        "box without the origin",
+        random_halfspace(rng, IntegerLattice([1, -3, 0], [2, -1, 3], radius=3.5), blocks=(2,), numeric=1),
+    )
+    yield (
+        "sets of columns",
+        random_halfspace(rng, IntegerLattice(0, 1, dimension=5), blocks=(3, 2), numeric=0),
+    )
+    yield "one point", random_halfspace(rng, IntegerLattice([1, -1], [1, -1]), blocks=(2,), numeric=0)
+    yield (
+        "zero features",
+        ZeroOneHalfspace(np.zeros((4, 2), dtype=int), [1, 1, -1, 1], IntegerLattice(-1, 1, dimension=2)),
+    )
+    yield "scores of zero", decimal_ties()
+    binary = rng.integers(0, 2, (30, 5))
+    labels = rng.choice([-1, 1], 30)
+    yield "conjunction", MonotoneConjunction(binary, labels)
+    yield "disjunction", MonotoneDisjunction(binary, labels)
+    few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
+    yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
+
+
+def random_halfspace(
+    rng: Generator, lattice: IntegerLattice, *, blocks: tuple[int, ...], numeric: int
+) -> ZeroOneHalfspace:
+    """One-hot blocks with the given numbers of levels, then integer columns; labels from a noisy rule."""
+    n = 40
+    columns = [np.eye(size, dtype=np.int64)[rng.integers(0, size, n)] * 6 for size in blocks]
+    columns.append(rng.integers(-4, 7, (n, numeric)))
+    X = np.hstack(columns)
+    rule = rng.integers(lattice.low, lattice.high + 1)
+    flipped = rng.random(n) < 0.15
+    y = np.where((X @ rule > 0) ^ flipped, 1, -1)
+    return ZeroOneHalfspace(X, y, lattice)
+
+
+def decimal_ties() -> ZeroOneHalfspace:
+    """Only w = (1, 1, -1) makes no error, and only where 0.1 + 0.2 - 0.3 counts as 0 and predicts -1."""
+    X = np.repeat([[1, 2, 3], [2, 4, 6], [2, 4, 5]], 5, axis=0)
+    y = np.repeat([-1, -1, 1], 5)
+    return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=3))
+
+
+def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:
+    """No noise, noise, noise that drowns the loss, exact ties, and differences of single grid steps."""
+    d = lattice.dimension
+
+    def noise(scale: float) -> Perturbation:
+        if task is Task.LINEAR:
+            return Perturbation.linear(lattice, rng.normal(0.0, scale, d))
+        return Perturbation.normalized(lattice, rng.normal(0.0, scale, d + 1))
+
+    def tables(unit: int, largest: int) -> Perturbation:
+        def draw(size: int) -> IntArray:
+            return unit * rng.integers(-largest, largest + 1, size)
+
+        radial = draw(lattice.max_squared_norm + 1) if task is Task.NORMALIZED else None
+        return Perturbation(lattice, tuple(draw(len(v)) for v in levels(lattice)), radial)
+
+    return {
+        "no perturbation": Perturbation.zero(lattice),
+        "noise": noise(3.0),
+        "large noise": noise(1e4),
+        "integer tables with ties": tables(UNIT, 1),
+        "grid steps": tables(1, 2),
+    }

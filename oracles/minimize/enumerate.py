@@ -1,0 +1,64 @@
+"""Exhaustive search, vectorised over candidates: the reference that every other oracle is checked against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.objective import UNIT, from_fixed
+from privopt.problems.discrete.problem import DiscreteProblem
+
+
+@dataclass(frozen=True)
+class EnumerationOracle(DiscreteOracle):
+    """Tries every point. Losses are computed once per data set and kept (8 bytes per candidate).
+
+    Args:
+        max_candidates: largest box that is accepted.
+        max_work: largest candidates x records that is accepted.
+    """
+
+    name: ClassVar[str] = "enumerate"
+    max_candidates: int = 2_000_000
+    max_work: float = 2e9
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        box = min(problem.lattice.box_size, 10**290)  # messages need a double
+        reasons = []
+        if box > self.max_candidates:
+            reasons.append(f"{box:.3g} candidates, more than {self.max_candidates}")
+        if box * problem.n_records > self.max_work:
+            reasons.append(
+                f"{box * problem.n_records:.3g} candidate-record pairs, more than {self.max_work:.3g}"
+            )
+        return reasons
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        losses: list[IntArray] = []  # filled batch by batch on the first solve, so that limits apply
+
+        def solve(query: Query) -> Proposal:
+            best: tuple[int, IntArray] | None = None
+            seen = 0
+            # A loss is never negative: the trivial bound until the last batch is done.
+            trivial = -query.perturbation.magnitude
+            for number, points in enumerate(problem.lattice.batches()):
+                if (reason := query.watch.stop()) is not None:
+                    return Proposal(None if best is None else best[1], trivial, reason, nodes=seen)
+                if number == len(losses):
+                    losses.append(problem.losses(points))
+                values = losses[number] * UNIT + query.perturbation.values(points)
+                first = int(np.argmin(values))
+                if best is None or values[first] < best[0]:
+                    best = int(values[first]), points[first]
+                seen += len(points)
+                query.watch.report(from_fixed(best[0]), from_fixed(trivial), seen)
+            assert best is not None  # a lattice is never empty
+            return Proposal(best[1], best[0], Status.OPTIMAL, lexicographic=True, nodes=seen)
+
+        return solve

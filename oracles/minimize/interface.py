@@ -1,0 +1,160 @@
+"""What an oracle is: one kind of question about one problem, answered with a proof.
+
+An oracle is a value. ``prepare`` matches it against a problem (listing every reason for a refusal) and
+builds whatever does not depend on the noise; the prepared oracle then answers many perturbations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.certificate import Answer, Certificate, Status
+from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
+from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Query:
+    """One question to a prepared solver.
+
+    Attributes:
+        perturbation: what is added to the loss.
+        watch: limits and progress of this solve.
+        break_ties: the caller needs the lexicographically first minimiser, proved. Solvers that get it
+            for free may ignore the flag.
+    """
+
+    perturbation: Perturbation
+    watch: Watch
+    break_ties: bool
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a solver claims. The objective is not part of it: privopt recomputes that.
+
+    Attributes:
+        point: the best point found, shape (dimension,), or None.
+        bound: a proved lower bound over the lattice, fixed point (an integer).
+        status: why the solver stopped.
+        lexicographic: the point is proved to be the lexicographically smallest minimiser.
+        exact: the bound was proved in integer arithmetic.
+        nodes: work done.
+        raw_status: the solver's own words.
+    """
+
+    point: IntArray | None
+    bound: int
+    status: Status = Status.OPTIMAL
+    lexicographic: bool = False
+    exact: bool = True
+    nodes: int = 0
+    raw_status: str = ""
+
+
+Solver = Callable[[Query], Proposal]
+
+
+class DiscreteOracle(ABC):
+    """Minimises over a lattice. Subclasses are values: cheap to make, comparable by their fields.
+
+    To add one, implement ``refusals`` and ``build`` in one file and run
+    ``privopt.oracles.minimize.conformance.check_oracle`` on it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        """Every reason why this oracle cannot take the problem; empty if it can. Cheap."""
+
+    @abstractmethod
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        """Everything that does not depend on the noise. Called only without refusals."""
+
+    def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
+        """Match, then build.
+
+        Raises:
+            UnsupportedProblemError: listing every refusal.
+        """
+        if reasons := self.refusals(problem, task):
+            raise UnsupportedProblemError(
+                f"oracle {self.name!r} cannot minimise {type(problem).__name__} over {problem.lattice}: "
+                + "; ".join(reasons)
+            )
+        return PreparedOracle(self.name, problem, task, self.build(problem, task))
+
+
+@dataclass(frozen=True)
+class PreparedOracle:
+    """A solver built for one problem; certifies each of its answers."""
+
+    name: str
+    problem: DiscreteProblem
+    task: Task
+    solver: Solver
+
+    def minimize(
+        self, perturbation: Perturbation, limits: Limits | None = None, *, break_ties: bool = False
+    ) -> Answer:
+        """argmin over the lattice of loss + perturbation, with a certificate.
+
+        Stops early, with an honest bound, when a limit is reached; see ``Answer.require``.
+
+        Args:
+            perturbation: over the problem's lattice; a radial part needs ``Task.NORMALIZED``.
+            limits: time limit, progress, cancellation.
+            break_ties: also prove that the point is the lexicographically first minimiser.
+
+        Raises:
+            InvalidInputError: a perturbation of another lattice or task.
+            SolverFailedError: the solver returned something other than a ``Proposal``, a point outside the
+                lattice or a bound above a value.
+        """
+        if perturbation.lattice != self.problem.lattice:
+            raise InvalidInputError("the perturbation was made for another lattice")
+        if perturbation.radial is not None and self.task is not Task.NORMALIZED:
+            raise InvalidInputError("a term in |w|^2 needs an oracle prepared for Task.NORMALIZED")
+        watch = (limits or Limits()).start()
+        proposal: object = self.solver(Query(perturbation, watch, break_ties))
+        if not isinstance(proposal, Proposal):
+            raise SolverFailedError(
+                f"oracle {self.name!r}: solve must return a Proposal, got {type(proposal).__name__}"
+            )
+        return self._certify(proposal, perturbation, watch.seconds)
+
+    def _certify(self, proposal: Proposal, perturbation: Perturbation, seconds: float) -> Answer:
+        point, value = None, None
+        if proposal.point is not None:
+            point = np.array(proposal.point, dtype=np.int64)
+            if not self.problem.lattice.contains(proposal.point):
+                raise SolverFailedError(f"oracle {self.name!r} returned a point outside the lattice")
+            value = self.problem.value(point, perturbation)
+            if proposal.bound > value:
+                raise SolverFailedError(
+                    f"oracle {self.name!r} claims a lower bound above the recomputed value of its own point"
+                )
+        optimal = value == proposal.bound
+        certificate = Certificate(
+            status=proposal.status,
+            fixed_value=value,
+            fixed_bound=int(proposal.bound),
+            lexicographic=proposal.lexicographic and optimal,
+            exact=proposal.exact,
+            oracle=self.name,
+            raw_status=proposal.raw_status,
+            nodes=proposal.nodes,
+            seconds=seconds,
+        )
+        return Answer(point, certificate)

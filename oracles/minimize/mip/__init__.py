@@ -1,0 +1,1 @@
+"""Mixed-integer models for general solvers."""

@@ -1,0 +1,225 @@
+"""The cell model: a MIP whose size does not depend on the number of records.
+
+For fixed numeric weights a, the loss is a sum of tables over cell offsets (``cells.structure``). One
+model serves every a and every draw of noise, because only costs and allowed columns differ: binaries r[j, v]
+say that indicator weight j has value v, q[s] that their squares sum to s, z[c, t] that cell c has offset t,
+
+    sum_t z[c, t] = 1,   sum_t t z[c, t] = sum of the weights of the active indicators of c.
+
+Its linear relaxation is tight. Every a gets an exact lower bound from the dual of its tables first; those
+that cannot beat the incumbent are never given to the solver, and of the others only the levels that can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.oracles.cells.regions import BIG, CellModel, coupled, give_to_norm, new_region, update
+from privopt.oracles.cells.structure import CellLimits, CellStructure, why_not
+from privopt.oracles.minimize.interface import Proposal, Query, Solver
+from privopt.oracles.minimize.mip.model import MipModel, Session, open_session
+from privopt.oracles.minimize.mip.row_model import Columns, add_weights
+from privopt.oracles.minimize.mip.search import Region, Search, trivial_bound
+from privopt.oracles.minimize.native import bounds as duals
+from privopt.oracles.minimize.native.descent import descend
+from privopt.oracles.task import Task
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.objective import UNIT
+from privopt.problems.discrete.problem import DiscreteProblem
+
+_LIMITS = CellLimits(cells=3_000, numeric_combinations=20_000, table_bytes=1 << 29)
+_MAX_COLUMNS = 200_000
+_MAX_SQUARED_NORM = 4096
+# Sweeps over every weight vector that may matter, then over those that are left.
+_FEW_SWEEPS, _MANY_SWEEPS = 4, 40
+# A sweep that raises a bound by less than this (fixed point) was the last one.
+_LEAST_GAIN = UNIT // 64
+
+
+def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
+    """Every reason why the cell model cannot take a problem."""
+    if reasons := why_not(problem, _LIMITS):
+        return reasons
+    assert isinstance(problem, ZeroOneHalfspace)
+    size, squares = CellStructure.of(problem).table_size, problem.lattice.max_squared_norm
+    if size > _MAX_COLUMNS:
+        reasons.append(f"{size} columns, more than {_MAX_COLUMNS}")
+    if coupled(problem, task) and squares > _MAX_SQUARED_NORM:
+        reasons.append(f"|w|^2 up to {squares}, more than {_MAX_SQUARED_NORM}")
+    return reasons
+
+
+def build(problem: DiscreteProblem, task: Task, solver: str) -> Solver:
+    """The cell model of a problem that ``refusals`` has nothing against."""
+    assert isinstance(problem, ZeroOneHalfspace)
+    model = _CellModel.of(problem, task, solver)
+    return lambda query: _solve(model, query)
+
+
+@dataclass(frozen=True)
+class _CellModel:
+    """What does not depend on the noise.
+
+    Attributes:
+        regions: one for each numeric weight vector.
+        entry_column: the column that pays each table entry; -1 for cells without indicators.
+        size: number of columns of the MIP.
+    """
+
+    problem: ZeroOneHalfspace
+    regions: CellModel
+    columns: Columns
+    entry_column: NDArray[np.int64]
+    size: int
+    session: Session
+    shares: duals.Shares
+
+    @classmethod
+    def of(cls, problem: ZeroOneHalfspace, task: Task, solver: str) -> _CellModel:
+        regions, lattice = CellModel.make(problem, task), problem.lattice
+        model = MipModel("cells")
+        columns = add_weights(
+            model,
+            lattice,
+            regions.cells.indicators,
+            radial=regions.shape.coupled,
+            budget=lattice.squared_radius,
+        )
+        return cls(
+            problem,
+            regions,
+            columns,
+            _add_cells(model, regions.cells, columns),
+            len(model.columns),
+            open_session(model, solver),
+            duals.make_shares(regions.shape),
+        )
+
+
+def _add_cells(model: MipModel, cells: CellStructure, columns: Columns) -> NDArray[np.int64]:
+    """Columns z[c, t] and their links; returns ``entry_column``. One indicator alone needs no z: it is r."""
+    entry_column = np.full(cells.table_size, -1, dtype=np.int64)
+    for c in range(cells.n_cells):
+        members = cells.members(c)
+        entries = slice(int(cells.table_start[c]), int(cells.table_start[c + 1]))
+        if len(members) == 1:
+            entry_column[entries] = columns.level[members[0]]
+        elif len(members) > 1:
+            offsets = np.arange(cells.offset_low[c], cells.offset_high[c] + 1)
+            z = entry_column[entries] = model.add(len(offsets), integer=True)
+            model.choose_one(z)
+            low, high = cells.lattice.low, cells.lattice.high
+            linked = np.concatenate([z, *(columns.level[j] for j in members)])
+            sizes = [-np.arange(low[j], high[j] + 1) for j in members]
+            model.constrain(linked, np.concatenate([offsets, *sizes]), "=", 0)
+    return entry_column
+
+
+def _solve(model: _CellModel, query: Query) -> Proposal:
+    search = Search(model.problem, query, model.session)
+    lattice = model.problem.lattice
+    search.offer(np.clip(0, lattice.low, lattice.high))  # the shortest vector is in every lattice
+    draw = _Draw(model, query, search)
+    draw.sweep_all(_FEW_SWEEPS)
+    draw.sweep_all(_MANY_SWEEPS)
+    order = np.argsort(draw.bound, kind="stable")
+    return search.run([draw.region(int(k)) for k in order if not search.can_prune(int(draw.bound[k]))])
+
+
+class _Draw:
+    """One draw of noise: costs, exact lower bounds and remaining levels of every numeric weight vector."""
+
+    def __init__(self, model: _CellModel, query: Query, search: Search) -> None:
+        self.model, self.query, self.search = model, query, search
+        p, regions = query.perturbation, model.regions
+        self.costs = regions.costs(p)
+        self.bound = np.full(len(regions.weights), trivial_bound(p), dtype=np.int64)
+        self.allowed: dict[int, NDArray[np.bool_]] = {}
+        self.dual = new_region(regions.shape, np.int64)
+        self.forward = np.zeros_like(self.dual.tables)
+
+    def sweep_all(self, sweeps: int) -> None:
+        """Raise the bounds of all weight vectors that still matter, and improve the incumbent on the way."""
+        for k in np.argsort(self.bound, kind="stable").tolist():
+            if self.query.watch.stop() is not None:
+                return
+            if not self.search.can_prune(int(self.bound[k])):
+                self.bound[k] = max(int(self.bound[k]), self._raised(k, sweeps))
+                self.search.report(int(self.bound.min()))
+
+    def _raised(self, k: int, sweeps: int) -> int:
+        """A bound for one weight vector: exact, or the value from which on nothing matters."""
+        regions, dual = self.model.regions, self.dual
+        if not regions.start(dual, k, UNIT, self.costs, regions.all_levels):
+            return int(BIG)
+        give_to_norm(regions.shape, dual, 0)
+        update(regions.shape, dual, None)
+        levels, bound = np.zeros_like(regions.shape.low), -BIG
+        for _ in range(sweeps):
+            before, cutoff = bound, self.search.dominated
+            bound = max(
+                bound, duals.sweep(regions.shape, dual, self.forward, self.model.shares, cutoff, levels)
+            )
+            if bound >= cutoff:
+                return self.search.dominated
+            if bound - before < _LEAST_GAIN:
+                break
+        self._offer(k, levels)
+        self.allowed[k] = self._mask(k)
+        return bound
+
+    def _offer(self, k: int, levels: IntArray) -> None:
+        """The dual's point, improved block by block, as an incumbent."""
+        if descend(self.model.regions.shape, self.dual, levels) < self.search.dominated:
+            self.search.offer(self.model.regions.point(k, levels))
+
+    def _mask(self, k: int) -> NDArray[np.bool_]:
+        """Columns that may be nonzero: the levels that the sweeps left, and the norms that a leaves."""
+        mask = self._norms(k)
+        for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
+            level = self.model.columns.level[coordinate]
+            mask[level] = False
+            mask[level[self.dual.dom[j, : self.dual.dom_size[j]]]] = True
+        return mask
+
+    def _norms(self, k: int) -> NDArray[np.bool_]:
+        mask = np.ones(self.model.size, dtype=np.bool_)
+        mask[self.model.columns.norm[len(self.costs.radial) - int(self.model.regions.squares[k]) :]] = False
+        return mask
+
+    def region(self, k: int) -> Region:
+        """The part of the lattice with the k-th numeric weights."""
+        model, low, regions = self.model, self.model.problem.lattice.low, self.model.regions
+        numeric, a = regions.cells.numeric, regions.weights[k]
+        alone = regions.tables[k][model.entry_column < 0]
+
+        def decode(values: FloatArray) -> IntArray:
+            point = model.columns.decode(values, low)
+            point[numeric] = a
+            return point
+
+        return Region(
+            costs=lambda: self._costs(k),
+            constant=int(self.costs.numeric[k]) + int(np.sum(alone, dtype=np.int64)) * UNIT,
+            bound=int(self.bound[k]),
+            decode=decode,
+            encode=lambda point: model.columns.encode(point, low),
+            contains=lambda point: bool(np.array_equal(point[numeric], a)),
+            allowed=self.allowed.get(k, self._norms(k)),
+        )
+
+    def _costs(self, k: int) -> FloatArray:
+        """Column costs in units of loss."""
+        model, p, regions = self.model, self.query.perturbation, self.model.regions
+        costs = np.zeros(model.size)
+        paid = model.entry_column >= 0
+        np.add.at(costs, model.entry_column[paid], regions.tables[k][paid])
+        for coordinate in regions.cells.indicators.tolist():
+            costs[model.columns.level[coordinate]] += p.unary[coordinate] / UNIT
+        radial = self.costs.radial[int(regions.squares[k]) :][: len(model.columns.norm)]
+        costs[model.columns.norm[: len(radial)]] = radial / UNIT
+        return costs

@@ -1,0 +1,1 @@
+"""Our own exact solver over cells."""

@@ -1,0 +1,210 @@
+"""The bound of a region at temperature zero, raised by message passing in integers.
+
+Sweeps over the variables of a region (``regions``): each variable collects the min-marginals of every
+factor that it appears in and deals out shares (sequential reweighted message passing, Kolmogorov 2015). A
+factor's min-marginals cost little because its tables depend on partial sums: tables from the front are kept
+beside those from the back. All of it is exact int64 arithmetic; rounding of the shares costs tightness, never
+validity.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from privopt.oracles.cells.regions import (
+    BIG,
+    INFEASIBLE,
+    Region,
+    Shape,
+    bound,
+    knapsack,
+    last_table,
+    least_theta,
+    pull,
+)
+from privopt.problems.discrete.lattice import IntArray
+
+SHARES = 1 << 12
+NORM_SHARE = 0.2  # of a variable's cost, dealt to the norm term; cells get theirs by the root of their size
+
+
+class Shares(NamedTuple):
+    """The share of a variable's cost that each member is dealt going up and going down, in 1/SHARES."""
+
+    up: IntArray  # (M,)
+    down: IntArray  # (M,)
+
+
+def make_shares(shape: Shape) -> Shares:
+    """Only factors that the sweep meets again get a share."""
+    size, mass = np.diff(shape.member_start)[:-1], np.sqrt(shape.records)[shape.member_factor]
+    first, last = (np.zeros(len(mass), dtype=bool) for _ in range(2))
+    first[shape.member_start[:-2][size > 0]] = True
+    last[shape.member_start[1:-1][size > 0] - 1] = True
+    totals = [np.bincount(shape.member_var, np.where(end, 0.0, mass)) for end in (first, last)]
+    most = np.maximum(1e-9, np.maximum(*totals))[shape.member_var]
+    norm_share = int(NORM_SHARE * SHARES) if shape.coupled else 0
+    share = ((SHARES - norm_share) * mass / most).astype(np.int64)
+    share[shape.member_factor == shape.cells] = norm_share
+    first[shape.member_start[-2] :][:1] = last[-1:] = True
+    return Shares(np.where(last, 0, share), np.where(first, 0, share))
+
+
+@njit(cache=True, nogil=True)
+def _is_last(shape: Shape, e: int) -> bool:
+    """Whether a member is the last of its factor."""
+    return bool(e + 1 == shape.member_start[shape.member_factor[e] + 1])
+
+
+@njit(cache=True, nogil=True)
+def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
+    """The table from the front of the next member from that of this one."""
+    j, at = shape.member_var[e], e + shape.member_factor[e]
+    start, middle, end = shape.table_start[at], shape.table_start[at + 1], shape.table_start[at + 2]
+    source, out, steps = forward[start:middle], forward[middle:end], shape.steps[e]
+    out[:] = BIG
+    for i in range(region.dom_size[j]):
+        v = region.dom[j, i]
+        target, cost = out[steps[v] :], region.shift[e, v]
+        for t in range(min(len(source), len(target))):
+            target[t] = min(target[t], source[t] + cost)
+
+
+@njit(cache=True, nogil=True)
+def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: bool) -> None:
+    """Move all min-marginals of variable j into theta_j. Going down, a last member has none left."""
+    theta = region.theta[j]
+    for b in range(shape.var_start[j], shape.var_start[j + 1]):
+        e = shape.var_member[b]
+        if down and _is_last(shape, e):
+            continue
+        at = e + shape.member_factor[e]
+        start, middle, end = shape.table_start[at], shape.table_start[at + 1], shape.table_start[at + 2]
+        before, after = forward[start:middle], region.tables[middle:end]
+        shift, steps = region.shift[e], shape.steps[e]
+        for i in range(region.dom_size[j]):
+            v = region.dom[j, i]
+            rest = after[steps[v] :]
+            least = 2 * BIG
+            for t in range(min(len(before), len(rest))):
+                least = min(least, before[t] + rest[t])
+            theta[v] += least + shift[v]
+            shift[v] = -least
+
+
+@njit(cache=True, nogil=True)
+def _drop_levels(region: Region, j: int, slack: int) -> bool:
+    """Drop the levels that cost at least ``slack`` more than the best one; False if none is left."""
+    least, kept = least_theta(region, j), 0
+    for i in range(region.dom_size[j]):
+        v = region.dom[j, i]
+        if region.theta[j, v] - least < slack:
+            region.dom[j, kept] = v
+            kept += 1
+    region.dom_size[j] = kept
+    return kept > 0
+
+
+@njit(cache=True, nogil=True)
+def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
+    """Give each factor that the sweep meets again its share of theta_j.
+
+    Only what exceeds the minimum is dealt, so that no separate minimum falls: ``sweep`` relies on that.
+    """
+    theta, least = region.theta[j], least_theta(region, j)
+    for i in range(region.dom_size[j]):
+        v = region.dom[j, i]
+        piece = (theta[v] - least) // SHARES
+        for b in range(shape.var_start[j], shape.var_start[j + 1]):
+            e = shape.var_member[b]
+            region.shift[e, v] += piece * shares[e]
+            theta[v] -= piece * shares[e]
+
+
+@njit(cache=True, nogil=True)
+def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
+    """The bound if the norm term were given all of theta; at least ``bound``.
+
+    Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
+    """
+    k = len(shape.span)
+    total = region.constant[0]
+    for f in range(shape.cells):
+        total += region.tables[shape.table_start[shape.member_start[f] + f]]
+    costs = region.theta.copy()
+    for e in range(shape.member_start[shape.cells], len(shape.member_var)):
+        costs[shape.member_var[e]] += region.shift[e]
+    norm = last_table(shape, region, shape.cells)[: region.width[0]]
+    return int(total + knapsack(shape, region, np.arange(shape.fixed, k), costs, norm, x))
+
+
+@njit(cache=True, nogil=True)
+def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> int:
+    """One pass up and one down. Returns a lower bound of the region, BIG if no point is below the cutoff.
+
+    Levels none of whose points are below the cutoff are dropped. Tables must be up to date, and are so on
+    return. A point of the norm ball that the bound suggests is written to ``x`` (levels); ``forward`` is
+    memory of the size of the tables.
+    """
+    k, slack = len(shape.span), cutoff - bound(shape, region)
+    if slack <= 0:
+        return BIG
+    for f in range(shape.cells + 1):
+        forward[shape.table_start[shape.member_start[f] + f]] = 0
+    for j in range(shape.fixed, k):
+        _collect(shape, region, forward, j, False)
+        if not _drop_levels(region, j, slack):
+            return BIG
+        _deal(shape, region, j, shares.up)
+        for b in range(shape.var_start[j], shape.var_start[j + 1]):
+            if not _is_last(shape, shape.var_member[b]):
+                _push(shape, region, forward, shape.var_member[b])
+    for j in range(k - 1, shape.fixed - 1, -1):
+        _collect(shape, region, forward, j, True)
+        if not _drop_levels(region, j, slack):
+            return BIG
+        _deal(shape, region, j, shares.down)
+        for b in range(shape.var_start[j], shape.var_start[j + 1]):
+            pull(shape, region, None, shape.var_member[b])
+    joint = joint_bound(shape, region, x)
+    return BIG if joint >= cutoff else joint
+
+
+@njit(cache=True, nogil=True)
+def quick_bounds(
+    shape: Shape,
+    unary: IntArray,
+    radial: IntArray,
+    squares: IntArray,
+    offsets: IntArray,
+    first: IntArray,
+    last: IntArray,
+    out: IntArray,
+) -> None:
+    """Bounds for many numeric weight vectors: cells, variables with the norm term minimised apart.
+
+    Args:
+        squares: sums of squares of the numeric weights.
+        offsets: their own costs plus the minima of the cells.
+        first, last: the levels of each variable.
+        out: the bounds, BIG where the norm ball leaves nothing.
+    """
+    size = len(radial)
+    current, following = np.full(size, BIG), np.empty(size, dtype=np.int64)
+    current[0] = 0
+    for j in range(len(shape.span)):
+        following[:] = BIG
+        for v in range(first[j], last[j] + 1):
+            target = following[shape.squares[j, v] :]
+            for s in range(len(target)):
+                target[s] = min(target[s], current[s] + unary[j, v])
+        current, following = following, current
+    for a in range(len(out)):
+        least = BIG
+        for s in range(size - squares[a]):
+            if current[s] < INFEASIBLE:
+                least = min(least, current[s] + radial[s + squares[a]])
+        out[a] = least + offsets[a] if least < INFEASIBLE else BIG

@@ -1,0 +1,69 @@
+"""Good points quickly: block after block at its exact optimum given the others. Proves nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from privopt.oracles.cells.regions import Costs, Region, Shape, knapsack, last_table
+from privopt.problems.discrete.lattice import IntArray
+
+
+@njit(cache=True, nogil=True)
+def descend(shape: Shape, region: Region, x: IntArray) -> int:
+    """Improve levels ``x`` in place until no block can; returns the value.
+
+    The variables of a block never meet in a cell, so a block's optimum given the others is a knapsack over
+    the sum of squares.
+    """
+    k = len(shape.span)
+    sums = np.zeros(shape.cells + 1, dtype=np.int64)
+    for e in range(len(shape.member_var)):
+        sums[shape.member_factor[e]] += shape.steps[e, x[shape.member_var[e]]]
+    costs = np.zeros(shape.squares.shape, dtype=np.int64)
+    first, unchanged = shape.fixed, 0
+    while unchanged <= shape.block[k - 1] - shape.block[shape.fixed]:
+        end = first
+        while end < k and shape.block[end] == shape.block[first]:
+            end += 1
+        unchanged = 1 if _improve(shape, region, x, sums, costs, np.arange(first, end)) else unchanged + 1
+        first = end if end < k else shape.fixed
+    value = region.constant[0]
+    for f in range(shape.cells + 1):
+        value += last_table(shape, region, f)[sums[f]]
+    for j in range(shape.fixed, k):
+        value += region.unary[j, x[j]]
+    return int(value)
+
+
+@njit(cache=True, nogil=True)
+def _improve(
+    shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: Costs, block: IntArray
+) -> bool:
+    """Optimise the variables of one block given the others; True if that lowered the value."""
+    _move(shape, x, sums, block, -1)
+    norm = last_table(shape, region, shape.cells)[sums[shape.cells] : region.width[0]]
+    before, square = 0, 0
+    for j in block:
+        for v in range(shape.span[j]):
+            costs[j, v] = region.unary[j, v]
+        for b in range(shape.var_start[j], shape.var_start[j + 1] - 1):
+            c = shape.member_factor[shape.var_member[b]]
+            table = last_table(shape, region, c)[sums[c] :]
+            for v in range(shape.span[j]):
+                costs[j, v] += table[v]
+        before += costs[j, x[j]]
+        square += shape.squares[j, x[j]]
+    before += norm[square]
+    after = knapsack(shape, region, block, costs, norm, x)
+    _move(shape, x, sums, block, 1)
+    return bool(after < before)
+
+
+@njit(cache=True, nogil=True)
+def _move(shape: Shape, x: IntArray, sums: IntArray, block: IntArray, sign: int) -> None:
+    """Add the levels of a block to the sums of its factors, or take them away."""
+    for j in block:
+        for b in range(shape.var_start[j], shape.var_start[j + 1]):
+            e = shape.var_member[b]
+            sums[shape.member_factor[e]] += sign * shape.steps[e, x[j]]

@@ -1,0 +1,509 @@
+"""Depth-first search over the indicator weights, for one numeric weight vector and one set of domains.
+
+The variables of one exclusive block, the *leaves*, are left to the end: a cell has at most one of them
+active, so once all others are fixed the leaves separate and their optimum, norm ball and radial term
+included, is an exact knapsack over the sum of squares. Before that, the same knapsack is a lower bound
+(*star bound*): each leaf collects its cells, each minimised over its own variables that are still free.
+These partial minima are tables over partial sums, filled once per tree, so that a node costs a few additions
+per cell of the variable it fixes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privopt.oracles.cells.regions import BIG, INFEASIBLE, Region, Shape, knapsack, last_table
+from privopt.problems.discrete.lattice import IntArray
+
+DONE, PAUSED, IMPROVED = 0, 1, 2
+
+
+class Tree(NamedTuple):
+    """One search. ``stack[0]`` is the current depth, ``stack[1]`` the number of fixed-order variables p."""
+
+    norm: IntArray  # (S,) the norm term, by the sum of squares
+    order: IntArray  # (k,) the p non-leaf variables in the order in which they are fixed
+    place: IntArray  # (k,) their place in it, or -1 - leaf number
+    leaf_var: IntArray  # (L,) variables of the leaves; entry L - 1 is a dummy for cells without any
+    leaf_size: IntArray  # (L,) number of levels left
+    base: IntArray  # (k,) lowest level left
+    cell_leaf: IntArray  # (C,)
+    cell_depth: IntArray  # (C,) how many of the cell's variables are fixed now
+    cell_sum: IntArray  # (C,) their sum of (level - lowest level left)
+    member: IntArray  # (M,) the cells' non-leaf members in search order
+    table_start: IntArray  # (M + C,) where the table of each number of fixed members starts
+    tables: IntArray  # partial minima; a row of ``row`` leaf levels per partial sum
+    leaf_cost: NDArray[
+        np.int64
+    ]  # (p + 1, L, B, row) star costs of each child, by level - base, at each depth
+    leaf_square: IntArray  # (L, row)
+    leaf_class: IntArray  # (L, row) levels with equal squares are one class
+    class_square: IntArray  # (L, row) squares of the classes, increasing
+    class_count: IntArray  # (L,)
+    rest: NDArray[np.int64]  # (p + 1, S) knapsack of the free non-leaf variables, from each depth on
+    tilt: IntArray  # (1,) multiplier of |w|^2 in quick bounds
+    rest_tilted: IntArray  # (p + 1,) min over s of rest + tilt * s
+    norm_tilted: IntArray  # (S,) by the squares of the fixed variables: min of norm term - tilt * the others'
+    child: NDArray[np.int64]  # (p + 1, B) levels of the children, best first
+    child_bound: NDArray[np.int64]  # (p + 1, B)
+    child_count: IntArray  # (p + 1,)
+    child_next: IntArray  # (p + 1,)
+    level: IntArray  # (k,) levels of the fixed variables
+    fixed_cost: IntArray  # (p + 1,) unary cost of the fixed variables
+    fixed_square: IntArray  # (p + 1,)
+    scratch: NDArray[np.int64]  # (3, S)
+    stack: IntArray  # (4,): depth, p, number of leaves, row
+
+
+def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The leaves are the block with the largest domains, by coordinate; the others go by decreasing number of
+    rows."""
+    volume = np.bincount(shape.block, np.log(region.dom_size))
+    leaf = shape.block == np.argmax(volume)
+    order, leaves = np.argsort(-rows, kind="stable"), np.flatnonzero(leaf)
+    return order[~leaf[order]], leaves[np.argsort(shape.coordinate[leaves])]
+
+
+def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tree:
+    """A tree at its root: all tables filled, the first children not yet expanded."""
+    (k, most), width = shape.squares.shape, int(region.width[0])
+    p, n_leaves = len(order), len(leaves) + 1
+    place = np.empty(k, dtype=np.int64)
+    place[order] = np.arange(p)
+    place[leaves] = -1 - np.arange(n_leaves - 1)
+    leaf_size = np.append(region.dom_size[leaves], 1)
+    row = int(leaf_size.max())
+    cell_leaf, member, table_start, total = _layout(shape, region, place, row, n_leaves)
+
+    def zeros(*size: int) -> NDArray[np.int64]:
+        return np.zeros(size, dtype=np.int64)
+
+    tree = Tree(
+        norm=last_table(shape, region, shape.cells)[:width],
+        order=order,
+        place=place,
+        leaf_var=np.append(leaves, 0),
+        leaf_size=leaf_size,
+        base=np.ascontiguousarray(region.dom[:, 0]),
+        cell_leaf=cell_leaf,
+        cell_depth=zeros(len(cell_leaf)),
+        cell_sum=zeros(len(cell_leaf)),
+        member=member,
+        table_start=table_start,
+        tables=zeros(total),
+        leaf_cost=zeros(p + 1, n_leaves, most, row),
+        leaf_square=zeros(n_leaves, row),
+        leaf_class=zeros(n_leaves, row),
+        class_square=zeros(n_leaves, row),
+        class_count=zeros(n_leaves),
+        rest=zeros(p + 1, width),
+        tilt=zeros(1),
+        rest_tilted=zeros(p + 1),
+        norm_tilted=zeros(width),
+        child=zeros(p + 1, most),
+        child_bound=zeros(p + 1, most),
+        child_count=zeros(p + 1),
+        child_next=zeros(p + 1),
+        level=zeros(k),
+        fixed_cost=zeros(p + 1),
+        fixed_square=zeros(p + 1),
+        scratch=zeros(3, width),
+        stack=np.array([0, p, n_leaves, row]),
+    )
+    for m, j in enumerate(leaves.tolist()):
+        squares = shape.squares[j, region.dom[j, : leaf_size[m]]]
+        tree.leaf_square[m, : leaf_size[m]] = squares
+        values, tree.leaf_class[m, : leaf_size[m]] = np.unique(squares, return_inverse=True)
+        tree.class_square[m, : len(values)], tree.class_count[m] = values, len(values)
+    _fill(shape, region, tree)
+    return tree
+
+
+@njit(cache=True, nogil=True)
+def _layout(shape: Shape, region: Region, place: IntArray, row: int, n_leaves: int) -> Any:
+    """Leaf of each cell, its other members in search order, and where its tables start."""
+    cells = shape.cells
+    cell_leaf = np.full(cells, n_leaves - 1)
+    member = np.full(len(shape.member_var), -1)
+    table_start = np.zeros(len(shape.member_var) + cells, dtype=np.int64)
+    total = 0
+    for c in range(cells):
+        begin, end = shape.member_start[c], shape.member_start[c + 1]
+        count = 0
+        for e in range(begin, end):
+            at = place[shape.member_var[e]]
+            if at < 0:
+                cell_leaf[c] = -1 - at
+                continue
+            i = begin + count
+            while i > begin and place[shape.member_var[member[i - 1]]] > at:
+                member[i] = member[i - 1]
+                i -= 1
+            member[i] = e
+            count += 1
+        size = 1
+        for i in range(count + 1):
+            table_start[begin + c + i] = total
+            total += size * row
+            if i < count:
+                j = shape.member_var[member[begin + i]]
+                size += region.dom[j, region.dom_size[j] - 1] - region.dom[j, 0]
+    return cell_leaf, member, table_start, total
+
+
+@njit(cache=True, nogil=True)
+def _fill(shape: Shape, region: Region, tree: Tree) -> None:
+    """The partial minima of all cells, and the knapsacks of the free variables."""
+    for c in range(len(tree.cell_leaf)):
+        _fill_cell(shape, region, tree, c)
+    p = len(tree.order)
+    tree.rest[:, :] = BIG
+    tree.rest[p, 0] = 0
+    for i in range(p - 1, -1, -1):
+        j = tree.order[i]
+        here, after = tree.rest[i], tree.rest[i + 1]
+        for u in range(region.dom_size[j]):
+            v = region.dom[j, u]
+            e, q = shape.var_member[shape.var_start[j + 1] - 1], shape.squares[j, v]
+            cost = region.theta[j, v] + region.shift[e, v]
+            for s in range(len(tree.norm) - q):
+                here[s + q] = min(here[s + q], after[s] + cost)
+
+
+@njit(cache=True, nogil=True)
+def _fill_cell(shape: Shape, region: Region, tree: Tree, c: int) -> None:
+    """The partial minima of one cell, from all variables fixed back to none."""
+    begin, end = shape.member_start[c], shape.member_start[c + 1]
+    member, base, row, out = tree.member, tree.base, tree.stack[3], tree.tables
+    top, count, lowest, reach = last_table(shape, region, c), 0, 0, 0
+    for i in range(begin, end):
+        if member[i] >= 0:
+            j = shape.member_var[member[i]]
+            lowest += base[j]
+            reach += region.dom[j, region.dom_size[j] - 1] - base[j]
+            count += 1
+    full, leaf = tree.table_start[begin + c + count], tree.cell_leaf[c]
+    dummy = leaf == len(tree.leaf_var) - 1
+    for s in range(reach + 1):
+        for u in range(tree.leaf_size[leaf]):
+            v = 0 if dummy else region.dom[tree.leaf_var[leaf], u]
+            out[full + s * row + u] = top[lowest + s + v]
+    for i in range(count - 1, -1, -1):
+        e = member[begin + i]
+        j = shape.member_var[e]
+        reach -= region.dom[j, region.dom_size[j] - 1] - base[j]
+        at, size = tree.table_start[begin + c + i], (reach + 1) * row
+        here = out[at : at + size]
+        for s in range(size):
+            here[s] = BIG
+        for w in range(region.dom_size[j]):
+            v = region.dom[j, w]
+            cost = region.shift[e, v]
+            above = out[tree.table_start[begin + c + i + 1] + (v - base[j]) * row :]
+            for s in range(size):
+                here[s] = min(here[s], above[s] + cost)
+
+
+@njit(cache=True, nogil=True)
+def sprout(shape: Shape, region: Region, tree: Tree) -> int:
+    """Expand the root: star costs with nothing fixed. Returns the root's star bound."""
+    row = tree.stack[3]
+    root = np.zeros((tree.stack[2], 1, row), dtype=np.int64)
+    for m in range(tree.stack[2] - 1):
+        for u in range(tree.leaf_size[m]):
+            root[m, 0, u] = region.unary[tree.leaf_var[m], region.dom[tree.leaf_var[m], u]]
+    for c in range(len(tree.cell_leaf)):
+        m, at = tree.cell_leaf[c], tree.table_start[shape.member_start[c] + c]
+        for u in range(tree.leaf_size[m]):
+            root[m, 0, u] += tree.tables[at + u]
+    tree.stack[0] = 0
+    _choose_tilt(tree, root)
+    bound = _knapsack(shape, region, tree, root, np.int64(0), tree.rest[0], np.int64(0))
+    if tree.stack[1] == 0:  # everything is a leaf: one child stands for the root itself
+        for m in range(tree.stack[2]):
+            for u in range(row):
+                tree.leaf_cost[0, m, 0, u] = root[m, 0, u]
+        tree.child_bound[0, 0] = bound
+        tree.child_count[0] = 1
+        tree.child_next[0] = 0
+    else:
+        _expand(shape, region, tree, root, np.int64(0), np.int64(BIG))
+    return bound
+
+
+@njit(cache=True, nogil=True)
+def _choose_tilt(tree: Tree, root: Any) -> None:
+    """Take the multiplier, among powers of two of either sign, that bounds the root best."""
+    best, chosen = -4 * BIG, 0
+    for power in range(-40, 41):
+        if 0 < abs(power) < 10:
+            continue  # too little to matter
+        tilt = 0
+        if power > 0:
+            tilt = 1 << power
+        elif power < 0:
+            tilt = -(1 << -power)
+        _set_tilt(tree, tilt)
+        bound = _quick_bound(tree, root, np.int64(0), 0, 0)
+        if bound > best:
+            best, chosen = bound, tilt
+    _set_tilt(tree, chosen)
+
+
+@njit(cache=True, nogil=True)
+def _set_tilt(tree: Tree, tilt: int) -> None:
+    width = len(tree.norm)
+    tree.tilt[0] = tilt
+    for i in range(len(tree.rest_tilted)):
+        tree.rest_tilted[i] = BIG
+        for s in range(width):
+            if tree.rest[i, s] < INFEASIBLE:
+                tree.rest_tilted[i] = min(tree.rest_tilted[i], tree.rest[i, s] + tilt * s)
+    tree.norm_tilted[width - 1] = tree.norm[width - 1]
+    for fixed in range(width - 2, -1, -1):
+        tree.norm_tilted[fixed] = min(tree.norm[fixed], tree.norm_tilted[fixed + 1] - tilt)
+
+
+@njit(cache=True, nogil=True)
+def _quick_bound(tree: Tree, cost: Any, i: Any, depth: int, square: int) -> int:
+    """At most ``_knapsack``, and quicker: |w|^2 is counted by the tilt."""
+    tilt = tree.tilt[0]
+    total = tree.rest_tilted[depth] + tree.norm_tilted[square]
+    for m in range(tree.stack[2]):
+        least = BIG
+        for u in range(tree.leaf_size[m]):
+            least = min(least, cost[m, i, u] + tilt * tree.leaf_square[m, u])
+        total += least
+    return int(total)
+
+
+@njit(cache=True, nogil=True)
+def _knapsack(
+    shape: Shape, region: Region, tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any
+) -> int:
+    """min over leaves and free variables of their costs plus the norm term, |w|^2 counted exactly."""
+    room = len(tree.norm) - square
+    n_leaves = tree.stack[2]
+    total = cost[n_leaves - 1, i, 0]
+    if len(tree.norm) == 1:
+        for m in range(n_leaves - 1):
+            least = BIG
+            for u in range(tree.leaf_size[m]):
+                least = min(least, cost[m, i, u])
+            total += least
+        return int(total + rest[0] + tree.norm[0])
+    current, following = tree.scratch[0], tree.scratch[1]
+    by_class = tree.scratch[2]
+    for s in range(room):
+        current[s] = rest[s]
+    for m in range(n_leaves - 1):
+        classes = tree.class_count[m]
+        for u in range(classes):
+            by_class[u] = BIG
+        for u in range(tree.leaf_size[m]):
+            by_class[tree.leaf_class[m, u]] = min(by_class[tree.leaf_class[m, u]], cost[m, i, u])
+        first = min(tree.class_square[m, 0], room)
+        extra = by_class[0]
+        for s in range(first):
+            following[s] = BIG
+        for s in range(room - first):
+            following[first + s] = current[s] + extra
+        for u in range(1, classes):
+            q = tree.class_square[m, u]
+            extra = by_class[u]
+            target = following[q:]
+            for s in range(room - q):
+                target[s] = min(target[s], current[s] + extra)
+        current, following = following, current
+    least = BIG
+    norm = tree.norm[square:]
+    for s in range(room):
+        least = min(least, current[s] + norm[s])
+    return int(total + least)
+
+
+@njit(cache=True, nogil=True)
+def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, limit: Any) -> None:
+    """Bounds of all children at the current depth, sorted best first; quick ones where those pass ``limit``.
+
+    The star costs of the node itself are ``cost[:, parent]``.
+    """
+    depth, row = tree.stack[0], tree.stack[3]
+    j = tree.order[depth]
+    children = tree.leaf_cost[depth]
+    _add_cells(shape, region, tree, cost, parent, children, j, row)
+    for i in range(region.dom_size[j]):
+        v = region.dom[j, i]
+        square = tree.fixed_square[depth] + shape.squares[j, v]
+        bound = BIG
+        if square < len(tree.norm):
+            level = v - tree.base[j]
+            fixed = tree.fixed_cost[depth] + region.unary[j, v]
+            bound = fixed + _quick_bound(tree, children, level, depth + 1, square)
+            if bound <= limit:
+                bound = fixed + _knapsack(shape, region, tree, children, level, tree.rest[depth + 1], square)
+        at = i
+        while at > 0 and tree.child_bound[depth, at - 1] > bound:
+            tree.child_bound[depth, at] = tree.child_bound[depth, at - 1]
+            tree.child[depth, at] = tree.child[depth, at - 1]
+            at -= 1
+        tree.child_bound[depth, at] = bound
+        tree.child[depth, at] = v
+    tree.child_count[depth] = region.dom_size[j]
+    tree.child_next[depth] = 0
+
+
+@njit(cache=True, nogil=True)
+def _add_cells(
+    shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, children: Any, j: int, row: int
+) -> None:
+    """Star costs of all levels of variable j between its lowest and highest; their rows are contiguous, in
+    the children as in the tables."""
+    reach = region.dom[j, region.dom_size[j] - 1] - tree.base[j] + 1
+    size = reach * row
+    stripped = np.empty((tree.stack[2], row), dtype=np.int64)
+    for m in range(tree.stack[2]):
+        for u in range(row):
+            stripped[m, u] = cost[m, parent, u]
+    for b in range(shape.var_start[j], shape.var_start[j + 1] - 1):
+        c = shape.member_factor[shape.var_member[b]]
+        m = tree.cell_leaf[c]
+        at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c]] + tree.cell_sum[c] * row
+        for u in range(row):
+            stripped[m, u] -= tree.tables[at + u]
+    for m in range(tree.stack[2]):
+        for i in range(reach):
+            for u in range(row):
+                children[m, i, u] = stripped[m, u]
+    flat = children.reshape((tree.stack[2], -1))
+    for b in range(shape.var_start[j], shape.var_start[j + 1] - 1):
+        c = shape.member_factor[shape.var_member[b]]
+        at = tree.table_start[shape.member_start[c] + c + tree.cell_depth[c] + 1] + tree.cell_sum[c] * row
+        new, target = tree.tables[at : at + size], flat[tree.cell_leaf[c]]
+        for u in range(size):
+            target[u] += new[u]
+
+
+@njit(cache=True, nogil=True)
+def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any) -> None:
+    """Fix the variable of a depth at a level (sign 1), or free it again (sign -1)."""
+    j = tree.order[depth]
+    tree.level[j] = v
+    for b in range(shape.var_start[j], shape.var_start[j + 1] - 1):
+        c = shape.member_factor[shape.var_member[b]]
+        tree.cell_depth[c] += sign
+        tree.cell_sum[c] += sign * (v - tree.base[j])
+
+
+@njit(cache=True, nogil=True)
+def _first_below(
+    shape: Shape, region: Region, tree: Tree, cutoff: int, best: IntArray, trial: IntArray, depth: int
+) -> bool:
+    """Whether a region may hold a point before ``best`` in lexicographic order: its lowest corner is."""
+    for j in range(len(shape.low)):
+        fixed = 0 <= tree.place[j] < depth
+        trial[shape.coordinate[j]] = shape.low[j] + (tree.level[j] if fixed else region.dom[j, 0])
+    for i in range(len(best)):
+        if trial[i] != best[i]:
+            return bool(trial[i] < best[i])
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _finish(shape: Shape, region: Region, tree: Tree, cost: Any, i: int, square: int) -> None:
+    """Levels of the leaves at their optimum; of several optima the lexicographically first."""
+    leaves = tree.leaf_var[: tree.stack[2] - 1]
+    costs = np.empty(shape.squares.shape, dtype=np.int64)
+    for m, j in enumerate(leaves):
+        for u in range(tree.leaf_size[m]):
+            costs[j, region.dom[j, u]] = cost[m, i, u]
+    knapsack(shape, region, leaves, costs, tree.norm[square:], tree.level)
+
+
+@njit(cache=True, nogil=True)
+def search(
+    shape: Shape,
+    region: Region,
+    tree: Tree,
+    cutoff: int,
+    best: IntArray,
+    trial: IntArray,
+    budget: int,
+    tie_budget: int,
+) -> Any:
+    """Run until the tree is empty, a better point is found, or ``budget`` nodes are expanded.
+
+    Args:
+        cutoff: value of the point ``best``; regions without a better point are pruned.
+        best: the point to beat, (d,).
+        trial: (d,), holds the numeric weights; the point found is written to it.
+        tie_budget: how many regions with a bound equal to the cutoff may be opened in search of a point
+            that comes earlier in lexicographic order; when it is spent, or if it is 0, they are pruned.
+
+    Returns:
+        what happened, the value of the point found (if IMPROVED), nodes expanded, ties opened.
+    """
+    p, offset = tree.stack[1], region.constant[0]
+    nodes, ties = 0, 0
+    while True:
+        depth = tree.stack[0]
+        at = tree.child_next[depth]
+        bound = BIG
+        if at < tree.child_count[depth]:
+            bound = tree.child_bound[depth, at] + offset
+        if bound >= cutoff and (bound > cutoff or ties >= tie_budget):
+            if depth == 0:
+                return DONE, 0, nodes, ties
+            depth -= 1
+            tree.stack[0] = depth
+            _fix(shape, region, tree, depth, tree.level[tree.order[depth]], np.int64(-1))
+            continue
+        if nodes >= budget:
+            return PAUSED, 0, nodes, ties
+        tree.child_next[depth] += 1
+        v, i, square, fixed = tree.child[depth, at], 0, 0, 0
+        if p > 0:
+            j = tree.order[depth]
+            i = v - tree.base[j]
+            tree.level[j] = v
+            square = tree.fixed_square[depth] + shape.squares[j, v]
+            fixed = tree.fixed_cost[depth] + region.unary[j, v]
+        if bound == cutoff:
+            ties += 1
+            if not _first_below(shape, region, tree, cutoff, best, trial, depth + 1):
+                continue
+        nodes += 1
+        if depth >= p - 1:
+            _finish(shape, region, tree, tree.leaf_cost[depth], i, square)
+            for j in range(len(shape.low)):
+                trial[shape.coordinate[j]] = shape.low[j] + tree.level[j]
+            if bound == cutoff and not _precedes(trial, best):
+                continue
+            return IMPROVED, bound, nodes, ties
+        _fix(shape, region, tree, depth, v, np.int64(1))
+        tree.stack[0] = depth + 1
+        tree.fixed_square[depth + 1] = square
+        tree.fixed_cost[depth + 1] = fixed
+        _expand(shape, region, tree, tree.leaf_cost[depth], np.int64(i), cutoff - offset)
+
+
+@njit(cache=True, nogil=True)
+def _precedes(a: IntArray, b: IntArray) -> bool:
+    for i in range(len(a)):
+        if a[i] != b[i]:
+            return bool(a[i] < b[i])
+    return False
+
+
+@njit(cache=True, nogil=True)
+def open_bound(tree: Tree) -> int:
+    """A lower bound, without the constant, on everything that the search has not been through yet."""
+    least = BIG
+    for depth in range(tree.stack[0] + 1):
+        if tree.child_next[depth] < tree.child_count[depth]:
+            least = min(least, tree.child_bound[depth, tree.child_next[depth]])
+    return least

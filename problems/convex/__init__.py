@@ -1,0 +1,1 @@
+"""Risks of linear models: losses, regularisers, convex sets, passes over the records."""

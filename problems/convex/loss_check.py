@@ -1,0 +1,96 @@
+"""A numerical check of a loss and of the constants that it declares, for custom losses as for ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.problems.convex.losses import Labels, Loss, RealArray
+from privopt.problems.errors import PrivOptError
+
+_TOLERANCE = 1e-6  # relative: what a declared constant may be too small by, and a derivative off by
+_STEP = 1e-4
+
+
+class LossCheckError(PrivOptError):
+    """A loss contradicts itself or its declared constants. The message lists every contradiction."""
+
+
+def check_loss(loss: Loss, *, reach: float = 60.0) -> None:
+    """Check value, slope, curvature, lipschitz, smoothness and convex against one another.
+
+    Evaluates the loss on a fine grid of predictions, refined where its slope and curvature are largest, for
+    the extreme labels and some between. Passing is evidence, not a proof; a constant that is too small by
+    more than a millionth somewhere on the grid fails.
+
+    Args:
+        loss: the loss to check.
+        reach: the grid spans |z| <= reach, and beyond it a coarse one up to 1e4 * reach.
+
+    Raises:
+        LossCheckError: listing every contradiction.
+    """
+    grid = _grid(reach)
+    problems: list[str] = []
+    for label in _labels(loss.labels, reach):
+        problems += [f"{text} (label {label:g})" for text in _contradictions(loss, grid, label)]
+    if problems:
+        raise LossCheckError(f"{type(loss).__name__}: " + "; ".join(problems))
+
+
+def _contradictions(loss: Loss, grid: NDArray[np.float64], label: float) -> list[str]:
+    y = np.full_like(grid, label)
+    value, slope, curvature = loss.value(grid, y), loss.slope(grid, y), loss.curvature(grid, y)
+    if not all(a.shape == grid.shape and np.all(np.isfinite(a)) for a in (value, slope, curvature)):
+        return ["value, slope or curvature is not finite or has the wrong shape"]
+    problems = []
+    scale = 1 + np.abs(slope)
+    # A central difference of a function whose derivative is M-Lipschitz is off by at most M h / 2.
+    rise = (loss.value(grid + _STEP, y) - loss.value(grid - _STEP, y)) / (2 * _STEP)
+    slack = loss.smoothness * _STEP + 1e-11 * (1 + np.abs(value)) / _STEP
+    if np.any(np.abs(rise - slope) > slack + _TOLERANCE * scale):
+        problems.append("slope is not the derivative of value")
+    left, right = ((loss.slope(grid + s, y) - slope) / s for s in (-_STEP, _STEP))
+    bend = np.maximum(np.abs(left - curvature), np.abs(right - curvature))
+    # Curvature may jump (Huber), so a difference across the jump proves nothing.
+    smooth = np.abs(left - right) < 1e-3
+    if np.any(bend[smooth] > 5e-3 * (1 + np.abs(curvature[smooth]))):
+        problems.append("curvature is not the derivative of slope")
+    steepest = _maximum(lambda z: np.abs(loss.slope(z, np.full_like(z, label))), grid)
+    if steepest > loss.lipschitz * (1 + _TOLERANCE):
+        problems.append(f"lipschitz is declared {loss.lipschitz:.8g}, but |slope| reaches {steepest:.8g}")
+    sharpest = max(
+        _maximum(lambda z: np.abs(loss.curvature(z, np.full_like(z, label))), grid),
+        float(np.max(np.abs(np.diff(slope) / np.diff(grid)))),
+    )
+    if sharpest > loss.smoothness * (1 + _TOLERANCE):
+        problems.append(
+            f"smoothness is declared {loss.smoothness:.8g}, but the slope changes at {sharpest:.8g}"
+        )
+    if loss.convex and np.any(np.diff(slope) < -1e-12 * scale[1:]):
+        problems.append("it is declared convex, but its slope decreases")
+    return problems
+
+
+def _maximum(f: Callable[[RealArray], RealArray], grid: NDArray[np.float64]) -> float:
+    """The largest value of f on the grid and on finer grids around the best point."""
+    for _ in range(3):
+        values = f(grid)
+        best = int(np.argmax(values))
+        grid = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 201)
+    return float(max(np.max(values), np.max(f(grid))))
+
+
+def _grid(reach: float) -> NDArray[np.float64]:
+    far = np.geomspace(reach, 1e4 * reach, 50)[1:]
+    return np.concatenate([-far[::-1], np.linspace(-reach, reach, 24_001), far])
+
+
+def _labels(kind: Labels, reach: float) -> list[float]:
+    return {
+        Labels.SIGN: [-1.0, 1.0],
+        Labels.UNIT: [0.0, 0.25, 0.5, 1.0],
+        Labels.REAL: [0.0, -0.3 * reach, 0.7, 0.5 * reach],
+    }[kind]

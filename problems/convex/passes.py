@@ -1,0 +1,274 @@
+"""One pass over the rows of a matrix: cut into blocks that stay in cache, shared among threads.
+
+Cuts do not depend on the number of threads, and partial sums are added in a fixed order, so a pass gives the
+same bits on any number of them. Blocks begin at rows that n and d alone determine, so what is computed for a
+row depends on no other row, not even in its last bit. The kernels are compiled at first use and kept on disk;
+that is why this module, and numba with it, is imported by those who run a pass and not with the package.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+
+from privopt.problems.convex.losses import RealArray
+from privopt.problems.errors import InvalidInputError
+
+Vector = NDArray[np.float64]
+Visit = Callable[[slice, Vector], float]
+_T = TypeVar("_T")
+
+# Large enough to hide the cost of a few calls from Python, small enough that a block is still in cache when
+# it is read the second time.
+BLOCK_BYTES = 1 << 20
+_SPARSE_BLOCK = 1024  # rows: their length in bytes is a fact about the records
+# Parts are what threads share out. Each has an accumulator as long as a row, so parts are so few that these
+# hold at most a quarter as many numbers as the matrix.
+_MOST_PARTS = 64
+_LEAST_STORED = 1 << 20  # numbers in a part: fewer take less time than starting a thread
+
+# Sums may be reordered (their bounds hold in any order) and fused with products (which rounds less). Not
+# all of "fast" arithmetic: NaN and infinity keep their meaning.
+_REORDERED = {"reassoc", "contract", "nsz"}
+
+
+class Rows(Protocol):
+    """The rows of a matrix, each times a scale of its own."""
+
+    @property
+    def stored(self) -> int:
+        """How many numbers are stored, zeros of a sparse matrix not counted."""
+
+    @property
+    def block(self) -> int:
+        """How many rows make a block."""
+
+    def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
+        """scale_i <row_i, w> for some rows, in the dtype of the matrix; w has it too."""
+
+    def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
+        """total += sum of weights_i scale_i row_i over some rows, in float64."""
+
+
+def rows_of(X: Any) -> Rows:
+    """The rows of a C-contiguous array or a CSR matrix, float32 or float64. Not copied."""
+    if isinstance(X, sp.csr_array):
+        return SparseRows(X.data, X.indices, X.indptr)
+    return DenseRows(X)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRows:
+    """Rows of a C-contiguous array, shape (n, d)."""
+
+    X: RealArray
+
+    @property
+    def stored(self) -> int:
+        return int(self.X.size)
+
+    @property
+    def block(self) -> int:
+        return max(1, BLOCK_BYTES // int(self.X[0].nbytes))
+
+    def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
+        found = np.empty_like(scale[rows])
+        _predict_dense(self.X[rows], scale[rows], w, found)
+        return found
+
+    def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
+        _add_dense(self.X[rows], scale[rows], _one_per_row(weights, rows), total)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Rows of a CSR matrix by its three arrays."""
+
+    data: RealArray
+    indices: NDArray[np.integer[Any]]
+    indptr: NDArray[np.integer[Any]]
+
+    @property
+    def stored(self) -> int:
+        return int(self.data.size)
+
+    @property
+    def block(self) -> int:
+        return _SPARSE_BLOCK
+
+    def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
+        found = np.empty_like(scale[rows])
+        starts = self.indptr[rows.start : rows.stop + 1]
+        _predict_sparse(self.data, self.indices, starts, scale[rows], w, found)
+        return found
+
+    def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
+        starts = self.indptr[rows.start : rows.stop + 1]
+        _add_sparse(self.data, self.indices, starts, scale[rows], _one_per_row(weights, rows), total)
+
+
+def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
+    """scale_i <row_i, w>, each computed alike wherever it stands: a BLAS product may not be.
+
+    Args:
+        X: rows that were picked, C-contiguous or CSR, of one dtype with ``scale`` and ``w``.
+    """
+    found = np.empty_like(scale)
+    if isinstance(X, sp.csr_array):
+        _predict_sparse(X.data, X.indices, X.indptr, scale, w, found)
+    else:
+        _predict_each(X, scale, w, found)
+    return found
+
+
+def _one_per_row(weights: RealArray, rows: slice) -> RealArray:
+    """The weights, which a loss computed: kernels read what they are told to, without looking."""
+    found = np.ascontiguousarray(weights)
+    if found.shape != (rows.stop - rows.start,):
+        raise InvalidInputError(
+            f"a loss must return one number per prediction: expected {rows.stop - rows.start} of them, "
+            f"got an array of shape {np.shape(weights)}"
+        )
+    return found
+
+
+def parts(n: int, d: int, stored: int, block: int = 1) -> list[slice]:
+    """The rows 0..n in consecutive parts of about equal length, each of whole blocks."""
+    whole = -(-n // block)
+    count = min(max(stored // max(4 * d, _LEAST_STORED), 1), _MOST_PARTS, whole)
+    cuts = [min(whole * k // count * block, n) for k in range(count + 1)]
+    return [slice(a, b) for a, b in itertools.pairwise(cuts)]
+
+
+def full_pass(visit: Visit, n: int, d: int, stored: int, block: int) -> tuple[float, Vector]:
+    """The sum of the numbers that ``visit(rows, total)`` returns, and of what it adds to ``total``.
+
+    Args:
+        visit: called once per block of rows, from several threads, each with a ``total`` of its own that is
+            zero at first, shape (d,).
+        n, d, stored, block: rows, columns, numbers stored, and rows in a block.
+    """
+
+    def run(part: slice) -> tuple[float, Vector]:
+        number, total = 0.0, np.zeros(d)
+        for start in range(part.start, part.stop, block):
+            number += visit(slice(start, min(start + block, part.stop)), total)
+        return number, total
+
+    found = in_order(run, parts(n, d, stored, block))
+    number, total = found[0]
+    for more, addend in found[1:]:
+        number += more
+        total += addend
+    return number, total
+
+
+def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
+    """``run`` of every share, in their order; threads live for one call, so that a fork is safe."""
+    threads = min(threads_available(), len(shares))
+    if threads == 1:
+        return [run(share) for share in shares]
+    with ThreadPoolExecutor(threads) as pool:
+        # NumPy keeps its error state in the context, which threads do not inherit.
+        waiting = [pool.submit(contextvars.copy_context().run, run, share) for share in shares]
+        return [each.result() for each in waiting]
+
+
+def threads_available() -> int:
+    """Cores that this process may use, or what NUMBA_NUM_THREADS says, as joblib does in its workers."""
+    settings: Any = numba.config  # numba.get_num_threads would start threads of its own
+    return int(settings.NUMBA_NUM_THREADS)
+
+
+# Four rows at a time: w and the totals are read, and the totals written, once for four rows, and four sums
+# are under way at once.
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDERED)
+def _predict_dense(X: RealArray, scale: RealArray, w: RealArray, found: RealArray) -> None:
+    n, d = X.shape
+    fours = n // 4 * 4
+    for i in range(0, fours, 4):
+        a = b = c = e = w.dtype.type(0)
+        for j in range(d):
+            a += X[i, j] * w[j]
+            b += X[i + 1, j] * w[j]
+            c += X[i + 2, j] * w[j]
+            e += X[i + 3, j] * w[j]
+        found[i] = scale[i] * a
+        found[i + 1] = scale[i + 1] * b
+        found[i + 2] = scale[i + 2] * c
+        found[i + 3] = scale[i + 3] * e
+    for i in range(fours, n):
+        a = w.dtype.type(0)
+        for j in range(d):
+            a += X[i, j] * w[j]
+        found[i] = scale[i] * a
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDERED)
+def _predict_each(X: RealArray, scale: RealArray, w: RealArray, found: RealArray) -> None:
+    """Slower than four rows at a time; the same operations for a row wherever it stands."""
+    for i in range(X.shape[0]):
+        a = w.dtype.type(0)
+        for j in range(X.shape[1]):
+            a += X[i, j] * w[j]
+        found[i] = scale[i] * a
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDERED)
+def _add_dense(X: RealArray, scale: RealArray, weights: RealArray, total: Vector) -> None:
+    n, d = X.shape
+    fours = n // 4 * 4
+    for i in range(0, fours, 4):
+        a = np.float64(scale[i]) * weights[i]
+        b = np.float64(scale[i + 1]) * weights[i + 1]
+        c = np.float64(scale[i + 2]) * weights[i + 2]
+        e = np.float64(scale[i + 3]) * weights[i + 3]
+        for j in range(d):
+            total[j] += (a * X[i, j] + b * X[i + 1, j]) + (c * X[i + 2, j] + e * X[i + 3, j])
+    for i in range(fours, n):
+        a = np.float64(scale[i]) * weights[i]
+        for j in range(d):
+            total[j] += a * X[i, j]
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDERED)
+def _predict_sparse(
+    data: RealArray,
+    indices: NDArray[np.integer[Any]],
+    starts: NDArray[np.integer[Any]],
+    scale: RealArray,
+    w: RealArray,
+    found: RealArray,
+) -> None:
+    for i in range(scale.size):
+        a = w.dtype.type(0)
+        for k in range(starts[i], starts[i + 1]):
+            a += data[k] * w[indices[k]]
+        found[i] = scale[i] * a
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDERED)
+def _add_sparse(
+    data: RealArray,
+    indices: NDArray[np.integer[Any]],
+    starts: NDArray[np.integer[Any]],
+    scale: RealArray,
+    weights: RealArray,
+    total: Vector,
+) -> None:
+    for i in range(scale.size):
+        a = np.float64(scale[i]) * weights[i]
+        for k in range(starts[i], starts[i + 1]):
+            total[indices[k]] += a * data[k]

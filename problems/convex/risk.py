@@ -1,0 +1,318 @@
+"""Empirical risk of a linear model: (1/n) sum phi(<a_i, w>, y_i), with rows clipped to a public norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.problems.convex.losses import Loss, RealArray
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball
+from privopt.problems.convex.sets.simplex import Simplex
+from privopt.problems.errors import InvalidInputError
+
+Vector = NDArray[np.float64]
+RowNorm = Literal["l2", "linf"]
+
+_COPIED_BYTES = 1 << 20  # of rows that are copied at a time
+
+
+@dataclass(frozen=True)
+class RiskFacts:
+    """What is public about an empirical risk: all that a plan may look at.
+
+    Attributes:
+        n_records: n, public under the replace-one relation.
+        dimension: the number of features.
+        loss: the loss.
+        row_norm: the bound that rows are clipped to.
+        norm: the norm that is clipped, "l2" or "linf".
+    """
+
+    n_records: int
+    dimension: int
+    loss: Loss
+    row_norm: float = 1.0
+    norm: RowNorm = "l2"
+
+    def __post_init__(self) -> None:
+        if not 1e-100 <= self.row_norm <= 1e100:  # where squares of norms are normal numbers
+            raise InvalidInputError(f"row_norm must be > 0 (and from 1e-100 to 1e100), got {self.row_norm}")
+        if self.norm not in ("l2", "linf"):
+            raise InvalidInputError(f"norm must be 'l2' or 'linf', got {self.norm!r}")
+        if self.n_records < 1 or self.dimension < 1:
+            raise InvalidInputError(
+                f"expected features of shape (n, d), n >= 1, d >= 1, got {(self.n_records, self.dimension)}"
+            )
+
+    @property
+    def row_norm_l2(self) -> float:
+        """A bound on the l2 norm of every clipped row."""
+        return self.row_norm * (1.0 if self.norm == "l2" else float(np.sqrt(self.dimension)))
+
+    @property
+    def gradient_bound(self) -> float:
+        """G: a bound on the l2 norm of one record's gradient at any w."""
+        return self.loss.lipschitz * self.row_norm_l2
+
+    @property
+    def gradient_bound_linf(self) -> float:
+        """G1: a bound on the l-infinity norm of one record's gradient, i.e. Lipschitz under l1."""
+        return self.loss.lipschitz * self.row_norm  # an l2 bound is an l-infinity bound
+
+    @property
+    def smoothness(self) -> float:
+        """L: the gradient of each record is L-Lipschitz in l2."""
+        return self.loss.smoothness * self.row_norm_l2**2
+
+    def smoothness_in(self, convex_set: ConvexSet) -> float:
+        """Smoothness with respect to the Minkowski norm of a bounded set (|.|_1 / size for a simplex).
+
+        It is at most the largest squared dual norm of a row times the bound on phi''. Wang, Ye and Xu (2017)
+        use L |C|_2^2 with the diameter, which is larger.
+        """
+        if isinstance(convex_set, L1Ball | Simplex):
+            return self.loss.smoothness * (convex_set.size * self.row_norm) ** 2
+        return self.smoothness * convex_set.radius**2
+
+    @property
+    def rounding(self) -> float:
+        """How far a computed gradient sum may be from the exact one, in units of n times the bound.
+
+        Sums are accumulated in float64 over at most n additions, in whatever order, so the error of each
+        coordinate is at most (n + 2) 2^-53 times the sum of its magnitudes; and so for the vector.
+        """
+        return (self.n_records + 3) * 2.0**-53
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 sensitivity of the computed mean gradient under replace-one: 2 G / n, and its rounding."""
+        return 2 * self.gradient_bound * (1 / self.n_records + self.rounding)
+
+    @property
+    def sensitivity_linf(self) -> float:
+        """l-infinity sensitivity of the computed mean gradient: 2 G1 / n, and its rounding."""
+        return 2 * self.gradient_bound_linf * (1 / self.n_records + self.rounding)
+
+
+class EmpiricalRisk:
+    """F(w) = (1/n) sum_i phi(<a_i, w>, y_i), a_i the i-th row scaled down to the public norm bound.
+
+    Rows longer than ``row_norm`` are shortened to it, shorter ones stay as they are; the bound is never read
+    off the data. Scaling costs one number per row: the matrix is not copied. A full pass (value, gradient,
+    Hessian-vector product) works through blocks of rows that stay in cache, so data are read from memory
+    once, on as many threads as there are cores (NUMBA_NUM_THREADS sets another number); its result does not
+    depend on their number. Sparse data are never densified.
+
+    Neighbours: replace-one, n public; the sensitivities are those of ``facts``. Sums over records are
+    accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions of full passes
+    are float32, those of batches float64.
+
+    Args:
+        X: dense (n, d) array or scipy.sparse matrix, n >= 1. float32 and float64 are used as they are
+            when C-contiguous (CSR without duplicates if sparse), anything else is converted. Not copied: do
+            not write to it.
+        y: labels as the loss wants them, shape (n,).
+        loss: the loss.
+        row_norm: public bound that rows are clipped to, > 0.
+        norm: which norm is clipped: "l2", or "linf" for l1 geometry.
+
+    Raises:
+        InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
+            10^153 times ``row_norm``, labels that do not fit the loss.
+    """
+
+    def __init__(
+        self, X: Any, y: ArrayLike, loss: Loss, *, row_norm: float = 1.0, norm: RowNorm = "l2"
+    ) -> None:
+        self.X = _matrix(X)
+        rows, columns = self.X.shape
+        self.facts = RiskFacts(int(rows), int(columns), loss, float(row_norm), norm)
+        labels = loss.check_labels(y)
+        if labels.shape != (self.facts.n_records,):
+            raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
+        self.y: RealArray = labels.astype(self.X.dtype)
+        self._scale = self._row_scales()
+        from privopt.problems.convex.passes import rows_of  # with numba, which takes a while
+
+        self._rows = rows_of(self.X)
+
+    def in_float64(self) -> EmpiricalRisk:
+        """The same risk in float64 throughout: itself, or for float32 data a copy. Not private."""
+        if self.X.dtype == np.float64:
+            return self
+        f = self.facts
+        return EmpiricalRisk(self.X.astype(np.float64), self.y, f.loss, row_norm=f.row_norm, norm=f.norm)
+
+    def value(self, w: ArrayLike) -> float:
+        """F(w). Not private."""
+        point, loss = self._lowered(w), self.facts.loss
+        return self._mean(lambda b, _: float(np.sum(loss.value(self._predict(b, point), self.y[b]))))[0]
+
+    def value_and_gradient(self, w: ArrayLike) -> tuple[float, Vector]:
+        """F and its gradient at w, in one pass over the data. Not private."""
+        point, loss = self._lowered(w), self.facts.loss
+
+        def visit(b: slice, total: Vector) -> float:
+            z = self._predict(b, point)
+            self._rows.add(total, b, self._scale, loss.slope(z, self.y[b]))
+            return float(np.sum(loss.value(z, self.y[b])))
+
+        return self._mean(visit)
+
+    def predictions(self, w: ArrayLike) -> RealArray:
+        """<a_i, w> for the clipped rows, shape (n,). Not private."""
+        return self._predict(slice(0, self.facts.n_records), self._lowered(w))
+
+    def gradient(self, w: ArrayLike) -> Vector:
+        """The gradient of F at w, shape (d,). Not private."""
+        point, loss = self._lowered(w), self.facts.loss
+
+        def visit(b: slice, total: Vector) -> float:
+            self._rows.add(total, b, self._scale, loss.slope(self._predict(b, point), self.y[b]))
+            return 0.0
+
+        return self._mean(visit)[1]
+
+    def hessian_vector(self, w: ArrayLike, v: ArrayLike) -> Vector:
+        """The Hessian of F at w times v, shape (d,). Not private."""
+        point, direction, loss = self._lowered(w), self._lowered(v), self.facts.loss
+
+        def visit(b: slice, total: Vector) -> float:
+            curvature = loss.curvature(self._predict(b, point), self.y[b])
+            self._rows.add(total, b, self._scale, curvature * self._predict(b, direction))
+            return 0.0
+
+        return self._mean(visit)[1]
+
+    def hessian(self, w: ArrayLike) -> Vector:
+        """The Hessian of F at w, shape (d, d): for few features. Not private."""
+        total = np.zeros((self.facts.dimension, self.facts.dimension))
+        z = self.predictions(w)
+        weights = self.facts.loss.curvature(z, self.y) * self._scale**2
+        for b in self._blocks():
+            rows = self.X if _is_sparse(self.X) else self.X[b]
+            weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
+            product = rows.T @ weighted
+            total += product.toarray() if _is_sparse(product) else product
+        return total / self.facts.n_records
+
+    def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
+        """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
+        from privopt.problems.convex.passes import predict_each
+
+        X, y, scale = self._batch(records)
+        z = predict_each(X, scale, self._point(w))
+        return _weighted_rows(X, scale * self.facts.loss.slope(z, y))
+
+    def difference_sum(self, w: ArrayLike, anchor: ArrayLike, records: NDArray[np.int64]) -> Vector:
+        """The sum over some records of their gradient at w less that at the anchor. Not private."""
+        from privopt.problems.convex.passes import predict_each
+
+        X, y, scale = self._batch(records)
+        slope = self.facts.loss.slope
+        z, before = (predict_each(X, scale, self._point(p)) for p in (w, anchor))
+        return _weighted_rows(X, scale * (slope(z, y) - slope(before, y)))
+
+    def _batch(self, records: NDArray[np.int64]) -> tuple[Any, RealArray, RealArray]:
+        """Rows, labels and scales of some records, in float64 whatever the data.
+
+        float32 predictions would not be Lipschitz in w at small distances, which bounds a difference of
+        gradients.
+        """
+        X, y, scale = (a[records].astype(np.float64, copy=False) for a in (self.X, self.y, self._scale))
+        return X, y, scale
+
+    def _row_scales(self) -> RealArray:
+        norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
+        if not np.all(np.isfinite(norms)):
+            raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
+        # A scale below the normal numbers would have too few digits for the slack.
+        if np.max(norms) > self.facts.row_norm / math.sqrt(np.finfo(self.X.dtype).tiny):
+            raise InvalidInputError(
+                f"a row is too long to be shortened to row_norm = {self.facts.row_norm:g} in "
+                f"{self.X.dtype}: clip the columns to public bounds first"
+            )
+        # So far below the bound that no rounding of norms, scales or slopes lands above it.
+        slack = 8 * float(np.finfo(self.X.dtype).eps) + 2.0**-52 * self.facts.dimension
+        bound = self.facts.row_norm * (1 - slack)
+        return np.asarray(np.minimum(1, bound / np.maximum(norms, bound)), dtype=self.X.dtype)
+
+    def _blocks(self) -> Iterator[slice]:
+        if _is_sparse(self.X):  # slicing a sparse matrix copies it
+            yield slice(0, self.facts.n_records)
+            return
+        rows = max(1, _COPIED_BYTES // (self.facts.dimension * self.X.dtype.itemsize))
+        for start in range(0, self.facts.n_records, rows):
+            yield slice(start, min(start + rows, self.facts.n_records))
+
+    def _mean(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:
+        """What ``visit(block, total)`` returns and adds to ``total``, summed over the data, divided by n."""
+        from privopt.problems.convex.passes import full_pass
+
+        n, d = self.facts.n_records, self.facts.dimension
+        number, total = full_pass(visit, n, d, self._rows.stored, self._rows.block)
+        return number / n, total / n
+
+    def _predict(self, b: slice, w: RealArray) -> RealArray:
+        return self._rows.predict(b, self._scale, w)
+
+    def _lowered(self, w: ArrayLike) -> RealArray:
+        return self._point(w).astype(self.X.dtype)
+
+    def _point(self, w: ArrayLike) -> Vector:
+        point = np.asarray(w, dtype=np.float64)
+        if point.shape != (self.facts.dimension,):
+            raise InvalidInputError(
+                f"expected a vector of shape ({self.facts.dimension},), got {point.shape}"
+            )
+        return point
+
+
+def _weighted_rows(rows: Any, weights: RealArray) -> Vector:
+    """sum_i weights_i rows_i, accumulated in float64."""
+    exact = weights.astype(np.float64, copy=False)
+    if _is_sparse(rows):
+        return np.asarray(rows.T @ exact)
+    return np.asarray(exact @ rows.astype(np.float64, copy=False))
+
+
+def _is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
+
+
+def _matrix(X: Any) -> Any:
+    if _is_sparse(X):
+        matrix: Any = sp.csr_array(X)
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float64)
+        if not matrix.has_canonical_format:
+            # A row's norm knows nothing of entries that cancel, but sums over records would round with them.
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+    else:
+        dense = np.asarray(X)
+        kept = dense.dtype if dense.dtype in (np.float32, np.float64) else np.float64
+        matrix = np.ascontiguousarray(dense, dtype=kept)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InvalidInputError(f"expected features of shape (n, d), n >= 1, d >= 1, got {matrix.shape}")
+    return matrix
+
+
+def _norms(block: Any, norm: RowNorm) -> Vector:
+    if _is_sparse(block):
+        magnitudes = abs(block.astype(np.float64))
+        found = (
+            magnitudes.max(axis=1).toarray() if norm == "linf" else np.sqrt(magnitudes.power(2).sum(axis=1))
+        )
+    elif norm == "linf":
+        found = np.max(np.abs(block), axis=1)
+    else:
+        found = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64))
+    return np.asarray(found, dtype=np.float64).ravel()

@@ -1,0 +1,197 @@
+"""What a convex set is, and the quantities of it that bounds and step counts need."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.integrate import quad
+
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.errors import InvalidInputError
+
+VERTEX_ENTRIES = 1 << 24  # vertices are listed up to this many numbers
+
+
+_WIDTH_SAMPLES = 4000
+
+
+_WIDTH_SEED = 20170417  # a public quantity: the same in every plan. No privacy rests on it
+
+
+class NoClosedFormError(InvalidInputError):
+    """A quantity of a set that has no formula, or a set that lacks it. The message says where to turn."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and how far it may be off: 0 for a formula, a quadrature's bound, or one standard error."""
+
+    value: float
+    error: float = 0.0
+
+
+class ConvexSet(ABC):
+    """A closed convex set C in R^p, p = ``dimension``."""
+
+    dimension: int
+    centrally_symmetric: bool = False
+    # With a point, C holds every point whose coordinates are pulled towards 0.
+    shrinkable: bool = False
+
+    @property
+    @abstractmethod
+    def radius(self) -> float:
+        """max over C of |w|_2; infinite if C is unbounded."""
+
+    @property
+    def diameter(self) -> float:
+        """|C|_2 = max over C x C of |v - w|_2. Twice the radius for a centrally symmetric set."""
+        if not self.centrally_symmetric:
+            raise NoClosedFormError(f"no formula for the diameter of {type(self).__name__}")
+        return 2 * self.radius
+
+    @property
+    @abstractmethod
+    def l1_radius(self) -> float:
+        """max over C of |w|_1 (an upper bound where a set says so)."""
+
+    @abstractmethod
+    def support(self, g: Vector) -> float:
+        """max over C of <w, g>: the dual of the Minkowski norm when C is centrally symmetric."""
+
+    @abstractmethod
+    def gauge(self, v: Vector) -> float:
+        """The Minkowski functional |v|_C = min {r >= 0 : v in r C}; infinite if there is none."""
+
+    @abstractmethod
+    def violation(self, w: Vector) -> float:
+        """By how much w, of shape (p,), misses a constraint of C at most, in the constraint's units."""
+
+    def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
+        """Whether w is in C, up to a tolerance in the units of the constraints."""
+        return bool(w.shape == (self.dimension,) and self.violation(w) <= tolerance)
+
+    def gaussian_width(self) -> Estimate:
+        """G_C = E max over C of <w, b>, b standard normal; by simulation unless a set knows better."""
+        return simulated_width(self.support, self.dimension)
+
+    @property
+    def vertex_count(self) -> int | None:
+        """How many points C is the hull of, or None if it is not known to be the hull of finitely many."""
+        return None
+
+    def vertices(self) -> Vector:
+        """The vertices, shape (vertex_count, dimension).
+
+        Raises:
+            NoClosedFormError: not finitely many, or too many to list.
+        """
+        count = self.vertex_count
+        if count is None or count * self.dimension > VERTEX_ENTRIES:
+            raise NoClosedFormError(
+                f"{type(self).__name__} has {'no finite list of' if count is None else f'{count:.3g}'} "
+                f"vertices in {self.dimension} dimensions: too many to list. Use vertex_scores and vertex"
+            )
+        return self._list_vertices()
+
+    def _list_vertices(self) -> Vector:
+        raise NoClosedFormError(f"{type(self).__name__} has no vertices")
+
+    def vertex_scores(self, g: Vector) -> Vector:
+        """<s, g> for every vertex s, shape (vertex_count,)."""
+        return self.vertices() @ g
+
+    def vertex(self, index: int) -> Vector:
+        """One vertex, shape (dimension,)."""
+        return np.array(self.vertices()[index])
+
+
+def simulated_width(
+    support: Callable[[Vector], float], dimension: int, samples: int = _WIDTH_SAMPLES
+) -> Estimate:
+    """The mean of a support function over standard normal directions, with its standard error."""
+    draws = np.random.Generator(np.random.PCG64(_WIDTH_SEED))
+    samples = max(100, min(samples, VERTEX_ENTRIES // dimension))
+    values = np.array([support(draws.standard_normal(dimension)) for _ in range(samples)])
+    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(samples)))
+
+
+class NormBall(ConvexSet):
+    """A norm ball around 0: membership and gauge follow from the norm, support from the dual norm."""
+
+    size: float
+    centrally_symmetric = True
+    shrinkable = True
+
+    @abstractmethod
+    def norm(self, v: Vector) -> float:
+        """The norm whose ball of radius ``size`` this is."""
+
+    @abstractmethod
+    def dual_norm(self, v: Vector) -> float:
+        """The dual of ``norm``."""
+
+    def gauge(self, v: Vector) -> float:
+        return self.norm(v) / self.size
+
+    def support(self, g: Vector) -> float:
+        return self.size * self.dual_norm(g)
+
+    def violation(self, w: Vector) -> float:
+        return max(0.0, self.norm(w) - self.size)
+
+
+def gauge_of_halfspaces(products: Vector, sides: Vector) -> float:
+    """min {r >= 0 : products <= r sides}."""
+    upper, lower = sides < 0, sides > 0
+    if np.any((sides == 0) & (products > 0)):
+        return math.inf
+    least = max(0.0, float(np.max(products[lower] / sides[lower], initial=0.0)))
+    most = float(np.min(products[upper] / sides[upper], initial=math.inf))
+    return least if least <= most else math.inf
+
+
+def mean_of_maximum(log_cdf: Callable[[float], float]) -> Estimate:
+    """E of the positive part of a variable with the given log distribution function: int_0^inf 1 - F.
+
+    1 - F falls from 1 to 0 around a point that moves with the dimension: the integral is split there.
+    """
+    middle = next(t for t in np.arange(0.0, 1e6) if log_cdf(t) > math.log(0.5))
+    parts = [
+        quad(lambda t: -math.expm1(log_cdf(t)), a, b, limit=200)
+        for a, b in ((0.0, middle), (middle, math.inf))
+    ]
+    return Estimate(sum(p[0] for p in parts), sum(p[1] for p in parts))
+
+
+def log1m(tail: ArrayLike) -> Vector:
+    """log(1 - tail), -inf at tail = 1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log1p(-np.asarray(tail)))
+
+
+def scaled_estimate(estimate: Estimate, factor: float) -> Estimate:
+    return Estimate(estimate.value * factor, estimate.error * factor)
+
+
+def check_size(dimension: int, size: float) -> None:
+    if dimension < 1:
+        raise InvalidInputError(f"dimension must be >= 1, got {dimension}")
+    if not (math.isfinite(size) and size > 0):
+        raise InvalidInputError(f"size must be finite and > 0, got {size}")
+
+
+def fixed(values: ArrayLike, ndim: int) -> Vector:
+    """A read-only finite float64 copy."""
+    array = np.array(values, dtype=np.float64)
+    if array.ndim != ndim:
+        raise InvalidInputError(f"expected an array of {ndim} dimensions, got shape {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise InvalidInputError("coordinates of a set must be finite; got NaN or infinity")
+    array.flags.writeable = False
+    return array

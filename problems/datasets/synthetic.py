@@ -1,0 +1,92 @@
+"""Random instances for tests and benchmarks. Seeded generators: no source of privacy noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import InvalidInputError
+
+
+def make_sign_halfspace(
+    n: int, d: int, *, noise: float = 0.0, seed: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Random 0/1 features with an intercept, labelled by a random sign vector.
+
+    The synthetic task of the code published with Neel, Roth, Vietri and Wu (2020).
+
+    Args:
+        n: number of records, at least 1.
+        d: number of features, the last of which is always 1; at least 1.
+        noise: probability with which each label is flipped, independently.
+        seed: decides everything.
+
+    Returns:
+        X of shape (n, d), y of shape (n,) with y = +1 exactly when <w, x> > 0 unless flipped, and w in
+        {-1, 1}^d; all int64.
+
+    Raises:
+        InvalidInputError: an empty shape, or a probability outside [0, 1].
+    """
+    _check(n=n, d=d)
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, size=(n, d), dtype=np.int64)
+    X[:, -1] = 1
+    w = rng.choice(np.array([-1, 1], dtype=np.int64), size=d)
+    return X, _labels(X, w, noise, rng), w
+
+
+def make_cells(
+    n: int,
+    blocks: Sequence[int] = (7, 6, 5, 2),
+    numeric: int = 3,
+    *,
+    grid: int = 16,
+    noise: float = 0.1,
+    seed: int,
+) -> tuple[IntArray, IntArray]:
+    """A table of the usual kind: numbers on a grid, then one-hot categories of uneven frequency.
+
+    Records with equal categories form cells. Labels come from a random halfspace with weights in [-2, 2]^d,
+    flipped with probability ``noise``.
+
+    Args:
+        n: number of records, at least 1.
+        blocks: number of categories of each categorical column, each at least 1.
+        numeric: number of numeric columns, which come first.
+        grid: numeric features are 0, ..., grid, and one-hot features 0 or grid: a common denominator.
+        noise: probability with which each label is flipped, independently.
+        seed: decides everything.
+
+    Returns:
+        X of shape (n, numeric + sum(blocks)) and y of shape (n,) with entries -1 and +1; both int64.
+
+    Raises:
+        InvalidInputError: an empty shape, or a probability outside [0, 1].
+    """
+    _check(n=n, grid=grid, **{f"blocks[{i}]": size for i, size in enumerate(blocks)})
+    _check(columns=numeric + len(blocks))
+    rng = np.random.default_rng(seed)
+    parts = [rng.integers(0, grid + 1, size=(n, numeric), dtype=np.int64)]
+    for size in blocks:
+        chances = rng.dirichlet(np.ones(size))
+        parts.append(grid * np.eye(size, dtype=np.int64)[rng.choice(size, size=n, p=chances)])
+    X = np.hstack(parts)
+    w: IntArray = rng.integers(-2, 3, size=(X.shape[1],), dtype=np.int64)
+    return X, _labels(X, w, noise, rng)
+
+
+def _labels(X: IntArray, w: IntArray, noise: float, rng: np.random.Generator) -> IntArray:
+    if not 0 <= noise <= 1:
+        raise InvalidInputError(f"noise is a probability between 0 and 1, got {noise}")
+    positive: NDArray[np.bool_] = (X @ w > 0) != (rng.random(len(X)) < noise)
+    return np.where(positive, 1, -1).astype(np.int64)
+
+
+def _check(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise InvalidInputError(f"{name} must be at least 1, got {count}")

@@ -1,0 +1,1 @@
+"""Problems over integer lattices: losses in integers, the lattice, what a mechanism may add."""

@@ -1,0 +1,115 @@
+"""Integer halfspaces under exact 0/1 loss."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.errors import InvalidInputError
+
+# Scores are sums of feature * weight; below this bound int64 cannot wrap.
+_SCORE_LIMIT = 1 << 61
+
+
+class ZeroOneHalfspace(DiscreteProblem):
+    """Choose integer weights w; predict +1 exactly when <w, x> > 0; count the errors.
+
+    Features are integers: a table of rationals is brought to a common denominator first (``Schema`` does
+    that), which changes no prediction. A score of exactly 0 predicts -1; more than half of the lattice
+    points of a typical scorecard hit such ties, so floating-point scores would be wrong.
+
+    Args:
+        X: integer features, shape (n, d), n >= 1. Copied.
+        y: labels -1 or +1, shape (n,). Copied.
+        lattice: the weights to choose from, dimension d. A public input.
+
+    Raises:
+        InvalidInputError: wrong shapes, non-integer features, other labels, scores beyond 64 bits.
+    """
+
+    def __init__(self, X: ArrayLike, y: ArrayLike, lattice: IntegerLattice) -> None:
+        self.X = integer_matrix(X, lattice.dimension)
+        self.y = sign_labels(y, len(self.X))
+        self.lattice = lattice
+        reach = np.maximum(np.abs(lattice.low), np.abs(lattice.high)).astype(object)
+        largest = np.max(np.abs(self.X), axis=0).astype(object)
+        if int(reach @ largest) >= _SCORE_LIMIT:
+            raise InvalidInputError("scores could exceed 64-bit integers: use a coarser common denominator")
+
+    @property
+    def n_records(self) -> int:
+        return len(self.X)
+
+    def losses(self, points: IntArray) -> IntArray:
+        weights = np.ascontiguousarray(np.asarray(points, dtype=np.int64).T)
+        counts = np.zeros(weights.shape[1], dtype=np.int64)
+        rows = max(1, (1 << 22) // max(1, weights.shape[1]))
+        for start in range(0, len(self.X), rows):
+            positive = self.X[start : start + rows] @ weights > 0
+            counts += np.sum(positive != (self.y[start : start + rows, None] > 0), axis=0)
+        return counts
+
+    def predict(self, w: IntArray) -> IntArray:
+        """Predictions -1 or +1 for all records, shape (n,)."""
+        return np.where(self.X @ np.asarray(w, dtype=np.int64) > 0, 1, -1).astype(np.int64)
+
+    @classmethod
+    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
+        """The records +-e_j with label +1: at most 2d of them, for lattices within {-1, 0, 1}^d.
+
+        Halfspaces do not see the length of w: over any lattice that holds both w and 2w there is no
+        separator set at all, which is why wider lattices are refused.
+        """
+        if np.any(lattice.low < -1) or np.any(lattice.high > 1):
+            raise InvalidInputError(
+                f"no separator set for halfspaces over {lattice}: w and 2w classify every record alike. "
+                f"Use a lattice within {{-1, 0, 1}}^d (lattice=(-1, 1); on the command line --lattice=-1:1), "
+                f"or a mechanism that needs no separators, such as exponential"
+            )
+        # (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A separator on which
+        # all levels agree tells nothing apart and is left out.
+        records: list[IntArray] = []
+        coordinate: list[int] = []
+        tables: list[IntArray] = []
+        for j, (low, high) in enumerate(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)):
+            values = np.arange(low, high + 1)
+            for sign in (1, -1):
+                table = (sign * values <= 0).astype(np.int64)
+                known = [t for k, t in zip(coordinate, tables, strict=True) if k == j]
+                if table.min() != table.max() and not any(np.array_equal(table, 1 - t) for t in known):
+                    records.append(sign * np.eye(1, lattice.dimension, j, dtype=np.int64)[0])
+                    coordinate.append(j)
+                    tables.append(table)
+        return SeparatorSet(
+            lattice,
+            np.array(records, dtype=np.int64).reshape(len(tables), lattice.dimension),
+            np.ones(len(tables), dtype=np.int64),
+            np.array(coordinate, dtype=np.int64),
+            tuple(tables),
+        )
+
+
+def integer_matrix(X: ArrayLike, columns: int) -> IntArray:
+    """A C-contiguous int64 copy of shape (n, columns), n >= 1."""
+    matrix = np.asarray(X)
+    if matrix.ndim != 2 or matrix.shape[1] != columns:
+        raise InvalidInputError(f"expected features of shape (n, {columns}), got {matrix.shape}")
+    if matrix.shape[0] == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    if matrix.dtype.kind not in "iub":
+        raise InvalidInputError(
+            f"features must be integers over a common denominator, got dtype {matrix.dtype}; see Schema"
+        )
+    return np.array(matrix, dtype=np.int64, order="C")
+
+
+def sign_labels(y: ArrayLike, n: int) -> IntArray:
+    """An int64 copy of labels -1 and +1, shape (n,)."""
+    labels = np.asarray(y)
+    if labels.shape != (n,):
+        raise InvalidInputError(f"expected labels of shape ({n},), got {labels.shape}")
+    if labels.dtype.kind not in "if" or not np.all(np.isin(labels, (-1, 1))):
+        raise InvalidInputError("labels must be -1 or +1")
+    return labels.astype(np.int64)

@@ -1,0 +1,101 @@
+"""What a discrete 0/1-loss problem is, to an oracle and to a mechanism."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.objective import UNIT, Perturbation, to_fixed
+from privopt.problems.errors import InvalidInputError
+
+
+class DiscreteProblem(ABC):
+    """Minimise an integer number of errors L(D, w) over the points w of a lattice.
+
+    Every record contributes 0 or 1 to the loss (``record_loss_bound``); replacing one record moves L at
+    a fixed w by at most 1 and a difference L(D, w) - L(D, v) by at most 2. Mechanisms rely on that.
+    """
+
+    record_loss_bound: ClassVar[int] = 1
+    lattice: IntegerLattice
+
+    @property
+    @abstractmethod
+    def n_records(self) -> int:
+        """The number of records: public under the replace-one relation."""
+
+    @abstractmethod
+    def losses(self, points: IntArray) -> IntArray:
+        """Exact numbers of errors at points of shape (k, dimension); shape (k,)."""
+
+    @classmethod
+    @abstractmethod
+    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
+        """A separator set of the problem over a lattice, from public facts alone.
+
+        Raises:
+            InvalidInputError: the lattice has two points that no record can tell apart.
+        """
+
+    def loss(self, w: IntArray) -> int:
+        """The exact number of errors at one point."""
+        return int(self.losses(np.asarray(w, dtype=np.int64)[None, :])[0])
+
+    def values(self, points: IntArray, perturbation: Perturbation) -> IntArray:
+        """Exact fixed-point objectives: losses * UNIT + perturbation; shape (k,)."""
+        return self.losses(points) * UNIT + perturbation.values(points)
+
+    def value(self, w: IntArray, perturbation: Perturbation) -> int:
+        """The exact fixed-point objective at one point, as a Python integer."""
+        return int(self.values(np.asarray(w, dtype=np.int64)[None, :], perturbation)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class SeparatorSet:
+    """Records e_1..e_m such that any two points of the lattice differ in loss on at least one of them.
+
+    Neel, Roth and Wu (2018), Definition 10. Here the loss on each separator is a function of one
+    coordinate, which is true of all problems in this package and keeps perturbations separable.
+
+    Attributes:
+        lattice: the domain that is separated.
+        records: features of the separators, shape (m, dimension).
+        labels: their labels, shape (m,).
+        coordinate: the coordinate that decides the loss on each, shape (m,).
+        loss_tables: ``loss_tables[k][w_j - low_j]`` in {0, 1}, j = coordinate[k].
+    """
+
+    lattice: IntegerLattice
+    records: IntArray
+    labels: IntArray
+    coordinate: IntArray
+    loss_tables: tuple[IntArray, ...]
+
+    @property
+    def size(self) -> int:
+        """m, the number of separators."""
+        return len(self.loss_tables)
+
+    def losses(self, w: IntArray) -> IntArray:
+        """phi(w): the losses of one point on all separators, shape (m,)."""
+        low = self.lattice.low
+        pairs = zip(self.coordinate.tolist(), self.loss_tables, strict=True)
+        return np.array([table[int(w[j] - low[j])] for j, table in pairs], dtype=np.int64)
+
+    def perturbation(self, weights: IntArray) -> Perturbation:
+        """sum_k weights[k] * loss(w, e_k) for weights of shape (m,) already in fixed point."""
+        if weights.shape != (self.size,) or weights.dtype != np.int64:
+            raise InvalidInputError(f"expected {self.size} fixed-point (int64) weights")
+        spans = (self.lattice.high - self.lattice.low + 1).tolist()
+        unary = [np.zeros(s, dtype=np.int64) for s in spans]
+        for weight, j, table in zip(weights, self.coordinate.tolist(), self.loss_tables, strict=True):
+            unary[j] += weight * table
+        return Perturbation(self.lattice, tuple(unary))
+
+    def weighted(self, weights: object) -> Perturbation:
+        """Like ``perturbation`` for real weights, each rounded to the grid first."""
+        return self.perturbation(to_fixed(np.asarray(weights, dtype=np.float64)))

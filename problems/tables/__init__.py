@@ -1,0 +1,1 @@
+"""From a table of records to features: declared columns and schemas."""

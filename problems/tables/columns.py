@@ -1,0 +1,493 @@
+"""Column kinds of a ``Schema``: how one column of a table becomes features, from declared facts alone.
+
+Numbers are read as the decimals they print as, in declarations and in data: 0.1 is one tenth. Declarations
+also take strings such as "1/3". Data are 64-bit floats: integers beyond 2**53 are rounded to one first.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import SchemaError, did_you_mean
+
+Real = int | float | str | Fraction
+Plain = int | float | str
+
+# Features stay exact in float64 too (solvers keep their models in it), with room for weights in int64.
+FEATURE_LIMIT = 1 << 53
+
+# Dropping rows would make their number, which is public, a function of the records.
+_FILL = "declare missing=..., a value to read in their place, chosen without looking at the records"
+
+
+class Column(ABC):
+    """One declared column: its name in the table and the features that it becomes."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def feature_names(self) -> tuple[str, ...]:
+        """One name per feature."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> tuple[str, ...]:
+        """What earns the points of each feature, in words a scorecard can print."""
+
+    @property
+    def denominator(self) -> int:
+        """The least common denominator of all values that the features can take."""
+        return 1
+
+    @property
+    def reach(self) -> Fraction:
+        """The largest absolute value of a feature."""
+        return Fraction(1)
+
+    @abstractmethod
+    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
+        """Write the features of ``values``, shape (n,), times ``denominator`` to zeros ``out``, (n, k).
+
+        Raises:
+            SchemaError: a value that the declaration refuses.
+        """
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The declaration as plain numbers, strings and lists."""
+
+
+@dataclass(frozen=True)
+class Numeric(Column):
+    """A number: brought into [low, high], rounded to a grid, and mapped affinely.
+
+    The grid is low, low + step, ..., as far as high; a value goes to the nearest grid point, a tie to the
+    upper one. The feature is (grid point - zero) / (one - zero), exactly.
+
+    Args:
+        name: the column.
+        low, high: public bounds.
+        step: distance of grid points; it decides how large the common denominator gets.
+        zero, one: what becomes 0 and 1; default low and high.
+        outside: what happens to values outside [low, high]: "clip" moves them to the bound, "refuse"
+            raises. Infinities are refused always.
+        missing: the number that a missing value (empty, NaN, None) is read as; None refuses them.
+
+    Raises:
+        SchemaError: low >= high, step <= 0 or above high - low, zero == one, missing outside the bounds, or
+            a number beyond 64 bits.
+    """
+
+    name: str
+    low: Fraction
+    high: Fraction
+    step: Fraction
+    zero: Fraction
+    one: Fraction
+    outside: Literal["clip", "refuse"]
+    missing: Fraction | None
+
+    def __init__(
+        self,
+        name: str,
+        low: Real,
+        high: Real,
+        step: Real = 1,
+        zero: Real | None = None,
+        one: Real | None = None,
+        outside: Literal["clip", "refuse"] = "clip",
+        missing: Real | None = None,
+    ) -> None:
+        _declare(self, name, outside, ("clip", "refuse"))
+        given = {"low": low, "high": high, "step": step}
+        given |= {"zero": low if zero is None else zero, "one": high if one is None else one}
+        for key, value in given.items():
+            object.__setattr__(self, key, rational(value, name, key))
+        if not float(self.low) < float(self.high):
+            raise SchemaError(
+                f"column {name!r}: low must be below high, as 64-bit floats; "
+                f"got low = {_text(self.low)}, high = {_text(self.high)}"
+            )
+        if not 0 < self.step <= self.high - self.low or float(self.step) < sys.float_info.min:
+            raise SchemaError(
+                f"column {name!r}: step must be above 0 and at most high - low = "
+                f"{_text(self.high - self.low)}; got {_text(self.step)}"
+            )
+        if self.zero == self.one:
+            raise SchemaError(
+                f"column {name!r}: zero and one must differ; both are {_text(self.zero)} "
+                f"(their defaults are low and high)"
+            )
+        if self.top >= FEATURE_LIMIT:
+            raise SchemaError(
+                f"column {name!r}: step = {_text(self.step)} is too fine for its bounds: "
+                f"more than 2^53 grid points"
+            )
+        object.__setattr__(self, "missing", _declared_missing(missing, name, self.low, self.high))
+
+    @property
+    def top(self) -> int:
+        """The number of the last grid point; the first is 0."""
+        return int((self.high - self.low) // self.step)
+
+    @property
+    def _map(self) -> tuple[Fraction, Fraction]:
+        """(a, b): the k-th grid point becomes a + k b."""
+        return (self.low - self.zero) / (self.one - self.zero), self.step / (self.one - self.zero)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return (f"in proportion: none at {_text(self.zero)}, all at {_text(self.one)}",)
+
+    @property
+    def denominator(self) -> int:
+        return math.lcm(*(q.denominator for q in self._map))
+
+    @property
+    def reach(self) -> Fraction:
+        a, b = self._map
+        return max(abs(a), abs(a + self.top * b))
+
+    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
+        x = as_numbers(self.name, values, self.missing)
+        if self.outside == "refuse":
+            _check_range(self.name, x, self.low, self.high)
+        a, b = (int(q * denominator) for q in self._map)
+        out[:, 0] = a + b * self._grid_points(np.clip(x, float(self.low), float(self.high)))
+
+    def _grid_points(self, x: NDArray[np.float64]) -> IntArray:
+        """Exact numbers of the nearest grid points, for x within the bounds."""
+        scaled, offset = x / float(self.step), float(self.low / self.step)
+        position = scaled - offset + 0.5
+        k = np.floor(position)
+        # Where rounding errors could have carried the position over an integer, do it again exactly.
+        doubt = np.abs(position - np.rint(position)) <= 2.0**-49 * (np.abs(scaled) + abs(offset) + 1)
+        unique, inverse = np.unique(x[doubt], return_inverse=True)
+        k[doubt] = np.array([self._nearest(v) for v in unique.tolist()], dtype=np.float64)[inverse]
+        return np.clip(k, 0, self.top).astype(np.int64)
+
+    def _nearest(self, value: float) -> int:
+        return math.floor((Fraction(repr(value)) - self.low) / self.step + Fraction(1, 2))
+
+    def to_dict(self) -> dict[str, Any]:
+        result: dict[str, Any] = {"kind": "numeric", "name": self.name}
+        result |= {"low": plain(self.low), "high": plain(self.high), "step": plain(self.step)}
+        if self.zero != self.low:
+            result["zero"] = plain(self.zero)
+        if self.one != self.high:
+            result["one"] = plain(self.one)
+        return result | {"outside": self.outside} | _plain_missing(self.missing)
+
+
+@dataclass(frozen=True)
+class Categorical(Column):
+    """One of a declared list of categories: one 0/1 feature for each.
+
+    A list with one category and ``outside="ignore"`` gives a single yes/no feature.
+
+    Args:
+        name: the column.
+        categories: all text, or all integers (below 2^53 in absolute value) or booleans; distinct.
+        outside: "refuse" raises at an undeclared value, "ignore" gives it zeros everywhere.
+        missing: the category that a missing value (empty, NaN, None) is read as; None refuses them. With
+            ``outside="ignore"`` it may be one that is not declared.
+
+    Raises:
+        SchemaError: no categories, repeated ones, mixed or unsuitable types, or ``missing`` not among them.
+    """
+
+    name: str
+    categories: tuple[str | int, ...]
+    outside: Literal["refuse", "ignore"]
+    missing: str | int | None
+
+    def __init__(
+        self,
+        name: str,
+        categories: Sequence[str | int],
+        outside: Literal["refuse", "ignore"] = "refuse",
+        missing: str | int | None = None,
+    ) -> None:
+        _declare(self, name, outside, ("refuse", "ignore"))
+        if isinstance(categories, str) or not isinstance(categories, Sequence) or not categories:
+            raise SchemaError(f"column {name!r}: categories must be a list with at least one entry")
+        if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
+            raise SchemaError(f"column {name!r}: categories must be all text, or all integers or booleans")
+        for category in (*categories, missing):
+            # A hole or a fraction in another record makes a column of floats, which merges larger ones.
+            if isinstance(category, int) and abs(category) >= FEATURE_LIMIT:
+                raise SchemaError(
+                    f"column {name!r}: integers as categories must be below 2^53 in absolute value; "
+                    "declare them as text"
+                )
+        if len(set(categories)) < len(categories):
+            twice = [c for i, c in enumerate(categories) if c in categories[:i]]
+            raise SchemaError(f"column {name!r}: categories must be distinct; {twice[0]!r} occurs twice")
+        if missing is not None and not isinstance(missing, str if isinstance(categories[0], str) else int):
+            raise SchemaError(f"column {name!r}: missing must be of the type of the categories")
+        if missing is not None and outside == "refuse" and missing not in categories:
+            raise SchemaError(
+                f"column {name!r}: missing = {missing!r} is not among the categories; "
+                f"add it, or declare outside='ignore'"
+            )
+        object.__setattr__(self, "categories", tuple(categories))
+        object.__setattr__(self, "missing", missing)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}={c}" for c in self.categories)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return tuple(map(str, self.categories))
+
+    @cached_property
+    def _index(self) -> dict[str | int, int]:
+        return {c: i for i, c in enumerate(self.categories)}
+
+    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
+        codes, levels = as_levels(self.name, values, self.missing)
+        if any(isinstance(v, str) != isinstance(self.categories[0], str) for v in levels):
+            kinds = ("text", "numbers or booleans")
+            declared, found = kinds if isinstance(self.categories[0], str) else kinds[::-1]
+            raise SchemaError(
+                f"column {self.name!r}: categories are declared as {declared}, the table holds {found}; "
+                f"convert the column or the declaration"
+            )
+        index = np.array([self._index.get(v, -1) for v in levels], dtype=np.int64)
+        if self.outside == "refuse" and bool(np.any(index < 0)):
+            raise SchemaError(
+                f"column {self.name!r}: holds a category that is not declared; "
+                f"add it to the categories, or declare outside='ignore'"
+            )
+        features = index[codes]
+        rows = np.flatnonzero(features >= 0)
+        out[rows, features[rows]] = denominator
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "categorical",
+            "name": self.name,
+            "categories": list(self.categories),
+            "outside": self.outside,
+            **({} if self.missing is None else {"missing": self.missing}),
+        }
+
+
+@dataclass(frozen=True)
+class Binned(Column):
+    """A number in one of the bins between declared edges: one 0/1 feature for each.
+
+    Bins are half-open, [e0, e1), [e1, e2), ..., except that the last one holds its right edge as well.
+    Values and edges are compared as 64-bit floats.
+
+    Args:
+        name: the column.
+        edges: at least two, increasing.
+        outside: "clip" puts a value outside the edges into the first or the last bin, "refuse" raises.
+            Infinities are refused always.
+        missing: the number that a missing value (empty, NaN, None) is read as; None refuses them.
+
+    Raises:
+        SchemaError: fewer than two edges, edges that do not increase, or ``missing`` outside them.
+    """
+
+    name: str
+    edges: tuple[Fraction, ...]
+    outside: Literal["clip", "refuse"]
+    missing: Fraction | None
+
+    def __init__(
+        self,
+        name: str,
+        edges: Sequence[Real],
+        outside: Literal["clip", "refuse"] = "clip",
+        missing: Real | None = None,
+    ) -> None:
+        _declare(self, name, outside, ("clip", "refuse"))
+        if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
+            raise SchemaError(f"column {name!r}: edges must be a list of at least two numbers")
+        object.__setattr__(self, "edges", tuple(rational(e, name, "edges") for e in edges))
+        if not bool(np.all(np.diff(self._floats) > 0)):
+            k = int(np.argmin(np.diff(self._floats) > 0))
+            raise SchemaError(
+                f"column {name!r}: edges must increase, as 64-bit floats; "
+                f"got {_text(self.edges[k])} before {_text(self.edges[k + 1])}"
+            )
+        found = _declared_missing(missing, name, self.edges[0], self.edges[-1])
+        object.__setattr__(self, "missing", found)
+
+    @property
+    def _floats(self) -> NDArray[np.float64]:
+        return np.array([float(e) for e in self.edges])
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name} in {level}" for level in self.levels)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        texts = [_text(e) for e in self.edges]
+        closing = [")"] * (len(texts) - 2) + ["]"]
+        pairs = zip(texts[:-1], texts[1:], closing, strict=True)
+        return tuple(f"[{a}, {b}{end}" for a, b, end in pairs)
+
+    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
+        x = as_numbers(self.name, values, self.missing)
+        if self.outside == "refuse":
+            _check_range(self.name, x, self.edges[0], self.edges[-1])
+        out[np.arange(len(x)), np.searchsorted(self._floats[1:-1], x, side="right")] = denominator
+
+    def to_dict(self) -> dict[str, Any]:
+        edges = [plain(e) for e in self.edges]
+        found = {"kind": "binned", "name": self.name, "edges": edges, "outside": self.outside}
+        return found | _plain_missing(self.missing)
+
+
+def is_numeric(values: NDArray[Any]) -> bool:
+    """Whether an array holds numbers or booleans, also as Python objects; missing values count as either."""
+    if values.dtype.kind != "O":
+        return values.dtype.kind in "biuf"
+    types = (numbers.Real, Decimal, np.bool_, type(None), type(pd.NA))
+    return all(issubclass(kind, types) for kind in set(map(type, values)))
+
+
+def as_numbers(name: str, values: NDArray[Any], missing: Fraction | None = None) -> NDArray[np.float64]:
+    """A column as finite float64, shape (n,), with ``missing`` in the place of missing values.
+
+    Raises:
+        SchemaError: text or other types, infinities, missing values if there is nothing to read them as.
+    """
+    gaps = np.asarray(pd.isna(values))
+    if missing is None and bool(np.any(gaps)):
+        raise SchemaError(f"column {name!r}: missing values (empty, NaN) are not allowed; {_FILL}")
+    if not is_numeric(values):
+        raise SchemaError(
+            f"column {name!r}: numbers are needed, the table holds text or other types; convert them, "
+            f"with a decimal point and without units"
+        )
+    try:
+        x = np.where(gaps, 0, values).astype(np.float64)
+    except OverflowError:
+        raise SchemaError(f"column {name!r}: a number is too large for a 64-bit float") from None
+    if not bool(np.all(np.isfinite(x))):
+        raise SchemaError(f"column {name!r}: infinities are not allowed")
+    if missing is not None:
+        x[gaps] = float(missing)
+    return x
+
+
+def as_levels(
+    name: str, values: NDArray[Any], missing: str | int | None = None
+) -> tuple[NDArray[np.intp], list[Any]]:
+    """A column as codes, shape (n,), into the list of its distinct values; missing ones are ``missing``.
+
+    Raises:
+        SchemaError: types that cannot be categories, or missing values with nothing to read them as.
+    """
+    if values.dtype.kind not in "OUbiuf":
+        raise SchemaError(f"column {name!r}: categories must be text, integers or booleans")
+    try:
+        codes, levels = pd.factorize(values)
+    except TypeError:
+        raise SchemaError(f"column {name!r}: categories must be text, integers or booleans") from None
+    if not bool(np.any(codes < 0)):
+        return codes, levels.tolist()
+    if missing is None:
+        raise SchemaError(
+            f"column {name!r}: missing values are not allowed; declare missing=..., a category of their own"
+        )
+    return np.where(codes < 0, len(levels), codes), [*levels.tolist(), missing]
+
+
+def rational(value: object, name: str, key: str) -> Fraction:
+    """A declared number as an exact fraction: floats and strings are read as decimals.
+
+    Raises:
+        SchemaError: not a number, not finite, or beyond 64-bit floats.
+    """
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        if isinstance(value, str) and "e" not in value.lower():  # an exponent could ask for any memory
+            exact = Fraction(value)
+        elif isinstance(value, numbers.Rational):
+            exact = Fraction(int(value.numerator), int(value.denominator))
+        elif isinstance(value, numbers.Real):
+            exact = Fraction(repr(float(value)))
+        else:
+            raise ValueError
+        float(exact)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        huge = isinstance(value, int) and not isinstance(value, bool)
+        seen = "a number beyond 64-bit floats" if huge else repr(value)[:40]
+        raise SchemaError(
+            f"column {name!r}: {key} must be a finite number, or text such as '0.25' or '1/3'; got {seen}"
+        ) from None
+    return exact
+
+
+def plain(q: Fraction) -> Plain:
+    """The simplest of int, float and str that reads back as ``q``."""
+    if q.denominator == 1 and abs(q) < 1 << 63:  # TOML integers have 64 bits
+        return int(q)
+    return float(q) if Fraction(repr(float(q))) == q else str(q)
+
+
+def _text(q: Fraction) -> str:
+    return str(plain(q))
+
+
+def _declared_missing(value: Real | None, name: str, low: Fraction, high: Fraction) -> Fraction | None:
+    if value is None:
+        return None
+    found = rational(value, name, "missing")
+    if not low <= found <= high:
+        raise SchemaError(
+            f"column {name!r}: missing must lie in [{_text(low)}, {_text(high)}]; got {_text(found)}"
+        )
+    return found
+
+
+def _plain_missing(value: Fraction | None) -> dict[str, Any]:
+    return {} if value is None else {"missing": plain(value)}
+
+
+def _check_range(name: str, x: NDArray[np.float64], low: Fraction, high: Fraction) -> None:
+    if bool(np.any((x < float(low)) | (x > float(high)))):
+        raise SchemaError(
+            f"column {name!r}: values must lie in [{_text(low)}, {_text(high)}]; "
+            f"correct them, or declare outside='clip'"
+        )
+
+
+def _declare(column: Column, name: str, outside: str, allowed: tuple[str, ...]) -> None:
+    """Set what all columns share; the columns are frozen dataclasses."""
+    if not isinstance(name, str) or not name:
+        raise SchemaError("every column needs a name: a string that is not empty")
+    if outside not in allowed:
+        raise SchemaError(
+            f"column {name!r}: outside must be {' or '.join(map(repr, allowed))}; "
+            f"got {outside!r}{did_you_mean(outside, allowed)}"
+        )
+    object.__setattr__(column, "name", name)
+    object.__setattr__(column, "outside", outside)

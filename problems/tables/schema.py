@@ -1,0 +1,498 @@
+"""From a table to integer features over a common denominator, by declared public facts alone."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import inspect
+import io
+import json
+import math
+import re
+import tomllib
+import warnings
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
+from privopt.problems.tables.columns import (
+    FEATURE_LIMIT,
+    Binned,
+    Categorical,
+    Column,
+    Numeric,
+    as_levels,
+    as_numbers,
+    is_numeric,
+)
+
+Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
+
+# Schema.infer: about this many grid points per column. All feature values are then multiples of 1/120,
+# so the common denominator does not grow with the number of columns.
+_GRID_LEVELS = 100
+_GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
+_MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
+# Messages list at most so many columns.
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerFeatures:
+    """Features times their common denominator.
+
+    Attributes:
+        X: int64, shape (n, d).
+        denominator: X / denominator are the features.
+        names: one per feature, length d.
+    """
+
+    X: IntArray
+    denominator: int
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Declared columns, and the features that they become, in that order.
+
+    Privacy: nothing is learned from the data. Each record is encoded on its own, by the declaration, so
+    tables that differ in one record become feature matrices that differ in one row, and encoding costs no
+    budget. A refusal, however, tells that some record breaks the declaration: declare "clip" and "ignore"
+    where not even that may show.
+
+    ``load`` and ``save`` keep schemas as files. In TOML (JSON has the same keys):
+
+        intercept = true
+
+        [[columns]]
+        kind = "numeric"        # see Numeric; zero, one, step and outside may be left out
+        name = "age"
+        low = 17
+        high = 90
+        step = 1
+        zero = 0
+        one = 90
+        outside = "clip"
+
+        [[columns]]
+        kind = "categorical"    # see Categorical
+        name = "sex"
+        categories = ["Female", "Male"]
+        outside = "refuse"
+
+        [[columns]]
+        kind = "binned"         # see Binned
+        name = "hours"
+        edges = [1, 35, 41, "99.5"]
+        outside = "clip"
+
+    Args:
+        columns: the declarations; names are distinct.
+        intercept: whether a feature that is always 1 follows the others.
+
+    Raises:
+        SchemaError: no columns, a name twice, or a common denominator too large for exact arithmetic.
+    """
+
+    columns: tuple[Column, ...]
+    intercept: bool = False
+
+    kinds: ClassVar[dict[str, type[Numeric] | type[Categorical] | type[Binned]]] = {
+        "numeric": Numeric,
+        "categorical": Categorical,
+        "binned": Binned,
+    }
+
+    def __init__(self, columns: Sequence[Column], intercept: bool = False) -> None:
+        object.__setattr__(self, "columns", tuple(columns))
+        object.__setattr__(self, "intercept", intercept)
+        if not self.columns or not all(isinstance(c, Column) for c in self.columns):
+            raise SchemaError("a schema needs at least one column: Numeric, Categorical or Binned")
+        if not isinstance(intercept, bool):
+            raise SchemaError("intercept must be true or false")
+        for kind, names in (("column", [c.name for c in self.columns]), ("feature", self.feature_names)):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise SchemaError(f"{kind} names must be distinct; declared more than once: {twice}")
+        if self.denominator * max(c.reach for c in self.columns) >= FEATURE_LIMIT:
+            raise SchemaError(
+                "the common denominator of all columns is too large for exact 64-bit arithmetic; "
+                "use coarser steps, or bounds whose differences share factors"
+            )
+
+    @property
+    def feature_names(self) -> list[str]:
+        names = [name for column in self.columns for name in column.feature_names]
+        return names + ["intercept"] * self.intercept
+
+    @property
+    def levels(self) -> list[tuple[str, str]]:
+        """The column and the level that each feature stands for."""
+        named = [(column.name, level) for column in self.columns for level in column.levels]
+        return named + [("intercept", "always")] * self.intercept
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns with categories that are text: files should be read that way, "01" as "01"."""
+        categorical = (c for c in self.columns if isinstance(c, Categorical))
+        return [c.name for c in categorical if isinstance(c.categories[0], str)]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.feature_names)
+
+    @cached_property
+    def denominator(self) -> int:
+        """The least common denominator of all values that features can take."""
+        return math.lcm(*(c.denominator for c in self.columns))
+
+    def encode(self, table: Table) -> IntegerFeatures:
+        """The features of a table with at least one record, times the common denominator.
+
+        Args:
+            table: a DataFrame or a dict of columns, where columns are found by name and further ones are
+                ignored; or an array of shape (n, number of columns) in declared order.
+
+        Raises:
+            SchemaError: a table that does not fit. The message names the column and the rule, no values.
+        """
+        arrays = self._declared(columns_of(table))
+        X = np.zeros((len(arrays[0]), self.n_features), dtype=np.int64)
+        start = 0
+        for column, values in zip(self.columns, arrays, strict=True):
+            stop = start + len(column.feature_names)
+            column.fill(values, X[:, start:stop], self.denominator)
+            start = stop
+        X[:, start:] = self.denominator  # the intercept, if any
+        return IntegerFeatures(X, self.denominator, self.feature_names)
+
+    def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
+        """The declared columns of a table, in declared order."""
+        if table and table[0][0] is None:
+            if len(table) != len(self.columns):
+                raise SchemaError(
+                    f"arrays need one column for each of the {len(self.columns)} declared, in that order; "
+                    f"got {len(table)}"
+                )
+            return [values for _, values in table]
+        names = [str(name) for name, _ in table]
+        if missing := [c.name for c in self.columns if c.name not in names]:
+            header = len(missing) < len(self.columns)
+            raise SchemaError(f"missing from the table: {missing_columns(missing, names, header)}")
+        if twice := [c.name for c in self.columns if names.count(c.name) > 1]:
+            raise SchemaError(f"more than once in the table: column {', '.join(map(repr, twice))}")
+        values = dict(zip(names, (values for _, values in table), strict=True))
+        return [values[column.name] for column in self.columns]
+
+    @classmethod
+    def infer(cls, table: Table, *, intercept: bool = False) -> Schema:
+        """A draft of a schema, read off the data: a starting point to edit, and NOT private.
+
+        Columns of numbers or booleans become Numeric: bounds around the smallest and the largest value,
+        and at most about 100 grid points at 1, 2 or 5 times a power of ten, whole numbers for whole
+        numbers. All others become Categorical, with sorted categories and undeclared ones ignored.
+
+        Privacy: bounds and categories reveal records. Every use of the result on the same data is outside
+        any privacy statement, as the PrivacyLeakWarning says.
+
+        Raises:
+            SchemaError: missing values, infinities, or a column of text with more than 1000 distinct ones.
+        """
+        warnings.warn(
+            "bounds and categories are read off the data, which no privacy budget pays for; "
+            "declare a Schema from public facts instead",
+            PrivacyLeakWarning,
+            stacklevel=2,
+        )
+        named = [(f"x{i}" if name is None else name, v) for i, (name, v) in enumerate(columns_of(table))]
+        return cls([_draft(name, values) for name, values in named], intercept)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declaration as plain numbers, strings, lists and dicts; ``from_dict`` reads it back."""
+        return {"intercept": self.intercept, "columns": [c.to_dict() for c in self.columns]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Schema:
+        """Read what ``to_dict`` returns.
+
+        Raises:
+            SchemaError: unknown or missing keys, an unknown kind, or a declaration that is refused.
+        """
+        entries = _checked_keys("the schema", data, required={"columns"}, optional={"intercept"})["columns"]
+        if not isinstance(entries, Sequence) or isinstance(entries, str):
+            raise SchemaError("columns must be a list")
+        return cls([cls._column(entry) for entry in entries], data.get("intercept", False))
+
+    @classmethod
+    def _column(cls, entry: object) -> Column:
+        if not isinstance(entry, Mapping):
+            raise SchemaError("every column must be a table of keys, such as kind and name")
+        if entry.get("kind") not in cls.kinds:
+            seen = f"{entry['kind']!r}{did_you_mean(entry['kind'], cls.kinds)}" if "kind" in entry else "none"
+            raise SchemaError(
+                f"column {entry.get('name')!r}: kind must be one of {', '.join(cls.kinds)}; got {seen}"
+            )
+        kind = cls.kinds[entry["kind"]]
+        known = inspect.signature(kind).parameters.values()
+        required = {p.name for p in known if p.default is inspect.Parameter.empty}
+        keys = _checked_keys(
+            f"column {entry.get('name')!r}",
+            {k: v for k, v in entry.items() if k != "kind"},
+            required=required,
+            optional={p.name for p in known} - required,
+        )
+        return kind(**keys)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a .toml or .json file.
+
+        Raises:
+            SchemaError: another extension, an unreadable file, or what ``from_dict`` refuses.
+        """
+        file = _schema_file(path)
+        try:
+            text = file.read_text("utf-8")
+            data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        except OSError as error:
+            raise SchemaError(
+                f"schema file {file}: {(error.strerror or 'cannot be read').lower()}"
+            ) from error
+        except ValueError as error:
+            raise SchemaError(
+                f"schema file {file} is not valid {file.suffix[1:].upper()}: {error}"
+            ) from error
+        if not isinstance(data, Mapping):
+            raise SchemaError(f"{file.name}: the schema must be an object with the key 'columns'")
+        return cls.from_dict(data)
+
+    def save(self, path: str | Path) -> None:
+        """Write a .toml or .json file that ``load`` reads back as an equal schema."""
+        file = _schema_file(path)
+        data = self.to_dict()
+        text = _toml(data) if file.suffix == ".toml" else json.dumps(data, indent=2, ensure_ascii=False)
+        file.write_text(text + "\n", "utf-8")
+
+
+def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
+    """Read a table: CSV with a header (.csv, also compressed as .csv.gz), or .parquet.
+
+    CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Only
+    empty cells count as missing: "NA", "None" and "?" stay text.
+
+    Args:
+        path: the file.
+        text: columns of a CSV file that are not to be read as numbers, whatever they look like.
+
+    Raises:
+        SchemaError: another extension, or a file that cannot be read. No content is repeated.
+    """
+    file = Path(path)
+    name = file.name.lower()
+    if file.is_dir():
+        raise SchemaError(f"{file}: that is a folder; name a table in it")
+    if not name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
+    try:
+        return _read_parquet(file) if name.endswith(".parquet") else _read_csv(file, text)
+    except FileNotFoundError:
+        raise SchemaError(f"{file}: no such file") from None
+    except PermissionError:
+        raise SchemaError(f"{file}: permission denied") from None
+    except UnicodeDecodeError:
+        raise SchemaError(f"{file}: not UTF-8 text; save it as CSV in UTF-8") from None
+    except SchemaError:
+        raise
+    except (OSError, ValueError, EOFError, zlib.error):  # messages of parsers can quote records
+        kind = {"parquet": "Parquet", "csv": "CSV", "gz": "gzip-compressed CSV"}[name.rpartition(".")[2]]
+        raise SchemaError(f"{file}: damaged, or not a {kind} file") from None
+
+
+def _read_parquet(file: Path) -> pd.DataFrame:
+    _check_distinct(file, pyarrow.parquet.read_schema(file).names)
+    return pd.read_parquet(file)
+
+
+def _check_distinct(file: Path, names: Sequence[str]) -> None:
+    if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
+        places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
+        raise SchemaError(f"{file}: columns need distinct names; {places} are named alike")
+
+
+def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
+    with _csv_text(file) as stream:
+        first = stream.readline()
+        separator = next((s for s in ",;\t" if s in first), ",")
+        stream.seek(0)
+        header = next(csv.reader(stream, delimiter=separator), [])
+    if not any(header):
+        raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
+    _check_distinct(file, header)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
+            frame = pd.read_csv(
+                file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
+                keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
+            )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        _check_lines(file, separator, len(header))
+        open_quote = re.search(r"EOF inside string starting at row (\d+)", str(error))
+        where = f"; the quote that opens in record {open_quote[1]} is never closed" if open_quote else ""
+        raise SchemaError(f"{file}: damaged, or not a CSV file{where}") from None
+    if frame.iloc[:, -1].isna().any():  # as after a line that is too short
+        _check_lines(file, separator, len(header))
+    return frame
+
+
+@contextmanager
+def _csv_text(file: Path) -> Iterator[io.TextIOWrapper]:
+    compressed = file.name.lower().endswith(".gz")
+    with gzip.open(file) if compressed else file.open("rb") as raw:
+        yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+
+
+def _check_lines(file: Path, separator: str, width: int) -> None:
+    """Raise SchemaError at the first line that does not hold ``width`` cells."""
+    with _csv_text(file) as stream:
+        lines = csv.reader(stream, delimiter=separator)
+        try:
+            for cells in lines:
+                if cells and len(cells) != width:
+                    raise SchemaError(
+                        f"{file}, line {lines.line_num}: {len(cells)} cells where the header has {width}"
+                    )
+        except csv.Error:
+            raise SchemaError(f"{file}, line {lines.line_num}: a quote is never closed") from None
+
+
+def missing_columns(missing: Sequence[str], there: Sequence[str], header: bool) -> str:
+    """Names that a table lacks, and those that it has.
+
+    Args:
+        missing: the names that were looked for in vain.
+        there: the names of the table.
+        header: whether ``there`` is known to hold names. The first line of a file without a header is a
+            record, and is not quoted: neither then nor where a name looks like a number.
+    """
+    wanted = ", ".join(f"column {name!r}{did_you_mean(name, there)}" for name in missing[:_MOST_NAMED])
+    if not header or any(_looks_like_a_number(name) for name in there):
+        return f"{wanted}; is the first line of the file its header?"
+    more = ", ..." if len(there) > _MOST_NAMED else ""
+    return f"{wanted}; there are {', '.join(map(repr, there[:_MOST_NAMED]))}{more}"
+
+
+def _looks_like_a_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return not name.strip()
+    return True
+
+
+def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
+    """The columns of a table with their names (None for arrays), of one common length >= 1.
+
+    Raises:
+        SchemaError: not a table, no columns, no records, or columns that differ in length.
+    """
+    named: list[tuple[str | None, NDArray[Any]]]
+    if isinstance(table, (pd.DataFrame, Mapping)):
+        named = [(str(label), _array(values)) for label, values in table.items()]
+    elif isinstance(table, np.ndarray) and table.ndim == 2:
+        named = [(None, table[:, j]) for j in range(table.shape[1])]
+    else:
+        raise SchemaError("expected a DataFrame, a dict of columns, or an array of shape (n, columns)")
+    if not named:
+        raise SchemaError("the table has no columns")
+    if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:
+        raise SchemaError("all columns of a table must be one-dimensional and of the same length")
+    if len(named[0][1]) == 0:
+        raise SchemaError("the table has no records: at least one is needed")
+    return named
+
+
+def _schema_file(path: str | Path) -> Path:
+    file = Path(path)
+    if file.suffix not in (".toml", ".json"):
+        raise SchemaError(f"schema file {file}: its name must end in .toml or .json")
+    return file
+
+
+def _array(values: object) -> NDArray[Any]:
+    """An array; lists become arrays of objects, so that NumPy does not turn numbers among text into text."""
+    return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+
+
+def _checked_keys(
+    where: str, given: Mapping[str, Any], *, required: set[str], optional: set[str]
+) -> dict[str, Any]:
+    unknown, missing = sorted(set(given) - required - optional), sorted(required - set(given))
+    if unknown:
+        hints = ", ".join(f"{key!r}{did_you_mean(key, required | optional)}" for key in unknown)
+        raise SchemaError(
+            f"{where}: unknown keys {hints}; known are {', '.join(sorted(required | optional))}"
+        )
+    if missing:
+        raise SchemaError(f"{where}: missing keys {', '.join(missing)}")
+    return dict(given)
+
+
+def _draft(name: str, values: NDArray[Any]) -> Column:
+    """A column declaration read off the data."""
+    if is_numeric(values):
+        return _draft_numeric(name, as_numbers(name, values))
+    _, categories = as_levels(name, values)
+    if not all(isinstance(c, str) for c in categories):
+        raise SchemaError(f"column {name!r}: mixes text with other types; convert it first")
+    if len(categories) > min(_MOST_CATEGORIES, max(_FEW_CATEGORIES, len(values) // 2)):
+        raise SchemaError(
+            f"column {name!r}: too many distinct texts for categories, as in a column of names or "
+            f"identifiers; leave it out, or declare it"
+        )
+    return Categorical(name, sorted(categories), outside="ignore")
+
+
+def _draft_numeric(name: str, x: NDArray[np.float64]) -> Numeric:
+    smallest, largest = (Fraction(repr(float(v))) for v in (x.min(), x.max()))
+    # A constant column gets some width; none gets less than 64-bit floats can divide.
+    width = max(largest - smallest or max(abs(largest), Fraction(1)), Fraction(1, 10**300))
+    step = _round_up(width / _GRID_LEVELS)
+    if bool(np.all(x == np.rint(x))):
+        step = max(step, Fraction(1))
+    low = math.floor(smallest / step) * step
+    high = max(math.ceil(largest / step) * step, low + step)
+    span = next(k for k in _GRID_SPANS if low + k * step >= high)
+    return Numeric(name, low, high, step, one=low + span * step)
+
+
+def _round_up(q: Fraction) -> Fraction:
+    """The smallest 1, 2 or 5 times a power of ten that is at least ``q`` > 0."""
+    power = Fraction(10) ** (math.floor(math.log10(q.numerator) - math.log10(q.denominator)) - 1)
+    return next(m * power for m in (1, 2, 5, 10, 20, 50, 100, 200) if m * power >= q)
+
+
+def _toml(data: Mapping[str, Any]) -> str:
+    """The dictionary of a schema as TOML: its scalars and lists are written alike in JSON."""
+
+    def line(key: str, value: object) -> str:
+        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL too
+        return f"{key} = {text}"
+
+    blocks = [line("intercept", data["intercept"])]
+    for column in data["columns"]:
+        blocks.append("\n".join(["[[columns]]", *(line(k, v) for k, v in column.items())]))
+    return "\n\n".join(blocks)

@@ -1,0 +1,407 @@
+"""The command line, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.experiments.cli.main import main
+from privopt.mechanisms.privacy.ledger import Ledger
+
+SCHEMA = """
+intercept = true
+
+[[columns]]
+kind = "numeric"
+name = "age"
+low = 0
+high = 100
+step = 10
+
+[[columns]]
+kind = "categorical"
+name = "smoker"
+categories = ["no", "yes"]
+"""
+
+
+@dataclass
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Run]
+
+
+@pytest.fixture
+def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The installed command in this process: one import instead of one per test."""
+
+    def run(*words: object, cwd: Path | None = None) -> Run:
+        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
+        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        code = stopped.value.code
+        return Run(int(code or 0), *capsys.readouterr())
+
+    return run
+
+
+def test_the_module_runs_as_a_command() -> None:
+    command = [sys.executable, "-m", "privopt.experiments.cli.main", "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0
+    for word in ("fit", "calibrate", "predict", "solvers", "demo"):
+        assert word in run.stdout
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 95, 150), "smoker": rng.choice(["no", "yes"], 150)})
+    frame["state"] = np.where((frame["smoker"] == "yes") & (frame["age"] > 40), "ill", "well")
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    frame.to_parquet(tmp_path / "patients.parquet")
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "well,ill", "--epsilon", "5")
+
+
+@pytest.mark.parametrize("data", ["patients.csv", "patients.parquet"])
+def test_fit_report_save_predict(privopt: Command, clinic: Path, data: str) -> None:
+    run = privopt(
+        *FIT,
+        "--data",
+        data,
+        "--mechanism",
+        "opdisc",
+        "--json",
+        "out.json",
+        "--save",
+        "model.json",
+        cwd=clinic,
+    )
+    assert run.returncode == 0, run.stderr
+    report = json.loads((clinic / "out.json").read_text())
+    keys = (
+        "mechanism",
+        "epsilon",
+        "delta",
+        "neighbours",
+        "sigma",
+        "oracle",
+        "weights",
+        "train_accuracy",
+        "seconds",
+    )
+    assert all(key in report for key in keys)
+    assert report["delta"] == pytest.approx(1 / 150**2)
+    assert report["neighbours"] == "replace-one"
+    assert set(report["certificate"]) >= {"status", "value", "bound", "gap"}
+    assert report["certificate"]["status"] == "OPTIMAL"
+    assert report["certificate"]["gap"] == 0
+    assert "train_accuracy" in report["not_private"]
+    assert "smoker" in run.stdout
+    predicted = privopt("predict", "model.json", data, cwd=clinic)
+    assert predicted.returncode == 0, predicted.stderr
+    lines = predicted.stdout.strip().splitlines()
+    assert lines[0] == "score,prediction"
+    assert len(lines) == 151
+
+
+@pytest.mark.parametrize("oracle", ["auto", "enumerate", "pulp-highs", "pulp-cbc"])
+def test_every_oracle_gives_the_same_seeded_scorecard(privopt: Command, clinic: Path, oracle: str) -> None:
+    run = privopt(
+        *FIT, "--data", "patients.csv", "--mechanism", "rspm", "--insecure-seed", 3, "--oracle", oracle,
+        "--json", "out.json", cwd=clinic,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    report = json.loads((clinic / "out.json").read_text())
+    assert report["insecure_seed"] == 3
+    reference = privopt(
+        *FIT, "--data", "patients.csv", "--mechanism", "rspm", "--insecure-seed", 3, "--oracle", "enumerate",
+        "--json", "reference.json", cwd=clinic,
+    )  # fmt: skip
+    assert reference.returncode == 0
+    assert report["weights"] == json.loads((clinic / "reference.json").read_text())["weights"]
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "permute-and-flip", "rspm-laplace"])
+def test_pure_mechanisms_spend_no_delta(privopt: Command, clinic: Path, mechanism: str) -> None:
+    run = privopt(*FIT, "--data", "patients.csv", "--mechanism", mechanism, "--json", "out.json", cwd=clinic)
+    assert run.returncode == 0, run.stderr
+    assert json.loads((clinic / "out.json").read_text())["delta"] == 0
+
+
+def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
+    run = privopt(
+        *FIT, "--data", "patients.csv", "--mechanism", "opdisc", "--lattice", "-2:2:3", "--json", "out.json",
+        cwd=clinic,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    weights = np.array(json.loads((clinic / "out.json").read_text())["weights"])
+    assert np.all(np.abs(weights) <= 2)
+    assert weights @ weights <= 9
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--epsilon", "0"), "PrivacyParameterError"),
+        (("--epsilon", "inf"), "PrivacyParameterError"),
+        (("--delta", "2", "--mechanism", "opdisc"), "PrivacyParameterError"),
+        (("--delta", "soon"), "InvalidInputError"),
+        (("--mechanism", "magic"), "UnknownMechanismError"),
+        (("--oracle", "magic"), "UnknownOracleError"),
+        (("--oracle", "pulp-gurobi", "--mechanism", "rspm"), "MissingSolverError"),
+        (("--lattice", "one:two"), "InvalidInputError"),
+        (("--lattice", "1:2:3:4"), "InvalidInputError"),
+        (("--target", "mood"), "InvalidInputError"),
+        (("--classes", "well,dead"), "InvalidInputError"),
+        (("--schema", "nowhere.toml"), "SchemaError"),
+        (("--data", "nowhere.csv"), "nowhere.csv"),
+        (("--save", "."), "InvalidInputError"),
+        (("--json", "nowhere/out.json"), "InvalidInputError"),
+        (("--json", "/proc/out.json"), "InvalidInputError: --json /proc/out.json: its folder"),
+        (("--epsilon", "abc"), "UsageError: Invalid value for '--epsilon'"),
+        (("--epsilon", "-1"), "PrivacyParameterError"),
+        (("--epsilom", "1"), "--epsilon"),
+        (("--mechanism", "exponental"), "did you mean 'exponential'?"),
+        (("--mechanism", "dp-dg"), "did you mean 'dp-gd'?"),
+        (("--mechanism", "opdisc", "--delta", "0"), "PrivacyParameterError"),
+        (("--mechanism", "opdisc", "--calibration", "printd"), "sound or printed"),
+        (("--mechanism", "opdisc", "--oracle", "pulp-higs"), "did you mean 'pulp-highs'?"),
+        (
+            ("--oracle", "pulp-highs"),
+            "needs a sampler: an oracle that draws at random; there are auto, native",
+        ),
+        (("--mechanism", "exponential", "--delta", "1e-6"), "exponential is pure"),
+        (("--lattice", "-1:1:1e300"), "radius must be >= 0 with a finite square"),
+        (("--lattice", "-99999999999999999999:1"), "64-bit integers"),
+        (("--classes", "ill,ill"), "must differ"),
+        (("--classes", "well, ill"), "outside the declared classes 'well', ' ill'"),
+        (("--lattice", "1:-1"), "LOW = 1 is above HIGH = -1"),
+        (("--lattice", "-2:2", "--mechanism", "rspm"), "--lattice=-1:1"),
+        (("--target", "stat"), "did you mean 'state'?); there are 'age', 'smoker', 'state'"),
+        (("--target", "age"), "it declares 'age', which is the label"),
+        (("--data", "."), "is a folder"),
+        (("--time-limit", "0"), "time limit must be > 0"),
+        (("--ledger", "nowhere"), "privopt budget create nowhere"),
+        (("--ledger", "patients.csv"), "is not a privopt ledger"),
+        (("--ledger", "."), "is a folder"),
+    ],
+)
+def test_bad_words_give_one_line_and_leave_nothing(
+    privopt: Command, clinic: Path, words: tuple[str, ...], error: str
+) -> None:
+    before = set(clinic.iterdir())
+    files = ("--json", "out.json", "--save", "model.json")
+    run = privopt(*FIT, "--data", "patients.csv", *files, *words, cwd=clinic)
+    assert run.returncode == 2
+    assert error in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
+    assert set(clinic.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("opdisc", "--dimension", "23", "--delta", "4.066e-9"), 808.3),
+        (("rspm-laplace", "--separators", "46"), 92.0),
+        (("rspm-laplace", "--dimension", "23"), 92.0),
+    ],
+)
+def test_calibrate_needs_no_data(privopt: Command, words: tuple[str, ...], expected: float) -> None:
+    run = privopt("calibrate", *words, "--epsilon", "1", "--json")
+    assert run.returncode == 0, run.stderr
+    report = json.loads(run.stdout)
+    assert report.get("sigma", report.get("scale")) == pytest.approx(expected, rel=5e-3)
+    assert report["epsilon"] == 1
+    assert report["claim"] == "proved"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("opdisc", "--dimension", 5, "--delta", 1e-6, "--separators", 3),
+        ("rspm", "--dimension", 5, "--delta", 1e-6, "--radius", 3),
+        ("rspm-laplace", "--dimension", 5, "--delta", 1e-6),
+        ("opdisc", "--dimension", -3, "--delta", 1e-6),
+        ("opdisc", "--dimension", 3, "--delta", 1e-6, "--radius", -1),
+        ("rspm", "--separators", 0, "--delta", 1e-6),
+        ("exponential", "--dimension", 3, "--delta", 1e-6),
+    ],
+)
+def test_calibrate_refuses_what_it_would_ignore(privopt: Command, words: tuple[object, ...]) -> None:
+    run = privopt("calibrate", *words, "--epsilon", 1)
+    assert run.returncode == 2
+    assert "InvalidInputError" in run.stderr
+
+
+def test_the_printed_calibration_says_that_it_is_refuted(privopt: Command) -> None:
+    run = privopt(
+        "calibrate", "opdisc", "--dimension", "23", "--epsilon", "1", "--delta", "4.066e-9",
+        "--calibration", "printed", "--json",
+    )  # fmt: skip
+    report = json.loads(run.stdout)
+    assert report["sigma"] == pytest.approx(7 * 23 * math.sqrt(math.log(1 / 4.066e-9)), rel=1e-6)
+    assert "refuted" in report["claim"]
+
+
+def test_budgets_are_kept_checked_and_enforced(privopt: Command, clinic: Path) -> None:
+    assert privopt("budget", "create", "ledger", "--epsilon", 1, cwd=clinic).returncode == 0
+    assert privopt("budget", "check", "ledger", "--epsilon", 1).returncode == 0
+    assert privopt("budget", "spend", "ledger", "--epsilon", 0.4, "--mechanism", "survey").returncode == 0
+    assert privopt("budget", "check", "ledger", "--epsilon", 0.7).returncode == 1
+    assert privopt("budget", "spend", "ledger", "--epsilon", 0.7).returncode == 1
+    words = ("--data", "patients.csv", "--ledger", "ledger", "--json", "out.json")
+    refused = privopt(*FIT, *words)  # epsilon 5
+    assert refused.returncode == 1
+    assert "BudgetExceededError" in refused.stderr
+    assert not (clinic / "out.json").exists()
+    assert privopt(*FIT, *words, "--epsilon", 0.5).returncode == 0
+    report = json.loads(privopt("budget", "show", "ledger", "--json").stdout)
+    assert report["spent"]["epsilon"] == pytest.approx(0.9)
+    assert [e["spend"]["mechanism"] for e in report["entries"]] == ["survey", "exponential"]
+    assert [datetime.fromisoformat(e["time"]).utcoffset() for e in report["entries"]] == [timedelta(0)] * 2
+    shown = privopt("budget", "show", "ledger").stdout
+    assert "survey" in shown
+    assert report["entries"][0]["time"][:10] in shown
+
+
+def test_the_version(privopt: Command) -> None:
+    assert privopt("--version").stdout == f"privopt {metadata.version('privopt')}\n"
+
+
+@pytest.mark.parametrize("words", [("fitt",), ("fit",), ("fit", "--data"), ("budget", "shw", "x"), ()])
+def test_usage_errors_are_one_line_too(privopt: Command, words: tuple[str, ...]) -> None:
+    run = privopt(*words)
+    assert run.returncode == 2
+    assert run.stderr.count("\n") == 1 if words else "Usage" in run.stdout + run.stderr
+
+
+def test_files_of_another_kind_are_no_ledgers(privopt: Command, clinic: Path) -> None:
+    for words in (("show",), ("check", "--epsilon", 1), ("spend", "--epsilon", 1)):
+        run = privopt("budget", words[0], "patients.csv", *words[1:], cwd=clinic)
+        assert run.returncode == 2
+        assert "is not a privopt ledger" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--schema", "other.toml"), "Nothing was booked in ledger"),
+        (("--oracle", "enumerate", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
+        (("--oracle", "elimination", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
+        (("--oracle", "branch", "--time-limit", "1e-9"), "delta = 0 counts as spent in ledger"),
+    ],
+)
+def test_a_failed_fit_says_what_was_booked(
+    privopt: Command, clinic: Path, words: tuple[str, ...], told: str
+) -> None:
+    (clinic / "other.toml").write_text(SCHEMA.replace('"smoker"', '"diabetic"'))
+    privopt("budget", "create", "ledger", "--epsilon", 9, cwd=clinic)
+    run = privopt(*FIT, "--data", "patients.csv", "--ledger", "ledger", *words)
+    assert run.returncode == 2
+    assert told in run.stderr
+    spent = json.loads(privopt("budget", "show", "ledger", "--json").stdout)["spent"]["epsilon"]
+    assert spent == (0 if "Nothing" in told else 5)
+
+
+def test_replacing_a_file_is_said(privopt: Command, clinic: Path) -> None:
+    words = ("--data", "patients.csv", "--save", "model.json")
+    assert "note" not in privopt(*FIT, *words, cwd=clinic).stderr
+    assert "note: --save model.json: the file exists, and is replaced" in privopt(*FIT, *words).stderr
+
+
+def test_columns_in_any_order_and_labels_as_written(privopt: Command, clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "patients.csv")
+    frame["state"] = np.where(frame["state"] == "ill", "01", "00")  # would read as numbers
+    frame.to_csv(clinic / "codes.csv", index=False)
+    frame[["state", "smoker", "age"]].to_csv(clinic / "turned.csv", sep=";", index=False)
+    words = ("--classes", "00,01", "--epsilon", 50, "--save", "model.json")
+    for data in ("codes.csv", "turned.csv"):
+        run = privopt(*FIT, *words, "--data", data, cwd=clinic)
+        assert run.returncode == 0, run.stderr
+    first, second = (privopt("predict", "model.json", data).stdout for data in ("codes.csv", "turned.csv"))
+    assert first == second
+    assert set(first.split("\n")[1].split(",")[1]) <= {"0", "1"}
+
+
+def test_labels_of_parquet_are_compared_as_written(privopt: Command, clinic: Path) -> None:
+    frame = pd.read_parquet(clinic / "patients.parquet")
+    sick = frame["state"] == "ill"
+    kinds = {"0,1": sick.astype(float), "False,True": sick, "well,ill": frame["state"].astype("category")}
+    for classes, labels in kinds.items():
+        frame.assign(state=labels).to_parquet(clinic / "kind.parquet")
+        run = privopt(*FIT, "--classes", classes, "--data", "kind.parquet", cwd=clinic)
+        assert run.returncode == 0, run.stderr
+
+
+def test_the_demo_keeps_to_folders_and_says_what_an_interruption_left(
+    privopt: Command, clinic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = privopt("demo", "--output", "patients.csv", cwd=clinic)
+    assert run.returncode == 2
+    assert "name a folder" in run.stderr
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privopt.experiments.demo.run_demo", interrupted)
+    run = privopt("demo", "--output", "here", cwd=clinic)
+    assert run.returncode == 130
+    assert run.stderr.startswith("Interrupted: finished draws are kept in here/draws.csv")
+
+
+def test_solvers_lists_what_is_here(privopt: Command) -> None:
+    run = privopt("solvers")
+    assert run.returncode == 0, run.stderr
+    for name in ("enumerate", "native", "pulp-highs", "pulp-cbc", "elimination", "floating point"):
+        assert name in run.stdout
+
+
+def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
+    # 19^10 weights for random labels, hardly any noise to decide: no branch and bound gets through that.
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{j}": rng.integers(-50, 51, 1000) for j in range(10)})
+    frame.assign(y=rng.choice(["a", "b"], 1000)).to_csv(tmp_path / "noise.csv", index=False)
+    command = [
+        sys.executable, "-m", "privopt.experiments.cli.main", "fit", "--data", "noise.csv", "--target", "y",
+        "--mechanism", "opdisc", "--oracle", "interval", "--lattice", "-9:9", "--epsilon", "1000",
+        "--json", "out.json", "--ledger", "ledger",
+    ]  # fmt: skip
+    Ledger.create(tmp_path / "ledger", 2000.0, 0.1)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        assert running.stderr is not None
+        while "Ctrl-C" not in running.stderr.readline():
+            assert running.poll() is None
+        os.kill(running.pid, signal.SIGINT)
+        _, errors = running.communicate(timeout=300)
+    assert running.returncode == 130, errors
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith("Interrupted: nothing was released. The reserved epsilon = 1000")
+    assert "counts as spent in ledger" in last
+    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "ledger"}
+    assert [e.state for e in Ledger(tmp_path / "ledger").entries()] == ["reserved"]

@@ -1,0 +1,354 @@
+"""Linear models from the command line: fit, save, predict, calibrate."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.experiments.cli.linear import parse_loss
+from privopt.experiments.cli.main import main
+from privopt.mechanisms.estimators.linear import encoded, schema_norm
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
+from privopt.problems.convex.losses import HuberLoss
+from privopt.problems.convex.risk import EmpiricalRisk
+
+SCHEMA = Schema([Numeric("age", 0, 100, zero=0, one=100), Categorical("smoker", ["no", "yes"])])
+
+
+@dataclass
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Run]
+
+
+@pytest.fixture
+def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 95, 600), "smoker": rng.choice(["no", "yes"], 600)})
+    frame["state"] = np.where(frame["smoker"] == "yes", "ill", "well")
+    frame["cost"] = frame["age"] / 100
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    SCHEMA.save(tmp_path / "schema.json")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> Run:
+        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
+        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return Run(int(stopped.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+FIT = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "state", "--classes")
+CLASSIFY = (*FIT, "well,ill", "--epsilon", 5, "--insecure-seed", 0, "--json", "out.json")
+
+
+def report() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("out.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--mechanism", "dp-gd"),
+        ("--mechanism", "dp-pgd", "--set", "l2:5", "--regularizer", "l1:0.001"),
+        ("--mechanism", "dp-fw-l2", "--set", "linf:4"),
+        ("--mechanism", "dp-fw-l1", "--set", "l1:10", "--steps", 30),
+        ("--mechanism", "dp-pmd", "--set", "l1:10"),
+        ("--mechanism", "dp-accmd"),
+        ("--mechanism", "output-perturbation", "--regularizer", "l2:0.01"),
+        ("--mechanism", "objective-perturbation"),
+        ("--loss", "sigmoid", "--mechanism", "dp-fw-l2", "--set", "l2:10", "--steps", 60),
+        ("--loss", "logistic"),
+        pytest.param(("--mechanism", "dp-sgd"), marks=pytest.mark.slow),
+        pytest.param(("--mechanism", "dp-svrg", "--regularizer", "l2:0.01"), marks=pytest.mark.slow),
+        pytest.param(("--mechanism", "dp-svrg++"), marks=pytest.mark.slow),
+    ],
+)
+def test_fit_reports_what_every_fit_reports(privopt: Command, options: tuple[object, ...]) -> None:
+    run = privopt(*CLASSIFY, *options)
+    assert run.returncode == 0, run.stderr
+    found = report()
+    assert {"mechanism", "epsilon", "delta", "neighbours", "oracle", "seconds", "certificate"} <= set(found)
+    assert {"status", "value", "bound", "gap"} <= set(found["certificate"])
+    if "perturbation" in found["mechanism"]:
+        proof = found["certificate"]
+        assert proof["status"] == "OPTIMAL"
+        assert proof["bound"] <= proof["value"]
+        assert 0 < proof["gradient_norm"] < 1e-3
+    else:
+        assert found["certificate"]["status"] == "NO_CERTIFICATE"
+    assert {"certificate", "seconds"} <= set(found["not_private"])
+    assert found["mechanism"] in options or found["mechanism"] == "objective-perturbation"
+    assert found["delta"] <= 1 / 600**2
+    assert {"sigma", "gumbel_scale"} & set(found) or "anchor_sigma" in found
+    assert "train_accuracy" in found["not_private"]
+    assert len(found["weights"]) == len(found["features"]) == 3
+    assert "warning" not in run.stderr  # the schema and the classes are all that is needed
+    if "sigmoid" not in options:
+        assert found["train_accuracy"] > 0.8
+
+
+def test_saved_models_predict(privopt: Command) -> None:
+    assert privopt(*CLASSIFY, "--loss", "logistic", "--save", "model.json").returncode == 0
+    run = privopt("predict", "model.json", "patients.csv")
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.strip().splitlines()
+    assert lines[0] == "score,prediction"
+    predicted = [line.partition(",")[2] for line in lines[1:]]
+    truth = pd.read_csv("patients.csv")["state"].tolist()
+    hits = np.mean([p == t for p, t in zip(predicted, truth, strict=True)])
+    assert hits == pytest.approx(report()["train_accuracy"])
+    saved = json.loads(Path("model.json").read_text())
+    Path("model.json").write_text(json.dumps({**saved, "weights": "none"}))
+    assert privopt("predict", "model.json", "patients.csv").returncode == 2
+
+
+def test_regression(privopt: Command) -> None:
+    words = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "cost", "--epsilon", 20)
+    options = (
+        "--loss",
+        "squared",
+        "--regularizer",
+        "l2:0.01",
+        "--label-range=-1:1",
+        "--json",
+        "out.json",
+        "--save",
+        "model.json",
+    )
+    run = privopt(*words, *options, "--insecure-seed", 0)
+    assert run.returncode == 0, run.stderr
+    assert report()["train_r2"] > 0.5
+    assert privopt("predict", "model.json", "patients.csv").stdout.startswith("prediction\n")
+    for wrong in ("1", "1:2:3", "low:high", "2:1", "nan:1"):
+        run = privopt(*words, "--loss", "squared", f"--label-range={wrong}")
+        assert run.returncode == 2
+        assert "range" in run.stderr
+
+
+def test_labels_far_from_0_are_centred_and_the_card_says_so(privopt: Command) -> None:
+    table = pd.read_csv("patients.csv")
+    table["cost"] += 30
+    table.to_csv("shifted.csv", index=False)
+    schema = json.loads(Path("schema.json").read_text())
+    Path("constant.json").write_text(json.dumps({**schema, "intercept": True}))
+    words = ("fit", "--data", "shifted.csv", "--target", "cost", "--epsilon", 20, "--loss", "squared")
+    options = ("--label-range", "29:31", "--json", "out.json", "--insecure-seed", 0)
+    for facts, name in (("schema.json", "intercept"), ("constant.json", "added to predictions")):
+        run = privopt(*words, *options, "--schema", facts)
+        assert run.returncode == 0, run.stderr
+        assert report()["train_r2"] > 0.4
+        assert name in run.stdout
+
+
+def test_calibrate_takes_half_the_range_of_labels(privopt: Command) -> None:
+    """The squared loss is linear beyond the width, so gradients and noise are in proportion to it."""
+    words = ("calibrate", "dp-gd", "--epsilon", 1, "--dimension", 5, "--records", 1000, "--steps", 10)
+    sigmas = [
+        json.loads(privopt(*words, "--loss", "squared", f"--label-range={text}", "--json").stdout)["sigma"]
+        for text in ("-1:1", "15:60")
+    ]
+    assert sigmas[1] == pytest.approx(22.5 * sigmas[0])
+
+
+def test_options_of_the_other_kind_of_model_are_refused(privopt: Command) -> None:
+    for wrong in (
+        ("--mechanism", "dp-gd", "--lattice", "-1:1"),
+        ("--mechanism", "rspm", "--loss", "logistic"),
+    ):
+        run = privopt(*CLASSIFY, *wrong)
+        assert run.returncode == 2
+        assert "belong to" in run.stderr
+    assert privopt(*CLASSIFY, "--loss", "hinge").returncode == 2
+
+
+def test_calibrate_needs_no_data(privopt: Command) -> None:
+    words = ("calibrate", "dp-gd", "--epsilon", 1, "--delta", 1e-6, "--dimension", 20, "--records", 10_000)
+    run = privopt(*words, "--data-norm", 2, "--steps", 100, "--json")
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    # T steps of sensitivity 2 G / n, G = data norm for the logistic loss, are one Gaussian release.
+    assert found["sigma"] == pytest.approx(10 * 2 * 2 / 10_000 / gaussian_mu(1.0, 1e-6), rel=1e-3)
+    assert (found["steps"], found["epsilon"], found["delta"]) == (100, 1.0, 1e-6)
+    assert privopt("calibrate", "dp-gd", "--epsilon", 1, "--delta", 1e-6).returncode == 2
+    chosen = privopt(*words, "--json").stdout
+    assert json.loads(chosen)["steps"] > 1
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_bound_on_rows_is_the_schemas(intercept: bool) -> None:
+    schema = Schema(SCHEMA.columns, intercept)
+    X = encoded(schema, pd.DataFrame({"age": [0, 100, 37], "smoker": ["yes", "no", "no"]}))
+    assert np.linalg.norm(X, axis=1).max() == pytest.approx(schema_norm(schema))
+
+
+def test_losses_by_name() -> None:
+    assert parse_loss("huber:0.5") == HuberLoss(0.5)
+    assert parse_loss("squared", 3.0).lipschitz == 6.0
+    for text in ("huber", "huber:x", "hinge", "squared:2", "logistic:1"):
+        with pytest.raises(InvalidInputError):
+            parse_loss(text)
+
+
+def test_linear_reports_have_the_keys_of_scorecard_reports(privopt: Command) -> None:
+    """Those of every scorecard are there; what scorecards alone have are their rule and points."""
+    assert privopt(*CLASSIFY).returncode == 0
+    scorecard = report()
+    scored = set(scorecard) - {"rule", "scorecard", "scale", "beta"}
+    certified = set(scorecard["certificate"])
+    for options in (("--mechanism", "dp-gd"), ("--mechanism", "output-perturbation")):
+        assert privopt(*CLASSIFY, *options).returncode == 0
+        linear = report()
+        assert scored <= set(linear)
+        assert certified <= set(linear["certificate"])
+        assert type(linear["train_accuracy"]) is type(scorecard["train_accuracy"])
+        assert linear["notion"] == "gdp"
+        assert linear["level"] == pytest.approx(gaussian_mu(5.0, 1 / 600**2), rel=1e-6)
+
+
+def test_the_first_order_l1_method_clips_in_the_norm_that_its_noise_depends_on(privopt: Command) -> None:
+    assert schema_norm(SCHEMA) == pytest.approx(2**0.5)
+    assert schema_norm(SCHEMA, "linf") == 1.0
+    sensitivities = []
+    for norm in ((), ("--norm", "linf"), ("--norm", "l2")):
+        words = (*CLASSIFY, "--mechanism", "dp-fw-l1", "--set", "l1:5", "--steps", 9, *norm)
+        run = privopt(*words)
+        assert run.returncode == 0, run.stderr
+        sensitivities.append(report()["sensitivity"])
+    # 2 * G1 * size / n, G1 = 1 and sqrt(2 + 2 / 4): under l2 the constant feature is half the bound.
+    assert sensitivities == pytest.approx([2 * 5 / 600, 2 * 5 / 600, 2 * 5 * 2.5**0.5 / 600], rel=1e-6)
+    run = privopt(*CLASSIFY, "--mechanism", "dp-gd", "--norm", "l7")
+    assert run.returncode == 2
+    assert "--norm is l2 or linf, got 'l7'" in run.stderr
+
+
+def test_calibrate_prints_what_is_needed_and_nothing_empty(privopt: Command) -> None:
+    words = ("--epsilon", 1, "--dimension", 20, "--records", 10_000)
+    for mechanism, told in (
+        ("dp-gd", ("noise on: the mean gradient", "sigma: ", "sensitivity: ", "steps: ", "mu (GDP): ")),
+        ("dp-fw-l1", ("noise on: the score", "step sizes: 1 to ", "set: l1:20", "norm: linf", "rho (zCDP)")),
+        ("dp-fw-l2", ("set: l2:", "output: last")),
+        ("objective-perturbation", ("output sigma: ", "l2: ", "epsilon: 1")),
+    ):
+        run = privopt("calibrate", mechanism, *words)
+        assert run.returncode == 0, run.stderr
+        for text in told:
+            assert text in run.stdout, (mechanism, text)
+        lines = run.stdout.strip().splitlines()
+        assert all(len(line.split(": ", 1)[-1]) > 0 and "None" not in line for line in lines), lines
+        assert "delta: 1e-08" in lines  # 1/n^2, as fit does
+    found = json.loads(privopt("calibrate", "dp-gd", *words, "--norm", "linf", "--json").stdout)
+    # Rows within 1 in every coordinate are within sqrt(20) in l2.
+    assert found["sensitivity"] == pytest.approx(2 * 20**0.5 / 10_000, rel=1e-6)
+    assert found["level"] == pytest.approx(gaussian_mu(1.0, 1e-8), rel=1e-6)
+    assert found["sigma"] == pytest.approx(
+        found["steps"] ** 0.5 * found["sensitivity"] / found["level"], rel=1e-6
+    )
+    run = privopt("calibrate", "dp-gd", "--epsilon", 1, "--records", 100)
+    assert (run.returncode, "--dimension" in run.stderr, "--records" in run.stderr) == (2, True, False)
+    assert "--dimension 0" in privopt("calibrate", "dp-gd", *words, "--dimension", 0).stderr
+
+
+def test_a_linear_fit_stops_at_the_time_limit(privopt: Command) -> None:
+    for mechanism in ("dp-gd", "objective-perturbation"):
+        words = (*CLASSIFY, "--mechanism", mechanism, "--time-limit", 1e-9, "--save", "model.json")
+        run = privopt(*words)
+        assert run.returncode == 2
+        assert "TIME_LIMIT" in run.stderr
+        assert "nothing was released" in run.stderr
+        assert not Path("model.json").exists()
+    assert privopt(*CLASSIFY, "--mechanism", "dp-gd", "--time-limit", 600).returncode == 0
+
+
+def test_ctrl_c_stops_a_linear_fit_between_steps(privopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal arrives during the third gradient: that step ends, nothing is released, exit code 130."""
+    gradient, calls = EmpiricalRisk.gradient, 0
+
+    def interrupted(self: EmpiricalRisk, w: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            signal.raise_signal(signal.SIGINT)
+        return gradient(self, w)
+
+    monkeypatch.setattr(EmpiricalRisk, "gradient", interrupted)
+    run = privopt(*CLASSIFY, "--mechanism", "dp-gd", "--steps", 50)
+    assert (run.returncode, calls) == (130, 3)
+    assert "nothing was released" in run.stderr
+
+
+def test_every_class_has_its_column_of_weights(privopt: Command) -> None:
+    frame = pd.read_csv("patients.csv")
+    frame["state"] = np.where(frame["age"] > 70, "old", frame["state"])
+    frame.to_csv("patients.csv", index=False)
+    words = (*FIT, "well,ill,old", "--epsilon", 5, "--insecure-seed", 0, "--json", "out.json")
+    run = privopt(*words, "--mechanism", "dp-gd", "--steps", 50)
+    assert run.returncode == 0, run.stderr
+    for text in ("well", "ill", "old", "age", "intercept", "one-vs-rest: 3 releases share it", "-GDP each"):
+        assert text in run.stdout
+    assert np.shape(report()["weights"]) == (3, 3)
+    assert len(report()["intercept"]) == 3
+
+
+def test_a_range_of_labels_without_numbers_to_predict_is_refused(privopt: Command) -> None:
+    for loss in ((), ("--loss", "sigmoid")):
+        run = privopt(*CLASSIFY, "--mechanism", "dp-gd", *loss, "--label-range", "0:1")
+        assert run.returncode == 2
+        assert "--label-range belongs to regression" in run.stderr
+
+
+def test_targets_that_do_not_fit_the_loss_get_one_line(privopt: Command) -> None:
+    """A number among classes, a hole among numbers: exit code 2, the remedy, and no traceback."""
+    table = pd.read_csv("patients.csv")
+    rng = np.random.default_rng(0)
+    table.assign(cost=rng.uniform(size=len(table))).to_csv("cost.csv", index=False)
+    table.assign(cost=np.where(np.arange(len(table)) == 3, np.nan, 0.5)).to_csv("hole.csv", index=False)
+    schema = ("--schema", "schema.json", "--target", "cost", "--epsilon", 1)
+    for words, told in (
+        (("--data", "cost.csv"), "--loss squared"),
+        (("--data", "cost.csv", "--loss", "logistic"), "--loss squared"),
+        (("--data", "hole.csv", "--loss", "squared", "--label-range", "0:1"), "Input y contains NaN"),
+    ):
+        run = privopt("fit", *words, *schema)
+        assert run.returncode == 2, run.stderr
+        assert told in run.stderr
+        assert len(run.stderr.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("calibrate", "dp-gd", "--separation", 2), "--separation belong to scorecards"),
+        (("calibrate", "dp-gd", "--calibration", "printed"), "--calibration belong to scorecards"),
+        (("calibrate", "dp-gd", "--label-range", "0:5"), "--label-range belongs to regression"),
+        (("calibrate", "opdisc", "--delta", 1e-6, "--set", "l2:3"), "belong to linear models"),
+        (("calibrate", "opdisc", "--delta", 1e-6, "--records", 100), "--records belongs to linear models"),
+        ((*FIT[:-1], "--loss", "squared", "--classes", "a,b"), "--classes belongs to classification"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(
+    privopt: Command, words: tuple[object, ...], told: str
+) -> None:
+    size = ("--dimension", 4) if words[0] == "calibrate" else ()
+    records = ("--records", 100) if "dp-gd" in words else ()
+    run = privopt(*words, *size, *records, "--epsilon", 1)
+    assert (run.returncode, told in run.stderr) == (2, True), run.stderr

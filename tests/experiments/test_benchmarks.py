@@ -1,0 +1,250 @@
+"""Long runs on small tasks: what is kept, what is done again, what the pages say."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from privopt.experiments import benchmark_solvers as solvers
+from privopt.experiments import scaling
+from privopt.experiments.workbench.kept import Kept, WorkerDiedError, isolated, markdown, peak_megabytes
+from privopt.problems.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Fact:
+    name: str
+    epsilon: float
+    done: bool
+
+
+def test_lines_are_kept_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "facts.csv"
+    kept = Kept(path, Fact, ("name", "epsilon"))
+    kept.add(Fact("a, b", math.inf, True))
+    kept.add(Fact("c", 0.1, False))
+    again = Kept(path, Fact, ("name", "epsilon"))
+    assert [Fact(**line) for line in again.lines] == [Fact("a, b", math.inf, True), Fact("c", 0.1, False)]
+    assert again.holds(Fact("c", 0.1, True))
+    assert not again.holds(Fact("c", 0.2, True))
+    again.add(Fact("d", 1.0, True))
+    assert again.frame["done"].dtype == bool
+    assert len(path.read_text().splitlines()) == 4
+
+
+def test_lines_of_another_version_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "facts.csv").write_text("name,done\na,True\n")
+    with pytest.raises(InvalidInputError, match="columns differ"):
+        Kept(tmp_path / "facts.csv", Fact, ("name",))
+
+
+def test_tables_for_a_page() -> None:
+    text = markdown(pd.DataFrame({"a|b": ["x|y", "z"], "number": [0.12345, math.nan]}))
+    assert text.splitlines()[2:] == ["| x\\|y | 0.123 |", "| z |  |"]
+
+
+def test_what_comes_from_a_process_comes_one_by_one_and_its_errors_are_raised() -> None:
+    assert list(isolated(map, math.sqrt, [4.0, 9.0])) == [2.0, 3.0]
+    with pytest.raises(ValueError, match="math domain"):
+        list(isolated(map, math.sqrt, [4.0, -1.0]))
+    with pytest.raises(WorkerDiedError, match="exit code 7"):
+        list(isolated(map, os._exit, [7]))
+
+
+def test_peak_memory_is_that_of_the_process_alone() -> None:
+    """A fresh process does not inherit the peak of the one that started it, and sees its own arrays."""
+    ballast = np.ones(100 << 17)  # 100 MB
+    assert peak_megabytes() > 100
+    fresh = (
+        "from privopt.experiments.workbench.kept import peak_megabytes as peak\n"
+        "before, ballast = peak(), bytearray(b'1') * (80 << 20)\n"
+        "print(before, peak())\n"
+    )
+    run = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True)
+    before, after = map(float, run.stdout.split())
+    assert 80 <= after - before < 100
+    if sys.platform == "linux":
+        assert peak_megabytes() - before > ballast.nbytes / 2**20 - 60
+
+
+SMALL = {"small": True, "limit": 5.0}
+PLAN = [
+    solvers.Unit("rspm", solvers.TERNARY, solvers.NATIVE, 1.0, 2, **SMALL),  # type: ignore[arg-type]
+    solvers.Unit("rspm", solvers.TERNARY, solvers.CELLS, 1.0, 1, **SMALL),  # type: ignore[arg-type]
+    solvers.Unit("rspm", solvers.TERNARY, solvers.ROWS, 1.0, 1, **SMALL),  # type: ignore[arg-type]
+    solvers.Unit("exponential", solvers.BALL, "draw", 1.0, 2, **SMALL),  # type: ignore[arg-type]
+]
+
+
+def quiet() -> Console:
+    return Console(quiet=True)
+
+
+def test_the_solvers_benchmark_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
+    first = solvers.run(tmp_path, PLAN[:1], quiet())
+    assert first["finished"].all()
+    rows = solvers.run(tmp_path, PLAN, quiet())
+    assert len(rows) == 6
+    pd.testing.assert_frame_equal(rows.iloc[:2], first)  # not done again
+    assert solvers.disagreements(rows) == 0
+    page = (tmp_path / "solvers.md").read_text()
+    assert "Not all is there" not in page
+    assert "| rspm | 1 |" in page
+    assert "| exponential | OPDisc's ball | 1 | gibbs-elimination |" in page
+    assert (tmp_path / "solvers.png").read_bytes().startswith(b"\x89PNG")
+    complete = (tmp_path / "solvers.csv").read_text()
+    solvers.run(tmp_path, PLAN, quiet())
+    assert (tmp_path / "solvers.csv").read_text() == complete
+
+
+def line(solver: str = solvers.NATIVE, draw: int = 0, **changes: object) -> solvers.Solve:
+    whole = solvers.Solve("rspm", solvers.TERNARY, solver, 1.0, draw, 2.0, True, 7.0, 0.0, 0.1, 200.0, 300.0)
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+def frame(*lines: solvers.Solve) -> pd.DataFrame:
+    return pd.DataFrame([vars(x) for x in lines])
+
+
+def test_open_solves_are_said_to_be_open_and_ratios_lower_bounds() -> None:
+    unsolved = line(solvers.CELLS, seconds=60.0, finished=False, value=9.0, gap=5.25)
+    table = solvers.minimised(frame(line(), line(draw=1, seconds=4.0), unsolved)).iloc[0]
+    assert table[solvers.NATIVE] == "3 (4)"
+    assert table[solvers.CELLS] == "open at 60, gap 5.25"
+    assert table[solvers.ROWS] == ""
+    assert table["HiGHS, cell model / native"] == "> 30"  # draw 0 alone: 60 / 2
+    solved = replace(unsolved, finished=True, gap=0.0, value=7.0)
+    assert solvers.minimised(frame(line(), solved)).iloc[0]["HiGHS, cell model / native"] == "30"
+    both = solvers.minimised(frame(line(), line(draw=1, seconds=9.0, finished=False, gap=3.0))).iloc[0]
+    assert both[solvers.NATIVE] == "2; 1 of 2 open at 9, gap 3"
+
+
+def test_disagreements_are_counted_among_proofs_alone() -> None:
+    other = line(solvers.CELLS, value=8.0)
+    assert solvers.disagreements(frame(line(), other)) == 1
+    assert solvers.disagreements(frame(line(), replace(other, value=7.00001))) == 0
+    assert solvers.disagreements(frame(line(), replace(other, finished=False, gap=1.0))) == 0
+
+
+def test_open_draws_are_said_to_be_open() -> None:
+    drawn = line("gibbs-branch", question="exponential", gap=math.nan)
+    opened = replace(drawn, epsilon=0.01, finished=False, value=math.nan, seconds=300.0)
+    table = solvers.drawn(frame(drawn, replace(drawn, draw=1, seconds=0.5, value=9.0), opened), 100)
+    assert table["first draw"].tolist() == ["2", "open at 300"]
+    assert table["next draws"].tolist() == ["0.5", ""]
+    assert table["accuracy"].tolist() == ["0.9200", ""]
+
+
+def test_an_open_draw_completes_its_unit(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "solvers.csv", solvers.Solve, solvers.KEY)
+    unit = solvers.Unit("exponential", solvers.TERNARY, "draw", 1.0, 5, 1.0)
+    assert not solvers.complete(kept, unit)
+    kept.add(line("gibbs-branch", question="exponential", finished=False))
+    assert solvers.complete(kept, unit)
+
+
+def test_the_default_run_asks_what_it_promises() -> None:
+    plan = solvers.units(5, 1, 300.0, 60.0, small=False)
+    minimised = {(u.question, u.solver, u.epsilon) for u in plan if u.question not in solvers.LAWS}
+    assert minimised >= {
+        (q, s, e)
+        for q in ("rspm", "opdisc")
+        for s in (solvers.NATIVE, solvers.CELLS, solvers.ROWS)
+        for e in (0.01, 0.1, 1.0, 5.0)
+    }
+    drawn = {(u.over, u.epsilon) for u in plan if u.question == "exponential"}
+    assert drawn == {
+        (over, e)
+        for over in (solvers.TERNARY, solvers.QUINARY, solvers.BALL, solvers.WIDE)
+        for e in (0.01, 0.1, 1.0, 5.0)
+    }
+
+
+def test_noise_is_the_same_for_every_solver() -> None:
+    problem = solvers._problem(PLAN[0])
+    a, b, c = (solvers.noise_of("rspm", problem, 1.0, seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(x, y) for x, y in zip(a.unary, b.unary, strict=True))
+    assert not all(np.array_equal(x, y) for x, y in zip(a.unary, c.unary, strict=True))
+    assert solvers.noise_of(
+        "opdisc", solvers._problem(replace(PLAN[0], over=solvers.BALL)), math.inf, 0
+    ).is_zero
+
+
+def test_scaling_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
+    plan = [scaling.Unit((), "opdisc", 1.0, 5.0), scaling.Unit((), "exponential", 1.0, 5.0)]
+    scaling.run(tmp_path, plan[:1], quiet())
+    rows = scaling.run(tmp_path, plan, quiet())
+    assert rows["status"].tolist() == ["solved"] * 2
+    assert rows["levels"].tolist() == [5, 3]  # |w_j| <= floor(sqrt 6); {-1, 0, 1}
+    assert rows["gap"][0] == 0
+    page = (tmp_path / "scaling.md").read_text()
+    assert "| 6 | " in page
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_open_lines_of_scaling_show_gap_and_bound() -> None:
+    solved = scaling.Line("age+sex", 8, 10, 3, "rspm", 1.0, "native", 0.5, "solved", 7.0, 7.0, 0.0, 250.0)
+    unsolved = replace(solved, dimension=60, cells=4000, seconds=60.0, status="open", bound=-5.0, gap=12.0)
+    refused = replace(unsolved, question="opdisc", status="refused", gap=math.nan)
+    draw = replace(unsolved, question="exponential", gap=math.nan, bound=math.nan)
+    rows = pd.DataFrame([vars(x) for x in (solved, unsolved, refused, draw)])
+    table = scaling.table(rows)
+    assert table["rspm, epsilon 1"].tolist() == ["0.5", "open at 60 s: gap 12 above -5"]
+    assert table["opdisc, epsilon 1"].tolist() == ["", "refused"]
+    assert table["exponential, epsilon 1"].tolist() == ["", "open at 60 s"]
+    assert scaling.sizes(rows)["cells x levels, {-1,0,1}^d"].tolist() == [30, 12000]
+    faces = [
+        curve.get_markerfacecolor() for curve in scaling.picture(rows).axes[0].lines if len(curve.get_xdata())
+    ]
+    assert "white" in faces
+
+
+def test_scaling_reaches_from_eight_to_sixty_dimensions() -> None:
+    """The smallest and the largest size, with as many dimensions as their columns have categories."""
+    sizes = [
+        scaling.problem(scaling.Unit(columns, "rspm", 1.0, 1.0))
+        for columns in (scaling.SIZES[0], scaling.SIZES[-1])
+    ]
+    assert sizes[0].lattice.dimension == 8
+    assert 58 <= sizes[1].lattice.dimension <= 64
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "privopt.experiments.benchmark_solvers",
+        "--try-out",
+        "--output",
+        str(tmp_path),
+    ]
+    with subprocess.Popen([*command, "--draws", "1"], stdout=subprocess.PIPE, text=True) as process:
+        kept = tmp_path / "solvers.csv"
+        for _ in wait(300):
+            if kept.exists():
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert "goes on from here" in out
+    assert "**Not all is there yet.**" in (tmp_path / "solvers.md").read_text()
+    assert len(pd.read_csv(kept)) >= 1
+
+
+def wait(seconds: float) -> Iterator[None]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield
+        time.sleep(0.1)

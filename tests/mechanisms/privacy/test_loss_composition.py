@@ -1,0 +1,65 @@
+"""Composed losses against closed forms and plain convolution, at deltas that plain transforms cannot see."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon
+from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
+from privopt.mechanisms.privacy.poisson import _sampled, poisson_epsilon
+
+
+def convolved(laws: list[LossLaw], epsilon: float) -> float:
+    """Sums of products of nonnegative numbers, smallest first: relative errors of a few 2^-53 per factor."""
+    masses = reduce(np.convolve, [law.masses for law in laws])
+    losses = (sum(law.first for law in laws) + np.arange(len(masses))) * laws[0].cell
+    above = losses > epsilon
+    return math.fsum((masses[above] * -np.expm1(epsilon - losses[above])).tolist())
+
+
+@pytest.mark.parametrize("steps", [1, 200, 5000])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12, 1e-16])
+def test_full_batches_are_one_gaussian(steps: int, delta: float) -> None:
+    mu = 1.0
+    epsilon = gaussian_epsilon(mu, delta)
+    law = _sampled(2 * math.sqrt(steps) / mu, 1.0, 1e-4)
+    found = composed_delta([(law, steps)], epsilon)
+    exact = gaussian_delta(mu, epsilon)
+    # Truncated tails are counted as infinite losses: below 2e-22 a step.
+    assert exact <= found <= exact * 1.001 + steps * 2e-22
+
+
+def test_tiny_deltas_of_sampled_releases() -> None:
+    """Direct convolution keeps relative accuracy; transforms of the untilted law are off by 2^-53."""
+    law, other = _sampled(1.5, 0.01, 1e-2), _sampled(6.0, 1.0, 1e-2)
+    for epsilon in (0.5, 2.0, 6.0):
+        exact = convolved([law] * 6 + [other], epsilon)
+        found = composed_delta([(law, 6), (other, 1)], epsilon)
+        assert exact <= found <= exact * (1 + 1e-6) + 7 * 2e-22
+    assert exact < 1e-16
+
+
+@pytest.mark.parametrize("masses", [[0.2, 0.0, 0.5, 0.0, 0.3], [1.0], [0.0, 1.0, 0.0]])
+def test_small_laws(masses: list[float]) -> None:
+    law = LossLaw(np.array(masses), -2, 0.5, 1e-9)
+    for epsilon in (1e-3, 0.4, 1.2, 3.0, 50.0):
+        exact = convolved([law] * 5, epsilon)
+        assert exact <= composed_delta([(law, 5)], epsilon) - 5e-9 * (1 - 1e-6) <= exact + 1e-9
+
+
+def test_epsilon_at_deltas_below_the_rounding_of_a_transform() -> None:
+    """5000 full batches at delta = 1e-13, where 0.4 * 5000 * 2^-53 is 2e-13."""
+    steps, delta = 5000, 1e-13
+    z = 2 * math.sqrt(steps)
+    assert poisson_epsilon(z, q=1.0, steps=steps, delta=delta) == pytest.approx(
+        gaussian_epsilon(1.0, delta), rel=1e-3
+    )
+    assert poisson_epsilon(z, q=1.0, steps=steps, delta=delta) >= gaussian_epsilon(1.0, delta)
+
+
+def test_nothing_fits_an_infinite_loss() -> None:
+    assert poisson_epsilon(1.0, q=0.5, steps=10, delta=1e-30) == math.inf
