@@ -484,7 +484,8 @@ def test_refusals_of_a_set_of_ones_own_name_the_hooks_that_take_it() -> None:
             return float(np.abs(w[0]))
 
     for builder, hook, other in ((projector, "project", project), (linear_minimizer, "facing", facing)):
-        with pytest.raises(UnsupportedProblemError, match=rf"privopt\.oracles\.convex\.\w+\.{hook}\.register") as caught:
+        name = rf"privopt\.oracles\.convex\.\w+\.{hook}\.register"
+        with pytest.raises(UnsupportedProblemError, match=name) as caught:
             builder(Own())
         assert "Own" in str(caught.value)
         assert "Frank-Wolfe" not in str(caught.value)
