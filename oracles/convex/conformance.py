@@ -19,12 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.interface import LinearMinimizer, Projector
-from privopt.oracles.convex.quadratic import PreparedQuadratic, QuadraticAnswer, QuadraticOracle
-from privopt.oracles.convex.quantities import violation
-from privopt.oracles.errors import UnsupportedProblemError
-from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.conformance import (
+from privopt.oracles.conformance import (
     ConformanceReport,
     Failure,
     Finding,
@@ -34,6 +29,11 @@ from privopt.oracles.minimize.conformance import (
     name_of,
     verdict,
 )
+from privopt.oracles.convex.interface import LinearMinimizer, Projector
+from privopt.oracles.convex.quadratic import PreparedQuadratic, QuadraticAnswer, QuadraticOracle
+from privopt.oracles.convex.quantities import violation
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.limits import Limits
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
