@@ -1,4 +1,8 @@
-"""Objective perturbation: a random linear term, then a certified minimiser."""
+"""Objective perturbation of ridge-regularised convex risks: a random linear term, then a certified minimum.
+
+It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
+the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,6 @@ from privopt.problems.convex.sets.interface import ConvexSet
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
 _OBJECTIVE_TOLERANCE = 1e-5
-
-
 # Shares of epsilon and delta of objective perturbation that hide the distance from the exact minimum, and the
 # share of epsilon that the Hessians may take.
 _HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
