@@ -25,7 +25,7 @@ from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.registry import MECHANISMS, choose_mechanism
+from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.scorecard import (
@@ -34,6 +34,7 @@ from privopt.mechanisms.estimators.scorecard import (
     write_atomically,
 )
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
@@ -160,7 +161,7 @@ def fit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help=f"Scorecards: auto (exponential), {', '.join(MECHANISMS)}. "
+            help=f"Scorecards: auto, {', '.join(card_mechanisms())}. "
             f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}.",
             rich_help_panel=_PRIVACY,
         ),
@@ -213,7 +214,7 @@ def fit(
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
-    check_mechanism(mechanism, ("auto", *MECHANISMS, *RISK_MECHANISMS))
+    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS))
     check_files({"--save": save, "--json": json_file})
     options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
     scorecard_only = {
@@ -222,10 +223,8 @@ def fit(
         "--calibration": calibration != "sound",
     }
     linear = is_linear(mechanism, options, scorecard_only)
-    if delta != "auto" and not linear and issubclass(choose_mechanism(mechanism)[0], _PURE):
-        raise InvalidInputError(
-            f"--delta: {choose_mechanism(mechanism)[0].name} is pure, and has none; leave it out"
-        )
+    if delta != "auto" and mechanism in MECHANISMS and issubclass(MECHANISMS[mechanism], _PURE):
+        raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
     with _accounted(ledger) as book:
         table, target, facts, labels = _load(data, target, schema, classes)
         if linear:

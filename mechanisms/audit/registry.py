@@ -29,12 +29,14 @@ from privopt.mechanisms.audit.neighbours import (
     parity_neighbours,
     singled_out_neighbours,
 )
+from privopt.mechanisms.audit.scorecards import seeded_claims
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 
@@ -128,4 +130,5 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     GaussianRSPM.name: _gaussian,
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
+    SeededScorecard.name: seeded_claims,
 }

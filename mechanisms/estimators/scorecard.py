@@ -16,8 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
-from privopt.mechanisms.discrete.registry import choose_mechanism, prepare_oracle
+from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     booked,
@@ -34,6 +33,7 @@ from privopt.mechanisms.estimators.common import write_atomically as write_atomi
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.limits import Limits
@@ -59,13 +59,15 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
     Args:
         epsilon: privacy budget, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
-        mechanism: "auto" or a name of ``privopt.mechanisms.MECHANISMS``; ``mechanism_reason_`` tells why.
+        mechanism: "auto", "seeded" (a rounded linear model; any number of features), or a name of
+            ``privopt.mechanisms.MECHANISMS``; ``mechanism_reason_`` tells why.
         oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
             from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the two labels, (negative, positive). None reads them off the data, with the same warning.
-        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own.
+        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own;
+            (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
@@ -133,21 +135,25 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes = self._public_classes(labels)
         targets = signs(labels, classes)
         schema = self._public_schema(X)
-        kind, reason = choose_mechanism(self.mechanism)
         # The plan is complete before a single feature is looked at.
-        plan = self._plan(kind, schema, len(targets))
+        planned = self._plan(schema, len(targets))
+        plan = planned.plan
         problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
-        oracle = prepare_oracle(self.oracle, plan, problem)
+        oracle = planned.prepare(self.oracle, problem)
         source = NoiseSource(self.insecure_seed)
         with booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)):
             release = plan.release(oracle, source, self.limits)
-        return self._set(release, schema, classes, plan.name, reason)
+        return self._set(release, schema, classes, plan.name, planned.reason)
 
-    def _plan(self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int) -> LatticeMechanism[Any]:
-        delta = public_delta(self.delta, n)
-        lattice = _as_lattice(self.lattice, kind, schema.n_features)
-        return kind.plan(
-            ZeroOneHalfspace, lattice, epsilon=self.epsilon, delta=delta, calibration=self.calibration
+    def _plan(self, schema: Schema, n: int) -> CardPlan:
+        return plan_card(
+            self.mechanism,
+            schema,
+            n,
+            epsilon=self.epsilon,
+            delta=public_delta(self.delta, n),
+            lattice=self.lattice,
+            calibration=self.calibration,
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
@@ -295,20 +301,3 @@ def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
     """
     features, levels = zip(*schema.levels, strict=True)
     return pd.DataFrame({"feature": features, "level": levels, "points": points})
-
-
-def _as_lattice(
-    given: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None,
-    kind: type[LatticeMechanism[Any]],
-    dimension: int,
-) -> IntegerLattice:
-    if given is None:
-        return kind.default_lattice(dimension)
-    if isinstance(given, IntegerLattice):
-        if given.dimension != dimension:
-            raise InvalidInputError(
-                f"the lattice has dimension {given.dimension}, the schema {dimension} features"
-            )
-        return given
-    low, high, *radius = given
-    return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Self
@@ -48,5 +49,5 @@ class CardFacts:
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
         norm = math.sqrt(squares + schema.intercept) * (1 + 1e-12)
-        columns = tuple(zip(ends[:-1], ends[1:], strict=True))
+        columns = tuple(itertools.pairwise(ends))
         return cls(n_records, lattice, columns, schema.intercept, norm, schema.denominator)

@@ -1,4 +1,4 @@
-"""A scorecard for any number of features: a private linear model, rounded, and a private choice of roundings."""
+"""A scorecard for any number of features: a private linear model, and a private choice of its roundings."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 
 # The share of epsilon that pays for the choice. On synthetic tasks 5% was too little for tables of 3,000
-# records, 20% cost the linear model more than the choice gained.
-_CHOICE_SHARE = 0.1
+# records, 20% cost the linear model more than the choice gained. Where so little would leave the threshold to
+# chance, in units of records times epsilon, it is more, at most half.
+_CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.1, 0.5, 40.0
 # Points of a level when nobody says otherwise.
 _POINTS = 10
 
@@ -47,10 +48,10 @@ class SeededScorecard:
     """Draws a card from roundings of a private linear model, by permute-and-flip on the exact 0/1 loss.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the facts
-    public. The linear model is (epsilon_1, delta)-private. What is made of its weights, a list of cards with a
-    ladder of thresholds each, is post-processing. Given the list the choice is epsilon_2-private (pure)
-    whatever the list is, so both together are (epsilon_1 + epsilon_2, delta)-private, by sequential
-    composition (Dwork and Roth 2014, Theorem 3.16, which holds for adaptive choices). The running time of
+    public. The linear model is (epsilon_1, delta)-private. What is made of its weights, a list of cards
+    with a ladder of thresholds each, is post-processing. Given the list the choice is epsilon_2-private
+    (pure) whatever the list is, so both together are (epsilon_1 + epsilon_2, delta)-private: basic
+    composition, which holds for adaptive choices (Dwork and Roth 2014, theorem B.1). The running time of
     the choice depends on the number of records, features and cards alone, and the linear model's solver
     stops after a public number of passes.
 
@@ -88,8 +89,9 @@ class SeededScorecard:
         risk = RiskFacts(
             facts.n_records, facts.lattice.dimension, loss or LogisticLoss(), facts.row_norm, "l2"
         )
+        share = min(max(_CHOICE_SHARE, _DECISIVE / (epsilon * facts.n_records)), _LARGEST_SHARE)
         seed = choose_risk_mechanism("auto", risk).plan(
-            risk, epsilon=(1 - _CHOICE_SHARE) * epsilon, delta=delta, steps=None
+            risk, epsilon=(1 - share) * epsilon, delta=delta, steps=None
         )
         left = math.nextafter(epsilon - seed.spend.epsilon, 0.0)  # the sum of both is at most epsilon
         cards, ladders = candidate_cards(np.zeros(facts.lattice.dimension), facts)

@@ -1,4 +1,4 @@
-"""A finite list of cards as a domain: integer halfspaces that somebody else proposed, under exact 0/1 loss."""
+"""A finite list of cards as a domain: integer halfspaces that were proposed, under exact 0/1 loss."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class CandidateCards(DiscreteProblem):
     Args:
         table: the records, and the lattice that the cards lie in.
         cards: weights, shape (k, d), k >= 1.
-        ladders: weights of the last feature, which must be one constant > 0 in every record, increasing
-            along rows, shape (k, t), t >= 1. None: each card has its own last weight alone.
+        ladders: weights of the last feature, increasing along rows, shape (k, t), t >= 1. With more than one
+            rung that feature must be one constant > 0 in every record. None: each card's own last weight.
 
     Raises:
         InvalidInputError: wrong shapes, ladders that do not increase, or without a constant feature.
@@ -50,12 +50,10 @@ class CandidateCards(DiscreteProblem):
             raise InvalidInputError(f"expected one ladder for each card, got {self.ladders.shape}")
         if np.any(np.diff(self.ladders, axis=1) <= 0):
             raise InvalidInputError("the rungs of a ladder must increase")
+        self.cards[:, -1] = self.ladders[:, 0]
         constant = table.X[:, -1]
-        self._unit = int(constant[0])
-        if self._unit <= 0 or np.any(constant != self._unit):
-            if ladders is not None:
-                raise InvalidInputError("ladders need a constant feature > 0, the last one")
-            self._unit = 0
+        if self.ladders.shape[1] > 1 and (constant[0] <= 0 or np.any(constant != constant[0])):
+            raise InvalidInputError("ladders need a constant feature > 0, the last one")
         top = [len(self.cards) - 1, self.ladders.shape[1] - 1]
         self.lattice = IntegerLattice([0, 0], top)
 
@@ -75,9 +73,10 @@ class CandidateCards(DiscreteProblem):
     @cached_property
     def _table(self) -> IntArray:
         """The losses of all points, shape (k, t)."""
-        if not self._unit:
-            return self.table.losses(self.cards)[:, None]
         k, t = self.ladders.shape
+        if t == 1:
+            return self.table.losses(self.cards)[:, None]
+        unit = int(self.table.X[0, -1])
         positive, negative = np.zeros((k, t + 1), dtype=np.int64), np.zeros((k, t + 1), dtype=np.int64)
         rows = max(1, _CHUNK // max(self.cards.shape))
         for start in range(0, self.n_records, rows):
@@ -85,12 +84,13 @@ class CandidateCards(DiscreteProblem):
             scores = self._scores(self.table.X[start : start + rows])
             for i in range(k):
                 # Rung j says yes exactly when score + unit * rung > 0, so when its number is at least this.
-                first = np.searchsorted(self.ladders[i], (-scores[:, i]) // self._unit, side="right")
+                first = np.searchsorted(self.ladders[i], (-scores[:, i]) // unit, side="right")
                 positive[i] += np.bincount(first[labels], minlength=t + 1)
                 negative[i] += np.bincount(first[~labels], minlength=t + 1)
         said_yes = np.cumsum(negative, axis=1)[:, :t]
         said_no = np.sum(positive, axis=1, keepdims=True) - np.cumsum(positive, axis=1)[:, :t]
-        return said_no + said_yes
+        total: IntArray = said_no + said_yes
+        return total
 
     def _scores(self, X: IntArray) -> IntArray:
         """Scores without the constant, shape (rows, k)."""
