@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from privopt.mechanisms.convex.iteration import Output
+from privopt.mechanisms.convex.iteration import Output, StepClock
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -113,7 +112,7 @@ class SufficientStatistics(RiskMechanism):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, None]:
-        A, b = moments(risk, self.offset)
+        A, b = moments(risk, self.offset, watch)
         p, entries, weight = len(b), _entries(self.facts), self._label_weight
         scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
         if source is None:
@@ -163,17 +162,25 @@ def label_bound(loss: Loss) -> float:
     return loss.threshold / 2 if isinstance(loss, SquaredLoss) else 1.0
 
 
-def moments(risk: EmpiricalRisk, offset: float) -> tuple[Vector, Vector]:
+def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, Vector]:
     """The means of z z', shape (p, p), and of z y, shape (p,), z = (features, offset). Not private.
 
     Features are shortened to their public norm, without the constant one, and labels clipped to their bound.
+
+    Raises:
+        UnfinishedDrawError: a limit was reached.
     """
     facts = risk.facts
     d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
     longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
     A, b = np.zeros((facts.dimension, facts.dimension)), np.zeros(facts.dimension)
-    sparse = bool(sp.issparse(risk.X))
-    for rows, y in _blocks(risk, d):
+    X: Any = risk.X
+    sparse = bool(sp.issparse(X))
+    blocks = _blocks(facts.n_records, 1 if sparse else d)
+    clock = StepClock(watch, len(blocks))
+    for block in blocks:
+        clock.tick()
+        rows, y = X[block, :d].astype(np.float64), risk.y[block].astype(np.float64)
         squares = rows.multiply(rows) if sparse else rows**2
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
         scale, labels = longest / np.maximum(norms, longest), np.clip(y, -bound, bound)
@@ -238,11 +245,6 @@ def _entries(facts: RiskFacts) -> Any:
     return flat[:-1] if facts.constant else flat
 
 
-def _blocks(risk: EmpiricalRisk, d: int) -> Iterator[tuple[Any, Vector]]:
-    X: Any = risk.X
-    if bool(sp.issparse(X)):
-        yield X[:, :d].astype(np.float64), risk.y.astype(np.float64)
-        return
-    rows = max(1, _BLOCK // risk.facts.dimension)
-    for k in range(0, risk.facts.n_records, rows):
-        yield X[k : k + rows, :d].astype(np.float64), risk.y[k : k + rows].astype(np.float64)
+def _blocks(n_records: int, width: int) -> list[slice]:
+    rows = max(1, _BLOCK // width)
+    return [slice(k, k + rows) for k in range(0, n_records, rows)]

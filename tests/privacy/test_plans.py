@@ -58,7 +58,8 @@ QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED))
 def space(name: str, dimension: int) -> ConvexSet:
     if name == "dp-fw-l1":
         return L1Ball(dimension, 3.0)
-    return WholeSpace(dimension) if name == "dp-gd" else L2Ball(dimension, 3.0)
+    whole = name in ("dp-gd", "sufficient-statistics")
+    return WholeSpace(dimension) if whole else L2Ball(dimension, 3.0)
 
 
 def planned(name: str, facts: RiskFacts, epsilon: float, delta: float, **options: Any) -> Any:
@@ -67,7 +68,7 @@ def planned(name: str, facts: RiskFacts, epsilon: float, delta: float, **options
 
 
 def steps_of(name: str, steps: int) -> dict[str, int]:
-    return {} if name.endswith("perturbation") else {"steps": steps}
+    return {} if name.endswith(("perturbation", "statistics")) else {"steps": steps}
 
 
 def spent(plan: Any) -> float:
@@ -79,6 +80,8 @@ def spent(plan: Any) -> float:
         return zcdp_epsilon(plan.steps * (2 * moved / plan.selection.scale) ** 2 / 8, delta)
     if plan.name == "output-perturbation":
         return gaussian_epsilon(2 * bound / (n * plan.regularizer.l2) / plan.vector_noise.sigma, delta)
+    if plan.name == "sufficient-statistics":
+        return gaussian_epsilon(3 / math.sqrt(2) * facts.row_norm_l2**2 / n / plan.vector_noise.sigma, delta)
     if plan.name == "objective-perturbation":
         hidden = gaussian_epsilon(
             2 * plan.tolerance / plan.regularizer.l2 / plan.vector_noise.sigma, 0.1 * delta
