@@ -1,4 +1,8 @@
-"""Output perturbation: a certified minimiser, then noise."""
+"""Output perturbation of ridge-regularised convex risks: a certified minimum, then noise.
+
+It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
+the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+"""
 
 from __future__ import annotations
 
