@@ -446,7 +446,7 @@ def check_whole(where: str, values: Iterable[object]) -> None:
 
     A hole or a fraction in another record makes a column of floats, which merges larger integers.
     """
-    if any(isinstance(v, numbers.Real) and not abs(v) < FEATURE_LIMIT for v in values):
+    if any(isinstance(v, int | float) and not abs(v) < FEATURE_LIMIT for v in values):
         raise SchemaError(f"{where}: integers must be below 2^53 in absolute value; declare them as text")
 
 
