@@ -1,4 +1,8 @@
-"""Poisson batches: how large they are, and what one record adds to them at most."""
+"""Poisson batches: how large they are, and what one record adds to them at most.
+
+Batch sizes, like everything else in a plan, come from public facts; the size of an actual batch is random and
+never released.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,10 @@ from privopt.problems.convex.risk import RiskFacts
 
 TOGETHER = "accounted as one sequence of sampled steps"
 
+# Default numbers of sampled steps stop here, and batches are no smaller than that.
+MOST_SAMPLED_STEPS = 5000
 _LEAST_BATCH = 64
+# What the default size of batches aims at: see ``private_batch`` and ``balanced_batch``.
 _MULTIPLIER = 2.0
 _SAMPLING_SHARE = 0.25
 _PASSES = 20
@@ -49,15 +56,16 @@ def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
     """
     n, p = facts.n_records, facts.dimension
     variance = p * steps * (2 * facts.gradient_bound / (n * mu)) ** 2
-    steady = _typical_gradient(facts) ** 2 / (_SAMPLING_SHARE * variance)
+    steady = typical_gradient(facts) ** 2 / (_SAMPLING_SHARE * variance)
     return max(private_batch(facts, steps, mu), math.ceil(min(steady, _PASSES * n / steps)))
 
 
-def _typical_gradient(facts: RiskFacts) -> float:
+def typical_gradient(facts: RiskFacts) -> float:
     """A guess, for accuracy only: slopes are half their bound, as those of the logistic loss begin."""
     return facts.gradient_bound / 2
 
 
 def sampling_rate(facts: RiskFacts, batch: int | None, default: int) -> float:
+    """q: the share of records that a batch has, on average; ``batch`` records, or the default size."""
     expected = max(_LEAST_BATCH, default) if batch is None else check_count(batch, "batch")
     return min(1.0, expected / facts.n_records)

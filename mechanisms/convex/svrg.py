@@ -1,4 +1,4 @@
-"""Variance-reduced gradients on Poisson batches: DP-SVRG and DP-SVRG++."""
+"""Variance-reduced gradients on Poisson batches: DP-SVRG and DP-SVRG++ (Wang, Ye and Xu, NIPS 2017)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from privopt.mechanisms.convex.iteration import (
 )
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.convex.penalties import objective_penalty
-from privopt.mechanisms.convex.sampling import TOGETHER, private_batch, record_bound, sampling_rate, sum_share
+from privopt.mechanisms.convex.sampling import (
+    MOST_SAMPLED_STEPS,
+    TOGETHER,
+    private_batch,
+    record_bound,
+    sampling_rate,
+    sum_share,
+)
 from privopt.mechanisms.convex.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -32,9 +39,6 @@ from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
-
-# What the default number and size of batches aim at: see ``balanced_batch``.
-_MOST_STEPS = 5000
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class DPSVRG(RiskMechanism):
         steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
         far = noise_growth(facts, batches, rate) * (steps / (rate * facts.smoothness)) ** 2
         epochs = max(1.0, math.log(min(max(signal, 1.0), 1e300)), min(far, steps))
-        longest = math.ceil(min(8 * facts.smoothness / l2, _MOST_STEPS))
+        longest = math.ceil(min(8 * facts.smoothness / l2, MOST_SAMPLED_STEPS))
         return regularizer, quiet_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
 
     @classmethod
@@ -229,9 +233,9 @@ class DPSVRGPlusPlus(DPSVRG):
         epochs = math.ceil(math.log2(max(2.0, loss_range(facts, convex_set) / noise)))
         shape = tuple(2**s for s in range(1, epochs + 1))
         rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
-        longest = _MOST_STEPS
+        longest = MOST_SAMPLED_STEPS
         if regularizer.l2 > 0:  # with a penalty even gradient descent needs no more steps than that
-            longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, _MOST_STEPS)
+            longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, MOST_SAMPLED_STEPS)
         return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
 
     @classmethod
@@ -269,7 +273,7 @@ def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
 
 
 def quiet_rounds(
-    shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = _MOST_STEPS
+    shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = MOST_SAMPLED_STEPS
 ) -> tuple[int, ...]:
     """Inner steps of epochs in the proportions of ``shape``, as many as the noise of their batches allows.
 
@@ -279,7 +283,7 @@ def quiet_rounds(
         longest: the most steps of the longest epoch. All together have at most 5000 or so.
     """
     quiet = 1 / math.sqrt(noise_growth(facts, mu, eta) * max(shape) * sum(shape))
-    unit = min(quiet, longest / max(shape), _MOST_STEPS / sum(shape))
+    unit = min(quiet, longest / max(shape), MOST_SAMPLED_STEPS / sum(shape))
     return tuple(max(2, math.ceil(unit * m)) for m in shape)
 
 
