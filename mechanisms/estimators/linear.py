@@ -310,7 +310,7 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
 
 
 class PrivateLogisticRegression(_PrivateLinearClassifier):
-    """Logistic regression under differential privacy, by one of eleven mechanisms.
+    """Logistic regression under differential privacy, by any mechanism that minimises risks.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
