@@ -53,7 +53,7 @@ QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED))
 def space(name: str, dimension: int) -> ConvexSet:
     if name == "dp-fw-l1":
         return L1Ball(dimension, 3.0)
-    whole = name in ("dp-gd", "sufficient-statistics")
+    whole = name in ("dp-gd", "dp-gld", "sufficient-statistics")
     return WholeSpace(dimension) if whole else L2Ball(dimension, 3.0)
 
 
