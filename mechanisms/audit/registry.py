@@ -29,6 +29,7 @@ from privopt.mechanisms.audit.neighbours import (
     parity_neighbours,
     singled_out_neighbours,
 )
+from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.scorecards import seeded_claims
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
@@ -130,5 +131,6 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     GaussianRSPM.name: _gaussian,
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
+    **NONCONVEX_AUDITS,
     SeededScorecard.name: seeded_claims,
 }

@@ -14,6 +14,7 @@ from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.discrete.exponential import PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -90,8 +91,9 @@ class SeededScorecard:
             facts.n_records, facts.lattice.dimension, loss or LogisticLoss(), facts.row_norm, "l2"
         )
         share = min(max(_CHOICE_SHARE, _DECISIVE / (epsilon * facts.n_records)), _LARGEST_SHARE)
-        seed = choose_risk_mechanism("auto", risk).plan(
-            risk, epsilon=(1 - share) * epsilon, delta=delta, steps=None
+        rest = (1 - share) * epsilon
+        seed = choose_risk_mechanism("auto", risk, mu=gaussian_mu(rest, delta)).plan(
+            risk, epsilon=rest, delta=delta, steps=None
         )
         left = math.nextafter(epsilon - seed.spend.epsilon, 0.0)  # the sum of both is at most epsilon
         cards, ladders = candidate_cards(np.zeros(facts.lattice.dimension), facts)
