@@ -236,7 +236,7 @@ def fit(
                     labels,
                     options,
                     epsilon=epsilon,
-                    delta=_delta(delta),
+                    delta=parse_delta(delta),
                     mechanism=mechanism,
                     limits=limits,
                     ledger=book,
@@ -247,7 +247,7 @@ def fit(
             with _stoppable(time_limit) as limits:
                 model = PrivateHalfspaceClassifier(
                     epsilon,
-                    delta=_delta(delta),
+                    delta=parse_delta(delta),
                     mechanism=mechanism,
                     oracle=oracle,
                     schema=facts,
@@ -416,7 +416,8 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def _delta(text: str) -> float | str:
+def parse_delta(text: str) -> float | str:
+    """A number, or "auto"."""
     if text == "auto":
         return text
     try:

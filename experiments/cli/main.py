@@ -1,4 +1,4 @@
-"""The command line: ``privopt fit | calibrate | predict | solvers | audit | budget | demo``."""
+"""The command line: ``privopt fit | plan | calibrate | predict | solvers | audit | budget | demo``."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from privopt.experiments.cli.linear import (
     is_linear,
     predict_linear,
 )
+from privopt.experiments.cli.plan import plan
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.discrete.mechanism import check_calibration
@@ -80,6 +81,7 @@ def top(
 
 
 app.command(epilog=FIT_EXAMPLES)(fit)
+app.command()(plan)
 
 
 @app.command(name="calibrate")

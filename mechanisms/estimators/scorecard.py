@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     booked,
@@ -32,10 +34,12 @@ from privopt.mechanisms.estimators.common import check_writable as check_writabl
 from privopt.mechanisms.estimators.common import write_atomically as write_atomically
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -59,8 +63,9 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
     Args:
         epsilon: privacy budget, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
-        mechanism: "auto", "seeded" (a rounded linear model; any number of features), or a name of
-            ``privopt.mechanisms.MECHANISMS``; ``mechanism_reason_`` tells why.
+        mechanism: "seeded" (a rounded linear model; any number of features), a name of
+            ``privopt.mechanisms.MECHANISMS``, or "auto" for one that is sure to end: ``plan`` tells which
+            beforehand, and ``mechanism_reason_`` why.
         oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
@@ -136,16 +141,32 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         targets = signs(labels, classes)
         schema = self._public_schema(X)
         # The plan is complete before a single feature is looked at.
-        planned = self._plan(schema, len(targets))
+        planned = self._planned(schema, len(targets))
         plan = planned.plan
         problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
-        oracle = planned.prepare(self.oracle, problem)
+        oracle = planned.prepare(problem)
         source = NoiseSource(self.insecure_seed)
-        with booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)):
+        with (
+            booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)),
+            _searching(plan.name, self.limits),
+        ):
             release = plan.release(oracle, source, self.limits)
         return self._set(release, schema, classes, plan.name, planned.reason)
 
-    def _plan(self, schema: Schema, n: int) -> CardPlan:
+    def plan(self, n_records: int) -> CardPlan:
+        """What ``fit`` would do with so many records: the mechanism and why, noise, spend, seconds. No data.
+
+        Raises:
+            InvalidInputError: without a declared schema there is nothing to plan from.
+            PrivOptError: what ``fit`` would refuse before it looks at the records.
+        """
+        if self.schema is None:
+            raise InvalidInputError(
+                "a plan needs a declared schema: without one, facts are read off the data"
+            )
+        return self._planned(declared_schema(self.schema), check_count(n_records, "n_records"))
+
+    def _planned(self, schema: Schema, n: int) -> CardPlan:
         return plan_card(
             self.mechanism,
             schema,
@@ -154,6 +175,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             delta=public_delta(self.delta, n),
             lattice=self.lattice,
             calibration=self.calibration,
+            oracle=self.oracle,
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
@@ -292,6 +314,21 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+@contextmanager
+def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
+    """Say what to use in place of a search that did not end in time."""
+    try:
+        yield
+    except (UnfinishedDrawError, CertificateError) as error:
+        if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
+            error.add_note(
+                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
+                "(--loss logistic)"
+            )
+        raise
 
 
 def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:

@@ -1,13 +1,16 @@
-"""Mechanisms for scorecards by name, and the bridge from their plans to a table and an oracle."""
+"""Mechanisms for scorecards by name, the automatic choice, and the bridge from a plan to a table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
-from privopt.mechanisms.discrete.registry import MECHANISMS, choose_mechanism, prepare_oracle
+from privopt.mechanisms.discrete.registry import MECHANISMS, mechanism_named, prepare_oracle
 from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
 from privopt.oracles.draw.interface import GibbsOracle
@@ -23,14 +26,29 @@ Plan = LatticeMechanism[Any] | SeededScorecard
 LatticeLike = IntegerLattice | tuple[int, int] | tuple[int, int, float] | None
 
 
+Oracle = str | DiscreteOracle | GibbsOracle
+
+# In accuracy exact draws were ahead of rounded models up to about so many records times epsilon per feature.
+_FEW = 150
+
+
 @dataclass(frozen=True)
 class CardPlan:
-    """The plan of a scorecard, made without data, and why it is this one."""
+    """The plan of a scorecard, made without data.
+
+    Attributes:
+        plan: noise and spend.
+        oracle: what it asks.
+        reason: why it is this mechanism.
+        seconds: what a release will take on one idle core, roughly; None where that depends on the records.
+    """
 
     plan: Plan
+    oracle: Oracle
     reason: str
+    seconds: float | None
 
-    def prepare(self, oracle: str | DiscreteOracle | GibbsOracle, table: ZeroOneHalfspace) -> Any:
+    def prepare(self, table: ZeroOneHalfspace) -> Any:
         """What ``plan.release`` wants, for the data.
 
         Raises:
@@ -38,11 +56,11 @@ class CardPlan:
             OracleError: an oracle that does not exist, is of the other kind, or refuses the table.
         """
         if not isinstance(self.plan, SeededScorecard):
-            return prepare_oracle(oracle, self.plan, table)
-        drawing = gibbs_oracle(oracle) if isinstance(oracle, str) else oracle
+            return prepare_oracle(self.oracle, self.plan, table)
+        drawing = gibbs_oracle(self.oracle) if isinstance(self.oracle, str) else self.oracle
         if not isinstance(drawing, GibbsOracle):
             raise UnknownOracleError(
-                f"{self.plan.name} needs an oracle that draws, a GibbsOracle, got {oracle!r}"
+                f"{self.plan.name} needs an oracle that draws, a GibbsOracle, got {self.oracle!r}"
             )
         return self.plan.prepare(table, drawing)
 
@@ -61,37 +79,83 @@ def plan_card(
     delta: float,
     lattice: LatticeLike = None,
     calibration: str = "sound",
+    oracle: Oracle = "auto",
 ) -> CardPlan:
-    """Plan a scorecard from public facts: a mechanism by name, or for "auto" the best supported one.
+    """Plan a scorecard from public facts.
 
     Args:
-        name: "auto" or one of ``card_mechanisms()``.
+        name: one of ``card_mechanisms()``; or "auto" for one whose running time follows from the arguments
+            here: exact draws where those are quick and a linear model would be mostly noise, else "seeded".
+            With an oracle of the caller's choice "auto" is the exponential mechanism.
         schema: the features.
         n_records: n.
         epsilon, delta: the target; pure mechanisms ignore delta.
         lattice: an ``IntegerLattice``, (low, high), (low, high, radius), or None for the mechanism's own.
             For "seeded" (low, high) bounds all weights but the intercept's.
         calibration: "sound", or "printed" where there is one.
+        oracle: "auto", a name, or an oracle of one's own.
 
     Raises:
         UnknownMechanismError: listing the names there are.
         PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
-        InvalidInputError: a lattice that does not fit.
+        InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw.
     """
+    reason = "it was asked for"
+    if name == "auto":
+        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle)
     if name == SeededScorecard.name:
         if calibration != "sound":
             raise PrivacyParameterError(f"{name} has the calibration(s) sound; got {calibration!r}")
         facts = CardFacts.of(schema, n_records, _points(lattice, schema))
-        return CardPlan(SeededScorecard.plan(facts, epsilon=epsilon, delta=delta), "it was asked for")
-    if name != "auto" and name not in MECHANISMS:
+        seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
+        return CardPlan(seeded, oracle, reason, seeded_seconds(facts))
+    if name not in MECHANISMS:
         known = card_mechanisms()
         raise UnknownMechanismError(
             f"unknown mechanism {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
         )
-    kind, reason = choose_mechanism(name)
+    kind = mechanism_named(name)
     weights = as_lattice(lattice, kind, schema.n_features)
     plan = kind.plan(ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration)
-    return CardPlan(plan, reason)
+    bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= MOST_WORK
+    seconds = draw_seconds(schema, n_records, weights) if bounded else None
+    return CardPlan(plan, oracle, reason, seconds)
+
+
+def _fitting(
+    schema: Schema, n: int, epsilon: float, lattice: LatticeLike, oracle: Oracle
+) -> tuple[str, Oracle, str]:
+    """A mechanism that is sure to end, its oracle, and why."""
+    if oracle != "auto":
+        return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
+    weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
+    work, ball = draw_work(schema, n, weights), weights.squared_radius is not None
+    if work <= MOST_WORK and (ball or n * check_epsilon(epsilon) <= _FEW * schema.n_features):
+        return (
+            ExponentialMechanism.name,
+            "bounded",
+            (
+                f"an exact draw over {weights} is a sum of at most {work:.2g} terms, whatever the records "
+                f"say; it needs no delta, and {n} records at this epsilon are few for a linear model of "
+                f"{schema.n_features} features"
+            ),
+        )
+    if ball:
+        raise InvalidInputError(
+            f"exact draws over {weights} may take {work:.2g} steps or never end, and what is sure to end "
+            f"knows no norm bound. To do: leave the radius out, or name exponential, rspm or opdisc and wait"
+        )
+    few = (
+        "" if work <= MOST_WORK else f"; an exact draw over {weights} may take {work:.2g} steps, or never end"
+    )
+    return (
+        SeededScorecard.name,
+        oracle,
+        (
+            "a rounded linear model takes any number of features, its running time is known beforehand, and "
+            f"with so many records it was near the best linear models{few}"
+        ),
+    )
 
 
 def as_lattice(
