@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo test test-slow lint types clean
+.PHONY: demo test test-slow lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -16,15 +16,20 @@ test: lint types
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
 
-lint: $(VENV)/ready
+lint: $(VENV)/ready imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# Type checkers do not see through the editable finder: check a throw-away tree of symlinks instead.
-types: $(VENV)/ready
+# Neither tool sees through the editable finder: both check a throw-away tree of symlinks instead.
+imports: $(VENV)/ready tree
+	cd .typecheck && PYTHONPATH=. ../$(BIN)/lint-imports --config ../.importlinter --no-cache
+
+types: $(VENV)/ready tree imports
+	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml $(PACKAGES)
+
+tree:
 	rm -rf .typecheck && mkdir -p .typecheck/privopt
 	for folder in problems oracles mechanisms experiments; do ln -s ../../$$folder .typecheck/privopt/$$folder; done
-	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml $(PACKAGES)
 
 # One environment for both commands; rebuilt when the dependencies change.
 $(VENV)/ready: pyproject.toml

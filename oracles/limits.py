@@ -1,4 +1,4 @@
-"""When to stop early, and whom to tell: what every solver is given."""
+"""When to stop early, and whom to tell: what every solver is given. And what is too much to try."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from privopt.oracles.certificate import Status
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
 
@@ -83,3 +84,20 @@ class Watch:
         if self.limits.on_progress is not None and now - self._reported >= 0.2:
             self._reported = now
             self.limits.on_progress(Progress(incumbent, bound, nodes, now, total))
+
+
+def too_many_points(problem: DiscreteProblem, max_candidates: int, max_work: float) -> list[str]:
+    """Why not every point of a lattice can be tried; empty if it can.
+
+    Args:
+        problem: whose lattice, and whose records.
+        max_candidates: the largest box that can be.
+        max_work: the largest product of candidates and records.
+    """
+    box = min(problem.lattice.box_size, 10**290)  # messages need a double
+    reasons = []
+    if box > max_candidates:
+        reasons.append(f"{box:.3g} candidates, more than {max_candidates}")
+    if box * problem.n_records > max_work:
+        reasons.append(f"{box * problem.n_records:.3g} candidate-record pairs, more than {max_work:.3g}")
+    return reasons

@@ -29,7 +29,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.convex.linear import linear_minimizer
+from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

@@ -28,8 +28,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.convex.linear import linear_minimizer
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch

@@ -11,7 +11,6 @@ import numpy as np
 from privopt.mechanisms.convex.iteration import Output
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance
-from privopt.mechanisms.discrete.calibration import sound_sigma
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
     gaussian_steps,
@@ -19,8 +18,9 @@ from privopt.mechanisms.privacy.gradient_noise import (
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -45,7 +45,7 @@ class ObjectivePerturbation(RiskMechanism):
     divided by n, so |v| <= 2 G / n; the Hessians differ in two rank-one terms, so their determinants differ
     by a factor of at most 1 + L / (n l2). v depends on w and so on b, but stays in the plane of the two
     rows: <b, v> is bounded by |v| times the norm of b in that plane, sigma times a chi variable with 2
-    degrees of freedom, whose law gives sigma (as for OPDisc, ``shift_delta``). The distance from the exact
+    degrees of freedom, whose law gives sigma (``shift_delta``). The distance from the exact
     minimum, at most tolerance / l2, is hidden by Gaussian noise on the output.
 
     l2 is raised to what the Hessian term needs; ``regularizer`` tells.

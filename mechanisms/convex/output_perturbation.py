@@ -16,7 +16,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector

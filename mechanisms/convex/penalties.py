@@ -7,7 +7,7 @@ import math
 from privopt.mechanisms.convex.mechanism import checked_space
 from privopt.mechanisms.convex.step_counts import typical_distance
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import projector
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet

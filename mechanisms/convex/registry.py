@@ -18,7 +18,7 @@ from privopt.mechanisms.convex.step_counts import prediction_scale, typical_dist
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet
 from privopt.problems.convex.risk import RiskFacts

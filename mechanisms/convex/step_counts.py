@@ -8,8 +8,8 @@ import numpy as np
 
 from privopt.mechanisms.convex.mechanism import default_start
 from privopt.oracles.convex.bregman import natural_geometry
-from privopt.oracles.convex.linear import linear_minimizer
 from privopt.oracles.convex.quantities import gaussian_width
+from privopt.oracles.convex.registry import linear_minimizer
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet

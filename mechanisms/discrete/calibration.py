@@ -2,7 +2,7 @@
 
 Both return w(eta) = argmin_w L(D, w) - <eta, phi(w)> for random eta (a sign of eta is immaterial). Let s_w be
 vectors with <s_w, phi(w) - phi(v)> >= b for all v != w, where b bounds the change of a loss *difference* when
-one record is replaced (2 for losses in [0, 1]). If w wins on D under eta, it wins on D' under eta + s_w.
+one record is replaced (2 B for losses in [0, B]). If w wins on D under eta, it wins on D' under eta + s_w.
 For Gaussian eta, comparing the densities at eta and eta + s_w gives, for every event S,
 
     P[D in S] - exp(epsilon) P[D' in S] <= E[(1 - exp(epsilon - Z))_+],
@@ -33,6 +33,7 @@ from privopt.mechanisms.privacy.parameters import (
     check_positive,
     smallest,
 )
+from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT
@@ -52,13 +53,11 @@ REFUTED_RSPM = (
     "the noise; with 1000 separators and delta = 1e-6 the true epsilon can be 1.44 for a claimed 1"
 )
 
-# Cells of the Riemann sum for OPDisc: more cells tighten the bound, any number is valid.
-_CELLS = 4096
 # Share added to every bound for rounding; the special functions used are good to 1e-11 and better.
 _ROUNDING = 1e-9
 
-# What RSPM pays for drawing its weights as doubles; see ``calibrate_rspm``.
-_DRAW_SLACK = 4 / (LOSS_DIFFERENCE * UNIT)
+# What RSPM adds to b for drawing its weights as doubles; see ``calibrate_rspm``.
+_DRAW_SLACK = 4 / UNIT
 
 # Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.
 _END, _FINE, _COARSE = 14, 512, 16
@@ -117,39 +116,49 @@ def calibrate_opdisc(
 
 
 def calibrate_rspm(
-    epsilon: float, delta: float, *, binary: int, ternary: int, calibration: str = "sound"
+    epsilon: float,
+    delta: float,
+    *,
+    binary: int,
+    ternary: int,
+    loss_bound: int = 1,
+    calibration: str = "sound",
 ) -> Calibration:
     """Gaussian noise on the separators' weights; see ``rspm_sigma``, and ``separator_counts`` for the counts.
+
+    Separators are 0 or 1 on every point while the losses of a record lie in [0, B], B = ``loss_bound``: every
+    condition on a shift is linear in b = 2 B, and so are shifts and noise.
 
     Rounding real weights to the fixed-point grid costs nothing: every shift is a whole number of units of
     loss, hence of grid steps, so rounding eta + s is rounding eta and then adding s. But weights are drawn
     as doubles, off by a relative 2^-51 and so, below the limit on terms, by less than a grid step. That is
-    at most 4 steps for the two weights of a coordinate before and after a shift of 2 units: shifts and
-    noise grow by a share of 2^-19.
+    at most 4 steps for the two weights of a coordinate before and after a shift: b grows by 4 steps.
 
     Privacy: (epsilon, delta)-differential privacy, replace-one, if the answer is an exact argmin.
 
     Raises:
         PrivacyParameterError: a parameter outside its range.
     """
+    bound = check_count(loss_bound, "loss_bound")
     if _is_printed(calibration):
-        scale = printed_rspm_sigma(epsilon, delta, binary + 2 * ternary)
+        scale = printed_rspm_sigma(epsilon, delta, binary + 2 * ternary) * bound
         return Calibration(scale, _refuted(epsilon, delta, "rspm", REFUTED_RSPM))
-    scale = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary) * (1 + _DRAW_SLACK)
+    per_unit = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary) / LOSS_DIFFERENCE
+    scale = per_unit * (LOSS_DIFFERENCE * bound + _DRAW_SLACK)
     return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "rspm"))
 
 
-def calibrate_rspm_laplace(epsilon: float, *, separators: int) -> Calibration:
-    """Laplace noise of scale 2 m / epsilon on each of m separators' weights.
+def calibrate_rspm_laplace(epsilon: float, *, separators: int, loss_bound: int = 1) -> Calibration:
+    """Laplace noise of scale 2 B m / epsilon on each of m separators' weights, for losses in [0, B].
 
-    All shifts have entries in {-2, 0, 2}, so |s_w|_1 <= 2 m, and the density of eta changes by a factor of at
-    most exp(2 m / scale) whatever the winner: Neel, Roth and Wu (2018). Rounding as in ``calibrate_rspm``.
+    All shifts have entries in {-2 B, 0, 2 B}, so |s_w|_1 <= 2 B m, and the density of eta changes by a factor
+    of at most exp(2 B m / scale) whatever the winner: Neel, Roth and Wu (2018), where B = 1. Rounding as in
+    ``calibrate_rspm``.
 
     Privacy: epsilon-differential privacy (pure), replace-one, if the answer is an exact argmin.
     """
-    scale = (
-        LOSS_DIFFERENCE * check_count(separators, "separators") / check_epsilon(epsilon) * (1 + _DRAW_SLACK)
-    )
+    shift = LOSS_DIFFERENCE * check_count(loss_bound, "loss_bound") + _DRAW_SLACK
+    scale = shift * check_count(separators, "separators") / check_epsilon(epsilon)
     return Calibration(scale, PrivacySpend.pure(epsilon, "rspm-laplace"))
 
 
@@ -173,45 +182,6 @@ def normalized_dof(lattice: IntegerLattice) -> int:
     return int(np.count_nonzero(lattice.low < lattice.high)) + 1
 
 
-def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
-    """Upper bound on E[(1 - exp(epsilon - (c sigma chi + c^2/2) / sigma^2))_+], chi ~ chi(dof), c = shift.
-
-    The delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts it is
-    the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon - a^2/2 - a t)), where
-    a = c / sigma. P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger:
-    the quadrature errs upward by construction, whatever the grid.
-
-    Shapes: all scalars. epsilon >= 0, the others > 0.
-    """
-    a = shift / sigma
-    threshold = (epsilon - a * a / 2) / a
-    start = max(threshold, 0.0)
-    # Beyond the median of chi the tail falls faster than a Gaussian's; the rest is added at the end.
-    t = np.linspace(start, max(start, math.sqrt(dof)) + 8.0, _CELLS + 1)
-    tail = special.gammaincc(dof / 2, t * t / 2)
-    kept = np.exp(-a * (t - threshold))
-    below_start = -math.expm1(min(0.0, a * threshold))
-    inside = float(np.sum(tail[:-1] * kept[:-1] * -np.expm1(-a * np.diff(t))))
-    return min(1.0, (below_start + inside + float(tail[-1] * kept[-1])) * (1 + _ROUNDING) + 1e-300)
-
-
-def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:
-    """Nearly the smallest epsilon with ``shift_delta`` <= delta, rounded up; 0 if delta alone suffices."""
-    delta = check_delta(delta)
-    if shift_delta(0.0, sigma, shift, dof) <= delta:
-        return 0.0
-    return smallest(lambda epsilon: shift_delta(epsilon, sigma, shift, dof) <= delta)
-
-
-def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
-    """Nearly the smallest sigma with ``shift_delta`` <= delta; never smaller than needed."""
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    check_positive(shift, "shift")
-    check_count(dof, "dof")
-    start = shift * math.sqrt(dof) / epsilon
-    return smallest(lambda sigma: shift_delta(epsilon, sigma, shift, dof) <= delta, start=start)
-
-
 def separator_counts(separators: SeparatorSet) -> tuple[int, int]:
     """(binary, ternary) for ``rspm_sigma``: how the separators spread over the coordinates.
 
@@ -230,7 +200,7 @@ def separator_counts(separators: SeparatorSet) -> tuple[int, int]:
 
 
 def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> float:
-    """Upper bound on the delta of Gaussian RSPM, by the exact law of the worst shift.
+    """Upper bound on the delta of Gaussian RSPM for losses in [0, 1], by the exact law of the worst shift.
 
     The losses phi on separators of different coordinates do not interact, so s_w can be chosen, and the
     maximum in Z taken, coordinate by coordinate. With x = eta / sigma, a = 2 / sigma:
@@ -257,8 +227,8 @@ def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> fl
 def rspm_sigma(epsilon: float, delta: float, *, binary: int, ternary: int) -> float:
     """Nearly the smallest sigma with ``rspm_delta`` <= delta; never smaller than needed.
 
-    For m = 2 ternary separators this is 0.6 to 0.7 times ``sound_sigma`` with shift 2 sqrt(m), dof m, the
-    general bound.
+    For losses in [0, 1]; for losses in [0, B] it is B times as much. For m = 2 ternary separators this is 0.6
+    to 0.7 times ``sound_sigma`` with shift 2 sqrt(m), dof m, the general bound.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if binary < 0 or ternary < 0 or check_count(binary + ternary, "the number of coordinates") < 1:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration, largest_loss
 from privopt.mechanisms.errors import InexactDrawError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
@@ -27,13 +27,14 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     """One draw from P[w] proportional to exp(-beta L(D, w)), beta = epsilon / (2 Delta).
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n and the lattice
-    public. Replacing a record moves L at a fixed w by at most Delta, hence the numerator and the partition
-    function by a factor of at most exp(epsilon / 2) each. No normalisation, separators or delta.
+    public. Delta is the largest loss of a record: replacing one moves L at a fixed w by at most Delta, hence
+    the numerator and the partition function by a factor of at most exp(epsilon / 2) each. No normalisation,
+    separators or delta.
 
     Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-4; a draw whose law
     is off by more than that share covers, uniformly over all points, is not released.
 
-    Source: McSherry and Talwar (FOCS 2007), Theorem 6, with the sensitivity of a sum of [0, 1] losses.
+    Source: McSherry and Talwar (FOCS 2007), Theorem 6, with the sensitivity of a sum of losses in [0, Delta].
     """
 
     name: ClassVar[str] = "exponential"
@@ -42,6 +43,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     problem_type: type[DiscreteProblem]
     lattice: IntegerLattice
     spend: PrivacySpend
+    loss_bound: int
     beta: float
 
     @classmethod
@@ -53,6 +55,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         epsilon: float,
         delta: float = 0.0,
         calibration: str = "sound",
+        loss_bound: int | None = None,
     ) -> Self:
         """Calibrate. ``delta`` is accepted for uniformity and not used: the mechanism is pure.
 
@@ -62,8 +65,9 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         check_calibration(calibration, cls.name, ("sound",))
         epsilon = check_epsilon(epsilon)
         spend = PrivacySpend.pure(epsilon, cls.name)
-        beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * problem_type.record_loss_bound)
-        return cls(problem_type, lattice, spend, beta)
+        bound = largest_loss(problem_type, loss_bound)
+        beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * bound)
+        return cls(problem_type, lattice, spend, bound, beta)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import Law
@@ -56,7 +57,8 @@ class Release:
 class LatticeMechanism(ABC, Generic[Prepared]):
     """A private choice of one lattice point. An instance is a plan: noise and spend, fixed before data.
 
-    Subclasses are frozen dataclasses with at least ``problem_type``, ``lattice`` and ``spend``.
+    Subclasses are frozen dataclasses with at least ``problem_type``, ``lattice``, ``spend`` and
+    ``loss_bound``, the largest loss of one record that the noise was calibrated to.
     """
 
     name: ClassVar[str]
@@ -66,6 +68,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     problem_type: type[DiscreteProblem]
     lattice: IntegerLattice
     spend: PrivacySpend
+    loss_bound: int
 
     @classmethod
     @abstractmethod
@@ -77,8 +80,13 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         epsilon: float,
         delta: float = 0.0,
         calibration: str = "sound",
+        loss_bound: int | None = None,
     ) -> Self:
-        """Calibrate to public facts."""
+        """Calibrate to public facts.
+
+        ``loss_bound`` is the largest loss of one record, for types whose problems differ in it (by public
+        costs, say); None: what the type says.
+        """
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:
@@ -100,13 +108,19 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """Refuse a problem that the plan was not made for.
 
         Raises:
-            PlanMismatchError: another lattice, or another type of problem.
+            PlanMismatchError: another lattice, another type of problem, or records that may lose more.
         """
         if type(problem) is not self.problem_type or problem.lattice != self.lattice:
             raise PlanMismatchError(
                 f"this plan was made for {self.problem_type.__name__} over {self.lattice}; "
                 f"the oracle was prepared for {type(problem).__name__} over {problem.lattice}. "
                 f"To do: plan again for that problem"
+            )
+
+        if (bound := problem.record_loss_bound) > self.loss_bound:
+            raise PlanMismatchError(
+                f"this plan was made for records that lose at most {self.loss_bound} each; here one may lose "
+                f"{bound}. To do: plan with loss_bound={bound}"
             )
 
     def check_oracle(self, problem: DiscreteProblem, question: Task | Law) -> None:
@@ -138,6 +152,16 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     ) -> Release:
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return Release(np.array(point), spend, self.noise, oracle, proof)
+
+
+def largest_loss(problem_type: type[DiscreteProblem], declared: int | None) -> int:
+    """The largest loss of one record that a plan may rely on, from public facts.
+
+    Raises:
+        PrivacyParameterError: it is not a whole number >= 1.
+    """
+    bound = problem_type.record_loss_bound if declared is None else declared
+    return check_count(bound, "the largest loss of a record")
 
 
 def check_calibration(calibration: str, mechanism: str, known: tuple[str, ...] = ("sound", "printed")) -> str:

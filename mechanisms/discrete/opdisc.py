@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, normalized_dof
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, largest_loss
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
@@ -36,6 +36,7 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
     problem_type: type[DiscreteProblem]
     lattice: IntegerLattice
     spend: PrivacySpend
+    loss_bound: int
     sigma: float
 
     @classmethod
@@ -53,23 +54,25 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
         epsilon: float,
         delta: float = 0.0,
         calibration: str = "sound",
+        loss_bound: int | None = None,
     ) -> Self:
         """Calibrate to (epsilon, delta) and the lattice.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), unknown calibration.
         """
+        bound = largest_loss(problem_type, loss_bound)
         noise = calibrate_opdisc(
             epsilon,
             delta,
             squared_radius=lattice.max_squared_norm,
             dof=normalized_dof(lattice),
             separation=lattice.separation,
-            loss_difference=2.0 * problem_type.record_loss_bound,
+            loss_difference=2.0 * bound,
             slack=rounding_slack(lattice.dimension + 1),
             calibration=calibration,
         )
-        return cls(problem_type, lattice, noise.spend, noise.scale)
+        return cls(problem_type, lattice, noise.spend, bound, noise.scale)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -14,7 +14,7 @@ from privopt.mechanisms.discrete.calibration import (
     calibrate_rspm_laplace,
     separator_counts,
 )
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration, largest_loss
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
@@ -41,6 +41,7 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
     problem_type: type[DiscreteProblem]
     lattice: IntegerLattice
     spend: PrivacySpend
+    loss_bound: int
     scale: float
 
     @classmethod
@@ -52,6 +53,7 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
         epsilon: float,
         delta: float = 0.0,
         calibration: str = "sound",
+        loss_bound: int | None = None,
     ) -> Self:
         """Calibrate to the separators of the problem over the lattice.
 
@@ -60,15 +62,18 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
             InvalidInputError: the lattice has no separator set.
         """
         separators = problem_type.separators(lattice)
-        noise = cls._calibrated(separators, epsilon, delta, calibration)
-        return cls(problem_type, lattice, noise.spend, noise.scale)
+        bound = largest_loss(problem_type, loss_bound)
+        noise = cls._calibrated(separators, epsilon, delta, calibration, bound)
+        return cls(problem_type, lattice, noise.spend, bound, noise.scale)
 
     @classmethod
     def _calibrated(
-        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str
+        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str, loss_bound: int
     ) -> Calibration:
         binary, ternary = separator_counts(separators)
-        return calibrate_rspm(epsilon, delta, binary=binary, ternary=ternary, calibration=calibration)
+        return calibrate_rspm(
+            epsilon, delta, binary=binary, ternary=ternary, loss_bound=loss_bound, calibration=calibration
+        )
 
     @property
     def noise(self) -> dict[str, float]:
@@ -95,11 +100,11 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
 
 @dataclass(frozen=True)
 class LaplaceRSPM(GaussianRSPM):
-    """RSPM with Laplace weights of scale 2m/epsilon.
+    """RSPM with Laplace weights of scale 2 B m / epsilon, B the largest loss of a record.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n and the lattice
-    public. Moving every weight by 2 toward the winner keeps it the winner on any neighbour, and costs a
-    density ratio of at most exp(2m / scale) whichever the winner is; no bad set is needed.
+    public. Moving every weight by 2 B toward the winner keeps it the winner on any neighbour, and costs a
+    density ratio of at most exp(2 B m / scale) whichever the winner is; no bad set is needed.
 
     Source: Neel, Roth and Wu (2018), Theorem 7.
     """
@@ -108,10 +113,10 @@ class LaplaceRSPM(GaussianRSPM):
 
     @classmethod
     def _calibrated(
-        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str
+        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str, loss_bound: int
     ) -> Calibration:
         check_calibration(calibration, cls.name, ("sound",))
-        return calibrate_rspm_laplace(epsilon, separators=separators.size)
+        return calibrate_rspm_laplace(epsilon, separators=separators.size, loss_bound=loss_bound)
 
     @property
     def noise(self) -> dict[str, float]:

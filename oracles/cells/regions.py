@@ -39,7 +39,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privopt.oracles.cells.structure import CellStructure, Int32Array
+from privopt.oracles.cells import structure
+from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray
@@ -194,6 +195,14 @@ def coupled(problem: DiscreteProblem, task: Task) -> bool:
     lattice = problem.lattice
     longest = int(np.sum(np.maximum(lattice.low**2, lattice.high**2)))
     return task is Task.NORMALIZED or lattice.max_squared_norm < longest
+
+
+def why_not(problem: DiscreteProblem, task: Task, limits: CellLimits) -> list[str]:
+    """Every reason why a problem is not taken apart into regions; empty if it is."""
+    reasons, longest = structure.why_not(problem, limits), problem.lattice.max_squared_norm
+    if coupled(problem, task) and longest > limits.squared_norm:
+        reasons.append(f"|w|^2 up to {longest}, more than {limits.squared_norm}")
+    return reasons
 
 
 @dataclass(frozen=True)

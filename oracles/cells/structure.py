@@ -39,11 +39,13 @@ class CellLimits:
         cells: largest number of cells.
         numeric_combinations: largest number of weight vectors of the numeric columns.
         table_bytes: largest size of all tables of all combinations together.
+        squared_norm: largest |w|^2 that regions take where the objective or the lattice depends on it.
     """
 
     cells: int = 20_000
     numeric_combinations: int = 200_000
     table_bytes: int = 2 << 30
+    squared_norm: int = 4096
 
 
 @dataclass(frozen=True, eq=False)

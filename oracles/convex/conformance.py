@@ -1,6 +1,6 @@
 """Checks that any linear minimiser, projection or quadratic oracle can be put through, by whoever wrote it.
 
->>> from privopt.oracles.convex.projection import projector
+>>> from privopt.oracles.convex.registry import projector
 >>> print(check_projector(projector).oracle)
 projector
 
@@ -19,12 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.interface import LinearMinimizer, Projector
-from privopt.oracles.convex.quadratic import PreparedQuadratic, QuadraticAnswer, QuadraticOracle
-from privopt.oracles.convex.quantities import violation
-from privopt.oracles.errors import UnsupportedProblemError
-from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.conformance import (
+from privopt.oracles.conformance import (
     ConformanceReport,
     Failure,
     Finding,
@@ -34,6 +29,11 @@ from privopt.oracles.minimize.conformance import (
     name_of,
     verdict,
 )
+from privopt.oracles.convex.interface import LinearMinimizer, Projector
+from privopt.oracles.convex.quadratic import PreparedQuadratic, QuadraticAnswer, QuadraticOracle
+from privopt.oracles.convex.quantities import violation
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.limits import Limits
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
@@ -76,7 +76,7 @@ def check_linear_minimizer(
     """Put linear minimisers through every check on every set that they are built for.
 
     Args:
-        build: from a set to its oracle, as ``privopt.oracles.convex.linear.linear_minimizer``; it may
+        build: from a set to its oracle, as ``privopt.oracles.convex.registry.linear_minimizer``; it may
             refuse a set by ``UnsupportedProblemError``.
         instances: the sets; small ones of every kind by default.
         tolerance: how far a point may be from feasible, and a value from optimal, relative to the scales.

@@ -23,18 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.oracles.draw.evidence import (
-    any_of,
-    flip_law,
-    gibbs_law,
-    odds_of,
-    odds_of_habit,
-    odds_of_other_shares,
-)
-from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Draw, Exactness, GibbsOracle, Law, PreparedGibbs
-from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
-from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.conformance import (
+from privopt.oracles.conformance import (
     ConformanceReport,
     DataProblem,
     Failure,
@@ -47,6 +36,17 @@ from privopt.oracles.minimize.conformance import (
     random_halfspace,
     verdict,
 )
+from privopt.oracles.draw.evidence import (
+    any_of,
+    flip_law,
+    gibbs_law,
+    odds_of,
+    odds_of_habit,
+    odds_of_other_shares,
+)
+from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Draw, Exactness, GibbsOracle, Law, PreparedGibbs
+from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
+from privopt.oracles.limits import Limits
 from privopt.problems.discrete.conjunction import MonotoneConjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice

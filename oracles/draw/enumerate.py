@@ -30,9 +30,7 @@ from privopt.oracles.draw.interface import (
     stop_if_asked,
     uniform_below,
 )
-from privopt.oracles.limits import Watch
-from privopt.oracles.minimize.enumerate import EnumerationOracle
-from privopt.oracles.task import Task
+from privopt.oracles.limits import Watch, too_many_points
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.problem import DiscreteProblem
 
@@ -51,7 +49,7 @@ class GibbsEnumeration(GibbsOracle):
     max_work: float = 2e9
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        return EnumerationOracle(self.max_candidates, self.max_work).refusals(problem, Task.LINEAR)
+        return too_many_points(problem, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         return _LevelSampler(problem, law)

@@ -11,21 +11,28 @@ claims to be the lexicographically first minimiser must name that point.
 
 from __future__ import annotations
 
-import random
-import re
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.random import Generator
 
 from privopt.oracles.certificate import Answer, Status
-from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
+from privopt.oracles.conformance import (
+    ConformanceReport,
+    DataProblem,
+    Failure,
+    Finding,
+    RandomStates,
+    decimal_ties,
+    described,
+    findings,
+    name_of,
+    random_halfspace,
+    verdict,
+)
+from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
 from privopt.oracles.task import Task
@@ -34,75 +41,6 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
-
-Case = TypeVar("Case")
-Finding = tuple[str, str]  # where (perturbation and circumstances, or ""), and what is wrong
-DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
-
-
-# A number, or several in a row: arrays and shapes of any length look alike. Line numbers are left alone.
-_NUMBER = r"(?<!\.py:)(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
-_NUMBERS = re.compile(rf"{_NUMBER}(?:[,\s]+{_NUMBER})*")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One thing that went wrong.
-
-    Attributes:
-        instance: name of the instance.
-        check: name of the check, or "build".
-        reason: what is wrong, or what was raised and where.
-        where: the perturbation and the circumstances, or "".
-    """
-
-    instance: str
-    check: str
-    reason: str
-    where: str = ""
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """Failures that differ in the instance, the perturbation or in numbers only are of one kind."""
-        return self.check, _NUMBERS.sub("#", self.reason)
-
-    def __str__(self) -> str:
-        return ": ".join(part for part in (self.instance, self.check, self.where, self.reason) if part)
-
-
-@dataclass(frozen=True)
-class ConformanceReport:
-    """What was checked.
-
-    Attributes:
-        oracle: name of the oracle.
-        passed: "instance: check" for every check that held.
-        skipped: what could not be checked, and why: refused instances, claims that were never made.
-        failures: everything that went wrong; empty in a report that ``check_oracle`` returns.
-    """
-
-    oracle: str
-    passed: tuple[str, ...]
-    skipped: tuple[str, ...]
-    failures: tuple[Failure, ...]
-
-    def __str__(self) -> str:
-        """One line for each kind of failure, with its first example."""
-        kinds: dict[tuple[str, str], list[Failure]] = {}
-        for failure in self.failures:
-            kinds.setdefault(failure.kind, []).append(failure)
-        lines = [f"{self.oracle}: {len(self.passed)} checks passed, distinct failures: {len(kinds)}"]
-        lines += [f"  FAILED {_example(alike)}" for alike in kinds.values()]
-        lines += [f"  skipped {s}" for s in self.skipped]
-        return "\n".join(lines)
-
-
-def _example(alike: list[Failure]) -> str:
-    """The first failure of a kind, and how many more there are."""
-    if len(alike) == 1:
-        return str(alike[0])
-    instances = len({failure.instance for failure in alike})
-    return f"{alike[0]} [{len(alike) - 1} more of its kind, instances: {instances}]"
 
 
 @dataclass(frozen=True)
@@ -156,53 +94,6 @@ def check_oracle(
     return verdict(ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures)))
 
 
-def verdict(report: ConformanceReport) -> ConformanceReport:
-    """The report, if something was checked and nothing failed.
-
-    Raises:
-        ConformanceError: otherwise.
-    """
-    if not report.passed and not report.failures:
-        skipped = report.skipped
-        refused = f"all {len(skipped)} instances were refused" if skipped else "no seeds were given"
-        first = f"; the first: {skipped[0]}" if skipped else ""
-        raise ConformanceError(f"{report.oracle}: {refused}, so nothing was checked{first}")
-    if report.failures:
-        raise ConformanceError(str(report))
-    return report
-
-
-def name_of(check: Callable[..., object]) -> str:
-    return check.__name__.removeprefix("_check_").replace("_", " ")
-
-
-def findings(check: Callable[[Case], Iterator[Finding]], case: Case) -> list[Finding]:
-    """The findings of one check; whatever the oracle raises is one of them."""
-    found: list[Finding] = []
-    try:
-        found.extend(check(case))
-    except Exception as error:
-        found.append(("", described(error)))
-    return found
-
-
-def described(error: Exception) -> str:
-    """What was raised, and where in the file of whoever wrote the oracle."""
-    return f"raised {type(error).__name__}: {error}{_location(error)}"
-
-
-def _location(error: Exception) -> str:
-    """ " at FILE.py:LINE": the innermost line outside privopt, preferably not one of a library either."""
-    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
-    outside = [
-        (Path(frame.f_code.co_filename), line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "privopt"
-    ]
-    own = [(file, line) for file, line in outside if not any(file.is_relative_to(lib) for lib in libraries)]
-    return "".join(f" at {file.name}:{line}" for file, line in (own or outside)[-1:])
-
-
 class _Case:
     """An instance with its brute-force solution and the oracle prepared for it."""
 
@@ -248,21 +139,6 @@ class _Case:
             yield f"stopped by {c.status.name} although no limit was set"
         if answer.point is None:
             yield "no point although no limit was set"
-
-
-class RandomStates:
-    """The global random states of Python and numpy when this was made."""
-
-    def __init__(self) -> None:
-        self._numpy, self._python = np.random.get_state(), random.getstate()  # noqa: NPY002
-
-    def touched(self) -> Iterator[str]:
-        """What has changed since."""
-        if self._python != random.getstate():
-            yield "the global random state of Python was touched"
-        now = np.random.get_state()  # noqa: NPY002
-        if any(not np.array_equal(a, b) for a, b in zip(self._numpy, now, strict=True)):
-            yield "the global random state of numpy was touched"
 
 
 # --- Checks. Each yields where and what is wrong. -----------------------------------------------------
@@ -448,27 +324,6 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     yield "disjunction", MonotoneDisjunction(binary, labels)
     few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
     yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
-
-
-def random_halfspace(
-    rng: Generator, lattice: IntegerLattice, *, blocks: tuple[int, ...], numeric: int
-) -> ZeroOneHalfspace:
-    """One-hot blocks with the given numbers of levels, then integer columns; labels from a noisy rule."""
-    n = 40
-    columns = [np.eye(size, dtype=np.int64)[rng.integers(0, size, n)] * 6 for size in blocks]
-    columns.append(rng.integers(-4, 7, (n, numeric)))
-    X = np.hstack(columns)
-    rule = rng.integers(lattice.low, lattice.high + 1)
-    flipped = rng.random(n) < 0.15
-    y = np.where((X @ rule > 0) ^ flipped, 1, -1)
-    return ZeroOneHalfspace(X, y, lattice)
-
-
-def decimal_ties() -> ZeroOneHalfspace:
-    """Only w = (1, 1, -1) makes no error, and only where 0.1 + 0.2 - 0.3 counts as 0 and predicts -1."""
-    X = np.repeat([[1, 2, 3], [2, 4, 6], [2, 4, 5]], 5, axis=0)
-    y = np.repeat([-1, -1, 1], 5)
-    return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=3))
 
 
 def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from privopt.oracles.certificate import Status
+from privopt.oracles.limits import too_many_points
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntArray
@@ -29,15 +30,7 @@ class EnumerationOracle(DiscreteOracle):
     max_work: float = 2e9
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        box = min(problem.lattice.box_size, 10**290)  # messages need a double
-        reasons = []
-        if box > self.max_candidates:
-            reasons.append(f"{box:.3g} candidates, more than {self.max_candidates}")
-        if box * problem.n_records > self.max_work:
-            reasons.append(
-                f"{box * problem.n_records:.3g} candidate-record pairs, more than {self.max_work:.3g}"
-            )
-        return reasons
+        return too_many_points(problem, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         losses: list[IntArray] = []  # filled batch by batch on the first solve, so that limits apply

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -14,13 +13,15 @@ from privopt.problems.errors import InvalidInputError
 
 
 class DiscreteProblem(ABC):
-    """Minimise an integer number of errors L(D, w) over the points w of a lattice.
+    """Minimise an integer loss L(D, w), such as a number of errors, over the points w of a lattice.
 
-    Every record contributes 0 or 1 to the loss (``record_loss_bound``); replacing one record moves L at
-    a fixed w by at most 1 and a difference L(D, w) - L(D, v) by at most 2. Mechanisms rely on that.
+    Every record contributes a whole number between 0 and B to the loss, B = ``record_loss_bound``; replacing
+    one record moves L at a fixed w by at most B and a difference L(D, w) - L(D, v) by at most 2 B. Mechanisms
+    rely on that. A class sets B for all its problems; where public costs decide it, a problem sets its own,
+    and is refused by plans that were made for less.
     """
 
-    record_loss_bound: ClassVar[int] = 1
+    record_loss_bound: int = 1
     lattice: IntegerLattice
 
     @property
@@ -66,7 +67,11 @@ class SeparatorSet:
         records: features of the separators, shape (m, dimension).
         labels: their labels, shape (m,).
         coordinate: the coordinate that decides the loss on each, shape (m,).
-        loss_tables: ``loss_tables[k][w_j - low_j]`` in {0, 1}, j = coordinate[k].
+        loss_tables: ``loss_tables[k][w_j - low_j]`` in {0, 1}, j = coordinate[k]: whether there is a loss,
+            however much it costs. Calibrations count on a difference of exactly 1.
+
+    Raises:
+        InvalidInputError: other entries in a loss table.
     """
 
     lattice: IntegerLattice
@@ -74,6 +79,12 @@ class SeparatorSet:
     labels: IntArray
     coordinate: IntArray
     loss_tables: tuple[IntArray, ...]
+
+    def __post_init__(self) -> None:
+        if not all(np.all((table == 0) | (table == 1)) for table in self.loss_tables):
+            raise InvalidInputError(
+                "the loss tables of separators hold 0 and 1: whether a record has a loss, not what it costs"
+            )
 
     @property
     def size(self) -> int:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from privopt.oracles.certificate import Status
+from privopt.oracles.conformance import Failure
 from privopt.oracles.errors import ConformanceError, SolverFailedError
-from privopt.oracles.minimize.conformance import Failure, check_oracle, instances
+from privopt.oracles.minimize.conformance import check_oracle, instances
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.wrappers import Caching, Counting, TimeLimited, Timing

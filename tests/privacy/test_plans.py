@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 
 from privopt.mechanisms import MECHANISMS
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
-from privopt.mechanisms.discrete.calibration import (
-    normalized_dof,
-    opdisc_shift,
-    rspm_delta,
-    separator_counts,
-    shift_epsilon,
-)
+from privopt.mechanisms.discrete.calibration import normalized_dof, opdisc_shift, rspm_delta, separator_counts
 from privopt.mechanisms.privacy.accounting import (
     GaussianSteps,
     composed_epsilon,
@@ -30,6 +24,7 @@ from privopt.mechanisms.privacy.accounting import (
     zcdp_epsilon,
 )
 from privopt.mechanisms.privacy.parameters import smallest
+from privopt.mechanisms.privacy.shifts import shift_epsilon
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.regularizers import ElasticNet, ridge
 from privopt.problems.convex.risk import RiskFacts

@@ -18,18 +18,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from privopt.oracles.cells import structure as cell_structure
 from privopt.oracles.cells.regions import (
     BIG,
     Box,
     CellCosts,
     CellModel,
     bound,
-    coupled,
     give_to_norm,
     new_region,
     restrict_to_ball,
     update,
+    why_not,
 )
 from privopt.oracles.cells.structure import CellLimits
 from privopt.oracles.certificate import Status
@@ -60,22 +59,15 @@ class NativeOracle(DiscreteOracle):
 
     Args:
         limits: sizes beyond which a problem is refused.
-        max_squared_norm: largest |w|^2 that is accepted where the objective or the lattice depends on it.
         threads: how many to use; None for one per processor.
     """
 
     name: ClassVar[str] = "native"
     limits: CellLimits = field(default_factory=CellLimits)
-    max_squared_norm: int = 4096
     threads: int | None = None
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        reasons = cell_structure.why_not(problem, self.limits)
-        if coupled(problem, task) and problem.lattice.max_squared_norm > self.max_squared_norm:
-            reasons.append(
-                f"|w|^2 up to {problem.lattice.max_squared_norm}, more than {self.max_squared_norm}"
-            )
-        return reasons
+        return why_not(problem, task, self.limits)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         assert isinstance(problem, ZeroOneHalfspace)  # others are refused

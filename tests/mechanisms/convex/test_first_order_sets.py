@@ -15,8 +15,8 @@ from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.registry import parse_set
 from privopt.mechanisms.convex.svrg import DPSVRG
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.oracles.convex.linear import facing
 from privopt.oracles.convex.quantities import contains
+from privopt.oracles.convex.registry import facing
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk

@@ -13,10 +13,9 @@ from scipy.optimize import linprog, minimize
 from privopt.oracles.convex.bregman import bregman_step, natural_geometry
 from privopt.oracles.convex.gauge_step import gauge_step
 from privopt.oracles.convex.interface import Entropy, Euclidean, LinearAnswer, PNorm
-from privopt.oracles.convex.linear import facing, linear_minimizer
-from privopt.oracles.convex.projection import project, projector
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.convex.quantities import contains, gauge, support
+from privopt.oracles.convex.registry import facing, linear_minimizer, project, projector
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.problems.convex.regularizers import ElasticNet, lasso
 from privopt.problems.convex.sets.box import Box

@@ -205,7 +205,7 @@ def test_errors_of_callbacks_reach_the_caller() -> None:
 def test_refusals() -> None:
     problem = make_problem("wide weights", 0)
     assert NativeOracle().refusals(problem, Task.NORMALIZED) == []
-    small = NativeOracle(CellLimits(cells=1), max_squared_norm=4)
+    small = NativeOracle(CellLimits(cells=1, squared_norm=4))
     assert len(small.refusals(problem, Task.NORMALIZED)) == 2
     boundless = Perturbation.linear(problem.lattice, np.full(problem.lattice.dimension, 2.6e8))
     with pytest.raises(UnsupportedProblemError, match="rescale"):
