@@ -1,4 +1,4 @@
-"""Bins of scores, from public facts alone: the released weights, the schema, the number of records, epsilon."""
+"""Bins of scores, from public facts alone: released weights, schema, number of records, epsilon."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     """Bins for the scores of a released binary classifier.
 
     The more records and the larger epsilon, the finer: a bin costs noise in all sums. They cover three
-    standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer ones the rest.
-    Scores that are integers get bins of whole numbers of points, one each where there are few.
+    standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer ones hold
+    the rest. Scores that are integers get bins of whole numbers of points, one each where there are few.
     """
     most = min(_MOST, max(_FEWEST, round(2 * (n_records * epsilon) ** (1 / 3))))
     schema = getattr(model, "schema_", None)

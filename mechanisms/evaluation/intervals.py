@@ -3,11 +3,11 @@
 Notation. N holds the m counts of a histogram, moved to the sum n that is public: N = h + Z - mean(Z), h the
 true counts, Z independent with a known law. A quantity theta is tested by a statistic T(theta) whose
 expectation is 0 where theta is true, and the interval holds every theta with T(theta)^2 <= z^2 V(theta). V is
-the variance of T: that of the noise, v (|c|^2 - (sum c)^2 / m) for a statistic sum c_i N_i, known exactly; and,
-for the population that the records were drawn from, the variance of the draw. So an interval is wide where
-noise leaves the denominator of a ratio open, up to [0, 1], and never fails (Fieller 1954; without noise it is
-Wilson's of 1927). z is the normal quantile, corrected for the fourth cumulant of the noise, whose tails are
-heavier (Cornish and Fisher 1938).
+the variance of T: that of the noise, v (|c|^2 - (sum c)^2 / m) for a statistic sum c_i N_i, known exactly;
+and, for the population that the records were drawn from, the variance of the draw. So an interval is wide
+where noise leaves the denominator of a ratio open, up to [0, 1], and never fails (Fieller 1954; without noise
+it is Wilson's of 1927). z is the normal quantile, corrected for the fourth cumulant of the noise, whose tails
+are heavier (Cornish and Fisher 1938).
 
 Target "table": the quantity of the records at hand. Target "population": of the distribution that they are
 independent draws from.
@@ -89,12 +89,12 @@ class Intervals:
             return Estimate(math.nan, 0.0, 1.0)
         p = part / whole
         weights = inside * (1 - p) - outside * p
-        total = self._noise(weights) + self._drawn(whole * p * (1 - p))
+        total = self._noise(weights) + self._drawn * whole * p * (1 - p)
         z = self._critical(weights, total)
         # z^2 V - T^2 as a quadratic in p.
         a, b = self._square(inside), self._square(inside | outside)
         cross = float(inside.sum()) - float(inside.sum() * (inside | outside).sum()) / counts.size
-        v, drawn = self.histogram.variance, self._drawn(whole)
+        v, drawn = self.histogram.variance, self._drawn * whole
         square = z * z * (v * b - drawn) - whole * whole
         linear = z * z * (drawn - 2 * v * cross) + 2 * part * whole
         constant = z * z * v * a - part * part
@@ -106,7 +106,7 @@ class Intervals:
         counts, n = self.histogram.fitted, self.histogram.n_records
         value = float(np.sum(values * counts)) / n
         spread = float(np.sum((values - value) ** 2 * np.maximum(counts, 0)))
-        variance = self._noise(values) + self._drawn(spread)
+        variance = self._noise(values) + self._drawn * spread
         reach = self._critical(values, variance) * math.sqrt(variance) / n
         return Estimate(value, value - reach, value + reach)
 
@@ -141,8 +141,8 @@ class Intervals:
         t = theta[:, 0]
         q1, q2 = t / (2 - t) - t**2, 2 * t**2 / (1 + t) - t**2
         hanley = n1 * n0 * (t * (1 - t) + max(n1 - 1, 0) * q1 + max(n0 - 1, 0) * q2)
-        variance = noise + self._drawn(np.maximum(delong, hanley))
-        here = int(round(value * 2000))
+        variance = noise + self._drawn * np.maximum(delong, hanley)
+        here = round(value * 2000)
         weights = np.column_stack([losses[here], gains[here]])
         z = self._critical(weights, float(variance[here]))
         statistic = float(np.sum(positives * below)) - t * n1 * n0
@@ -160,8 +160,10 @@ class Intervals:
         k = float(cells.sum())
         return k - k * k / cells.size
 
-    def _drawn(self, variance: float | Floats) -> float | Floats:
-        return variance if self.target == "population" else 0.0 * variance
+    @property
+    def _drawn(self) -> float:
+        """1 where the draw of the records counts."""
+        return float(self.target == "population")
 
     def _critical(self, weights: Floats, variance: float) -> float:
         """How many standard deviations: more than a normal's, by the excess of the noise."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Evaluation:
     def spend(self) -> PrivacySpend:
         return self.histogram.spend
 
-    @property
+    @cached_property
     def metrics(self) -> dict[str, Estimate]:
         """Estimates by name; see ``NAMES``. Calibration and the Brier score need a model with risks."""
         about, cells = self._intervals, _Cells.of(self.histogram)
@@ -111,7 +112,7 @@ class Evaluation:
             "true_positives": about.count(cells.true_positive),
         }
 
-    @property
+    @cached_property
     def roc(self) -> pd.DataFrame:
         """The ROC curve, a point per threshold between bins: a record counts as positive above it.
 
@@ -130,14 +131,16 @@ class Evaluation:
         curve = pd.DataFrame(rows, columns=list(names))
         for rate in ("fpr", "tpr"):
             if not curve[rate].isna().any():
-                curve[rate] = IsotonicRegression(y_min=0, y_max=1).fit_transform(np.arange(size - 1), curve[rate])
+                curve[rate] = IsotonicRegression(y_min=0, y_max=1).fit_transform(
+                    np.arange(size - 1), curve[rate]
+                )
         return curve
 
     @property
     def calibration(self) -> pd.DataFrame:
         """Risk by score, observed and predicted: neighbouring bins together until noise is small beside them.
 
-        Columns: above, up_to (scores; missing at the ends), share of the records, predicted (missing for models
+        Columns: above, up_to (scores; nan at the ends), share of the records, predicted (nan for models
         without risks), observed, low, high.
         """
         about = self._intervals
@@ -210,7 +213,7 @@ class _Cells:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        return self.positive == self.said
+        return np.equal(self.positive, self.said)
 
 
 def supported(histogram: ScoreHistogram) -> list[tuple[int, int]]:
