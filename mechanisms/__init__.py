@@ -15,11 +15,13 @@ from privopt.mechanisms.estimators.linear import (
     PrivateSigmoidClassifier,
 )
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.nonconvex.registry import NONCONVEX
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 __all__ = [
     "MECHANISMS",
+    "NONCONVEX",
     "ExponentialMechanism",
     "GaussianRSPM",
     "LaplaceRSPM",

@@ -149,7 +149,7 @@ def _quieter(noise: Any, factor: float = 0.5) -> Any:
 # --- full batches ----------------------------------------------------------------------------------------
 
 
-def _gradient(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
+def gradient_claims(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
     pair = _outlier()
     plan = kind.plan(pair[0].facts, convex_set, epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST)
     start, weights = _affine(plan)
@@ -375,10 +375,10 @@ def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -
 
 
 RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
-    DPGradientDescent.name: partial(_gradient, DPGradientDescent, WholeSpace(1)),
-    DPProximalGradient.name: partial(_gradient, DPProximalGradient, L2Ball(1, _WIDE)),
-    DPMirrorDescent.name: partial(_gradient, DPMirrorDescent, L2Ball(1, _WIDE)),
-    DPAcceleratedMirrorDescent.name: partial(_gradient, DPAcceleratedMirrorDescent, L2Ball(1, _WIDE)),
+    DPGradientDescent.name: partial(gradient_claims, DPGradientDescent, WholeSpace(1)),
+    DPProximalGradient.name: partial(gradient_claims, DPProximalGradient, L2Ball(1, _WIDE)),
+    DPMirrorDescent.name: partial(gradient_claims, DPMirrorDescent, L2Ball(1, _WIDE)),
+    DPAcceleratedMirrorDescent.name: partial(gradient_claims, DPAcceleratedMirrorDescent, L2Ball(1, _WIDE)),
     DPFrankWolfeL2.name: _frank_wolfe_l2,
     DPFrankWolfeL1.name: _frank_wolfe_l1,
     DPStochasticGradient.name: _stochastic_gradient,

@@ -30,6 +30,7 @@ from privopt.mechanisms.audit.neighbours import (
     parity_neighbours,
     singled_out_neighbours,
 )
+from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -131,4 +132,5 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
     HistogramPlan.name: evaluation_claims,
+    **NONCONVEX_AUDITS,
 }

@@ -1,4 +1,7 @@
-"""Private Frank-Wolfe: DP-FW-L2 with noisy gradients, DP-FW-L1 with a noisy choice of a vertex."""
+"""Private Frank-Wolfe: DP-FW-L2 with noisy gradients, DP-FW-L1 with a noisy choice of a vertex.
+
+Source: Wang and Xu (AAAI 2019) for both.
+"""
 
 from __future__ import annotations
 

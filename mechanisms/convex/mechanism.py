@@ -1,4 +1,9 @@
-"""What a private minimiser of a risk is, and what those on the full batch share."""
+"""What a private minimiser of a risk is, and what those on the full batch share.
+
+Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
+constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as
+exactly one Gaussian release.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Objective perturbation: a random linear term, then a certified minimiser."""
+"""Objective perturbation of ridge-regularised convex risks: a random linear term, then a certified minimum.
+
+It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
+the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,6 @@ from privopt.problems.convex.sets.interface import ConvexSet
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
 _OBJECTIVE_TOLERANCE = 1e-5
-
-
 # Shares of epsilon and delta of objective perturbation that hide the distance from the exact minimum, and the
 # share of epsilon that the Hessians may take.
 _HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
@@ -123,10 +125,10 @@ class ObjectivePerturbation(RiskMechanism):
             answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)
             return onto(answer.require(self.tolerance)), answer.certificate
         b = source.gaussian(self.sigma, self.facts.dimension)
-        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well: b,
-        # whose small coordinates are rounded in units of sigma, and w / grid, where |w| <= (G + |b|) / l2.
+        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well:
+        # small coordinates of b are rounded in units of sigma.
         drawn = float(np.linalg.norm(b)) + self.sigma * math.sqrt(self.facts.dimension)
-        rounding = 2.0**-48 * (drawn + self.facts.gradient_bound)
+        rounding = 2.0**-48 * drawn
         answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=watch)
         w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
         return onto(w), answer.certificate

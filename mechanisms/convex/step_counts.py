@@ -1,4 +1,7 @@
-"""Default numbers of steps: the theorems' choices, from public facts."""
+"""Default numbers of steps: the theorems' choices, with the constants that their proofs give.
+
+From public facts alone. They influence accuracy only, and no privacy statement depends on them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,6 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 
 # Default step counts stop here; ask for more with steps=....
 MOST_STEPS = 2000
-
-
 # How many directions rows are taken to spread over, at most, by ``typical_distance``.
 _SPREAD = 100
 

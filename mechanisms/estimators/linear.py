@@ -28,9 +28,9 @@ from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     booked,
     check_given,
-    check_known,
     check_limits,
     checked_labels,
+    class_indices,
     declared_schema,
     leak,
     public_classes,
@@ -288,9 +288,9 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
             raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
         if len(np.unique(classes)) != len(classes):
             raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
-        check_known(labels, classes)
-        positive = classes[1:] if len(classes) == 2 else classes
-        return _Targets([np.where(labels == c, 1.0, -1.0) for c in positive], self._loss(), classes)
+        index = class_indices(labels, classes)
+        positive = range(1, 2) if len(classes) == 2 else range(len(classes))
+        return _Targets([np.where(index == k, 1.0, -1.0) for k in positive], self._loss(), classes)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores, shape (n,) for two classes, otherwise (n, classes)."""
@@ -310,7 +310,7 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
 
 
 class PrivateLogisticRegression(_PrivateLinearClassifier):
-    """Logistic regression under differential privacy, by one of eleven mechanisms.
+    """Logistic regression under differential privacy, by any mechanism that minimises risks.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:

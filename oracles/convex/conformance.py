@@ -36,10 +36,10 @@ from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.polytope import Polytope

@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from privopt.oracles.convex.registry import project
 from privopt.problems.convex.regularizers import Vector, soft_threshold
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection, scaled_into, shifted_to_sum
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
-from privopt.problems.convex.sets.intersections import BoxIntersection, scaled_into, shifted_to_sum
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.simplex import Simplex

@@ -11,8 +11,8 @@ from privopt.oracles.convex.registry import checked, projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector, soft_threshold
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.polytope import Polytope
 
 

@@ -10,9 +10,9 @@ from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.convex.regularizers import Vector, soft_threshold
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet, Estimate, simulated_width
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex
 

@@ -19,7 +19,8 @@ class LossCheckError(PrivOptError):
 
 
 def check_loss(loss: Loss, *, reach: float = 60.0) -> None:
-    """Check value, slope, curvature, lipschitz, smoothness and convex against one another.
+    """Check value, slope, curvature, lipschitz, smoothness, curvature_lipschitz and convex against one
+    another.
 
     Evaluates the loss on a fine grid of predictions, refined where its slope and curvature are largest, for
     the extreme labels and some between. Passing is evidence, not a proof; a constant that is too small by
@@ -68,6 +69,12 @@ def _contradictions(loss: Loss, grid: NDArray[np.float64], label: float) -> list
     if sharpest > loss.smoothness * (1 + _TOLERANCE):
         problems.append(
             f"smoothness is declared {loss.smoothness:.8g}, but the slope changes at {sharpest:.8g}"
+        )
+    bends = float(np.max(np.abs(np.diff(curvature) / np.diff(grid))))
+    if bends > loss.curvature_lipschitz * (1 + _TOLERANCE) + 1e-9:
+        problems.append(
+            f"curvature_lipschitz is declared {loss.curvature_lipschitz:.8g}, but the curvature changes at "
+            f"{bends:.8g}"
         )
     if loss.convex and np.any(np.diff(slope) < -1e-12 * scale[1:]):
         problems.append("it is declared convex, but its slope decreases")

@@ -71,6 +71,16 @@ class RiskFacts:
         """L: the gradient of each record is L-Lipschitz in l2."""
         return self.loss.smoothness * self.row_norm_l2**2
 
+    @property
+    def hessian_lipschitz(self) -> float:
+        """rho: the Hessian of each record is rho-Lipschitz, spectral norm against l2; infinite if unknown."""
+        return self.loss.curvature_lipschitz * self.row_norm_l2**3
+
+    @property
+    def hessian_bound(self) -> float:
+        """A bound on the Frobenius norm of one record's Hessian at any w: it has rank one."""
+        return self.smoothness
+
     def smoothness_in(self, convex_set: ConvexSet) -> float:
         """Smoothness with respect to the Minkowski norm of a bounded set (|.|_1 / size for a simplex).
 
@@ -99,6 +109,11 @@ class RiskFacts:
     def sensitivity_linf(self) -> float:
         """l-infinity sensitivity of the computed mean gradient: 2 G1 / n, and its rounding."""
         return 2 * self.gradient_bound_linf * (1 / self.n_records + self.rounding)
+
+    @property
+    def hessian_sensitivity(self) -> float:
+        """Frobenius sensitivity of the computed mean Hessian under replace-one, and its rounding."""
+        return 2 * self.hessian_bound * (1 / self.n_records + self.rounding)
 
 
 class EmpiricalRisk:
@@ -192,16 +207,21 @@ class EmpiricalRisk:
         return self._mean(visit)[1]
 
     def hessian(self, w: ArrayLike) -> Vector:
-        """The Hessian of F at w, shape (d, d): for few features. Not private."""
+        """The Hessian of F at w, shape (d, d), symmetric: for few features. Not private.
+
+        Products are accumulated in float64 for float32 data too, so that ``facts.rounding`` holds.
+        """
         total = np.zeros((self.facts.dimension, self.facts.dimension))
         z = self.predictions(w)
-        weights = self.facts.loss.curvature(z, self.y) * self._scale**2
+        weights = (
+            self.facts.loss.curvature(z, self.y).astype(np.float64) * self._scale.astype(np.float64) ** 2
+        )
         for b in self._blocks():
-            rows = self.X if _is_sparse(self.X) else self.X[b]
+            rows = (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
             product = rows.T @ weighted
             total += product.toarray() if _is_sparse(product) else product
-        return total / self.facts.n_records
+        return (total + total.T) / (2 * self.facts.n_records)
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""

@@ -53,7 +53,7 @@ QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED))
 def space(name: str, dimension: int) -> ConvexSet:
     if name == "dp-fw-l1":
         return L1Ball(dimension, 3.0)
-    return WholeSpace(dimension) if name == "dp-gd" else L2Ball(dimension, 3.0)
+    return WholeSpace(dimension) if name in ("dp-gd", "dp-gld") else L2Ball(dimension, 3.0)
 
 
 def planned(name: str, facts: RiskFacts, epsilon: float, delta: float, **options: Any) -> Any:

@@ -19,10 +19,10 @@ from privopt.oracles.convex.registry import facing, linear_minimizer, project, p
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.problems.convex.regularizers import ElasticNet, lasso
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.polytope import Polytope
