@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.common import booked, check_known, checked_labels
+from privopt.mechanisms.estimators.common import booked, checked_labels, signs
 from privopt.mechanisms.evaluation.bins import bins_of
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
@@ -65,10 +65,10 @@ def evaluate(
         )
     scores = np.asarray(model.decision_function(X), dtype=np.float64)
     labels = checked_labels(y, len(scores))
-    check_known(labels, classes)
+    positive = signs(labels, classes) > 0
     bins = bins_of(model, len(scores), epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
     with booked(ledger, plan.spend_with(source)):
-        histogram = plan.release(scores, labels == classes[1], source)
+        histogram = plan.release(scores, positive, source)
     predicted = tuple(model.risks_at(bins.centres).tolist()) if hasattr(model, "risks_at") else None
     return Evaluation(histogram, (classes[0], classes[1]), predicted, target, confidence)
