@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
     from privopt.mechanisms.discrete.opdisc import OPDisc
     from privopt.mechanisms.discrete.registry import MECHANISMS
     from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+    from privopt.mechanisms.estimators.evaluate import evaluate
     from privopt.mechanisms.estimators.linear import (
         PrivateLinearRegression,
         PrivateLogisticRegression,
@@ -41,4 +42,5 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateSigmoidClassifier",
     "Release",
+    "evaluate",
 ]
