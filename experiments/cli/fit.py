@@ -396,18 +396,19 @@ def _load(
         table = read_table(Path(data), as_written)
     names = list(map(str, table.columns))
     if target not in names:
-        known = facts is None or any(c.name in names for c in facts.columns)
-        raise InvalidInputError(f"--target: no {missing_columns([target], names, known)}")
+        raise InvalidInputError(f"--target: no {missing_columns([target], names)}")
     if facts is not None and any(c.name == target for c in facts.columns):
         raise InvalidInputError(f"--schema: it declares {target!r}, which is the label, not a feature")
-    if labels is not None and not isinstance(table[target].iloc[0] if len(table) else "", str):
+    if labels is not None:
         table[target] = table[target].map(_written, na_action="ignore").astype(object)
     return table, target, facts, labels
 
 
 def _written(label: Any) -> str:
     """A label as a person types it: 1 for 1.0, which Parquet files hold for integers with gaps."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)
 
 
 def _seed(text: str) -> int:

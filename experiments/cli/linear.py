@@ -31,6 +31,7 @@ from privopt.mechanisms.estimators.linear import (
 )
 from privopt.mechanisms.estimators.linear import encoded as encoded
 from privopt.mechanisms.estimators.linear import schema_norm as schema_norm
+from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,
     HuberLoss,
@@ -234,8 +235,10 @@ def calibrate_linear(
     norm = checked_norm(options.norm, mechanism)
     facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
     space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
-    choice = choose_risk_mechanism(mechanism, facts, space, parse_regularizer(options.regularizer or "none"))
-    plan = choice.plan(facts, epsilon=epsilon, delta=delta or 1 / records**2, steps=options.steps)
+    delta = delta or 1 / records**2
+    penalty = parse_regularizer(options.regularizer or "none")
+    choice = choose_risk_mechanism(mechanism, facts, space, penalty, mu=gaussian_mu(epsilon, delta))
+    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options.steps)
     return {
         "noise_on": plan.noised,
         **plan.noise,

@@ -125,10 +125,10 @@ class ObjectivePerturbation(RiskMechanism):
             answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)
             return onto(answer.require(self.tolerance)), answer.certificate
         b = source.gaussian(self.sigma, self.facts.dimension)
-        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well: b,
-        # whose small coordinates are rounded in units of sigma, and w / grid, where |w| <= (G + |b|) / l2.
+        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well:
+        # small coordinates of b are rounded in units of sigma.
         drawn = float(np.linalg.norm(b)) + self.sigma * math.sqrt(self.facts.dimension)
-        rounding = 2.0**-48 * (drawn + self.facts.gradient_bound)
+        rounding = 2.0**-48 * drawn
         answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=watch)
         w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
         return onto(w), answer.certificate

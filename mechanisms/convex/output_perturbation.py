@@ -71,8 +71,7 @@ class OutputPerturbation(RiskMechanism):
         l2 = regularizer.l2 or output_penalty(facts, space, mu)
         tolerance = gradient_tolerance(facts, _OUTPUT_TOLERANCE)
         sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2
-        # |w| is at most n/2 sensitivities: the rounding of w / grid is relative to that.
-        sensitivity *= 1 + 1e-12 + facts.n_records * 2.0**-51
+        sensitivity *= 1 + 1e-12
         noise, spend = gaussian_releases(
             *(epsilon, delta, cls.name),
             steps=1,

@@ -11,11 +11,6 @@ import math
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.problems.convex.risk import RiskFacts
 
-# Membership in a batch moves the other rows. Their predictions stay the same to the last bit, but vectorised
-# slopes may differ in it (2^-50 of their bound, say); this much more noise covers batches up to 2^29 records.
-LAYOUT = 1 + 2.0**-20
-
-
 TOGETHER = "accounted as one sequence of sampled steps"
 
 # Default numbers of sampled steps stop here, and batches are no smaller than that.
@@ -27,9 +22,19 @@ _SAMPLING_SHARE = 0.25
 _PASSES = 20
 
 
+def sum_share(facts: RiskFacts) -> float:
+    """How much more one record moves a computed sum over a batch than its own term, if all are bounded alike.
+
+    Two sums of up to n terms are each off by n times ``rounding``. And membership in a batch moves the other
+    rows: their predictions stay the same to the last bit, but vectorised slopes may differ in it, by 2^-50 of
+    their bound, say; n of them by n 2^-50, which is taken twice.
+    """
+    return 1 + facts.n_records * (2 * facts.rounding + 2.0**-49)
+
+
 def record_bound(facts: RiskFacts) -> float:
     """G with the rounding of a computed sum: what one record adds to it at most."""
-    return facts.gradient_bound * (1 + 2 * facts.n_records * facts.rounding)
+    return facts.gradient_bound * sum_share(facts)
 
 
 def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:

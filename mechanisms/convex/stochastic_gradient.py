@@ -16,7 +16,6 @@ from privopt.mechanisms.convex.iteration import (
 )
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.convex.sampling import (
-    LAYOUT,
     MOST_SAMPLED_STEPS,
     TOGETHER,
     balanced_batch,
@@ -91,7 +90,7 @@ class DPStochasticGradient(RiskMechanism):
         together = check_count(steps, "steps") * releases
         q = sampling_rate(facts, batch, balanced_batch(facts, steps, share))
         z = poisson_multiplier(epsilon, delta, q=q, steps=together, coordinates=together * facts.dimension)
-        noise = sampled_noise(z, record_bound(facts) * LAYOUT, facts.dimension)
+        noise = sampled_noise(z, record_bound(facts), facts.dimension)
         expected = q * facts.n_records
         per_step = math.hypot(
             typical_gradient(facts) * math.sqrt((1 - q) / expected),

@@ -19,12 +19,12 @@ from privopt.mechanisms.convex.iteration import (
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.convex.penalties import objective_penalty
 from privopt.mechanisms.convex.sampling import (
-    LAYOUT,
     MOST_SAMPLED_STEPS,
     TOGETHER,
     private_batch,
     record_bound,
     sampling_rate,
+    sum_share,
 )
 from privopt.mechanisms.convex.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -201,18 +201,13 @@ class DPSVRG(RiskMechanism):
     ) -> Callable[[Vector], Vector]:
         """x -> the estimate of grad F(x) - grad F(anchor) from a batch, with a draw of the noise, if any."""
         facts, q = self.facts, self.sampling
-        # Rounding of nearly equal slopes, and of their predictions, does not vanish with the difference.
-        floor = record_bound(facts) * facts.n_records * 2.0**-46
-        unit = (facts.dimension + 4) * 2.0**-53
 
         def estimate(x: Vector) -> Vector:
             if np.array_equal(x, anchor):
                 return np.zeros_like(x)  # every difference is exactly 0, whoever is sampled
             total = risk.difference_sum(x, anchor, poisson_batch(facts.n_records, q, source))
             if noise is not None:
-                lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))
-                distance = float(np.linalg.norm(x - anchor)) + 2 * unit * lengths
-                bound = min(2 * record_bound(facts), facts.smoothness * distance * LAYOUT + floor) * LAYOUT
+                bound = difference_bound(facts, x, anchor)
                 total = sampled_noise(self.multiplier, bound, facts.dimension).add_drawn(total, next(noise))
             return total / (q * facts.n_records)
 
@@ -249,6 +244,22 @@ class DPSVRGPlusPlus(DPSVRG):
 
     def _next_start(self, last: Vector, _average: Vector) -> Vector:
         return last
+
+
+def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
+    """What one record moves a computed sum over a batch of grad f(x) - grad f(anchor) by, at most.
+
+    2 G; or L |x - anchor| and what rounding adds, which does not vanish with the distance. With
+    u = (d + 4) 2^-53: a computed |x - anchor| is off by a share of u, and the prediction for a row by u |x|
+    times its length, hence the gradient by u L |x| (both are taken twice); a slope itself, and those of up to
+    n other rows in another place, by 2^-50 of their bound at either point (taken 8 times). What sums of n
+    terms of such a size are off by is in ``sum_share``.
+    """
+    unit = (facts.dimension + 4) * 2.0**-52
+    lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))
+    distance = float(np.linalg.norm(x - anchor)) * (1 + unit) + unit * lengths
+    slopes = facts.gradient_bound * facts.n_records * 2.0**-46
+    return min(2 * record_bound(facts), (facts.smoothness * distance + slopes) * sum_share(facts))
 
 
 def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:

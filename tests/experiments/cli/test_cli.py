@@ -203,7 +203,10 @@ def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
         (("--classes", "well, ill"), "outside the declared classes 'well', ' ill'"),
         (("--lattice", "1:-1"), "LOW = 1 is above HIGH = -1"),
         (("--lattice", "-2:2", "--mechanism", "rspm"), "--lattice=-1:1"),
-        (("--target", "stat"), "did you mean 'state'?); there are 'age', 'smoker', 'state'"),
+        (
+            ("--target", "stat"),
+            "no column 'stat' (column 3 of the table has a similar name). The table has 3",
+        ),
         (("--target", "age"), "it declares 'age', which is the label"),
         (("--data", "."), "is a folder"),
         (("--time-limit", "0"), "time limit must be > 0"),
