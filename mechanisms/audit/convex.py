@@ -408,8 +408,8 @@ def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
     def run(one: SufficientStatistics, records: Records) -> Sampler:
         return SignSampler(PointSampler(one, records))
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise))}
-    return (_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    return (risk_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
 
 
 RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
