@@ -83,7 +83,8 @@ def _lines(planned: CardPlan) -> list[str]:
             "a search that it stops releases nothing, and what a ledger booked stays spent"
         )
     else:
-        time = f"about {max(planned.seconds, 0.1):.1g} s on one idle core, once the table is read; it is sure to end"
+        seconds = max(planned.seconds, 0.1)
+        time = f"about {seconds:.1g} s on one idle core, once the table is read; it is sure to end"
     return [
         f"mechanism: {made.name} ({planned.reason})",
         f"spend: {made.spend}",
@@ -98,4 +99,5 @@ def _weights(lattice: IntegerLattice) -> str:
     low, high = lattice.low.tolist(), lattice.high.tolist()
     if len(set(low)) == len(set(high)) == 1 or len(set(low[:-1])) > 1 or len(set(high[:-1])) > 1:
         return str(lattice)
-    return f"{low[0]} to {high[0]} for each of {len(low) - 1} features, {low[-1]} to {high[-1]} for the intercept"
+    features = f"{low[0]} to {high[0]} for each of {len(low) - 1} features"
+    return f"{features}, {low[-1]} to {high[-1]} for the intercept"
