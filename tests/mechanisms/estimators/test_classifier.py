@@ -286,7 +286,7 @@ def test_a_ledger_is_booked_first_and_not_overdrawn(tmp_path: Path) -> None:
     stopped = classifier(
         epsilon=0.2, insecure_seed=None, ledger=ledger, limits=Limits(cancelled=lambda: True)
     )
-    with pytest.raises(CertificateError):
+    with pytest.raises(UnfinishedDrawError):
         stopped.fit(X, y)
     assert ledger.total().epsilon == pytest.approx(0.9)
 
