@@ -22,6 +22,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from privopt.experiments.cli.budget import open_ledger
+from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
@@ -39,6 +40,7 @@ from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
 from privopt.problems.tables.schema import Schema, missing_columns, read_table
 
+app = typer.Typer()
 say = Console(stderr=True, emoji=False)
 tell = Console(soft_wrap=True, emoji=False)
 
@@ -124,6 +126,7 @@ privopt fit --data adult23 --epsilon 0.5 --lattice -4:4:4.8 --ledger ledger.json
 privopt fit --data adult23 --epsilon 1 --mechanism dp-gd --loss logistic --json report.json"""
 
 
+@app.command(epilog=FIT_EXAMPLES)
 def fit(
     data: Annotated[
         str,
@@ -343,10 +346,6 @@ def check_files(outputs: dict[str, Path | None]) -> None:
             say.print(
                 f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
             )
-
-
-class InterruptedRunError(PrivOptError):
-    """Ctrl-C came before a release."""
 
 
 @contextmanager
