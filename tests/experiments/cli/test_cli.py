@@ -372,7 +372,7 @@ def test_the_demo_keeps_to_folders_and_says_what_an_interruption_left(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("privopt.experiments.demo.run_demo", interrupted)
+    monkeypatch.setattr("privopt.experiments.cli.demo.run_demo", interrupted)
     run = privopt("demo", "--output", "here", cwd=clinic)
     assert run.returncode == 130
     assert run.stderr.startswith("Interrupted: finished draws are kept in here/draws.csv")
