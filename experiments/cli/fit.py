@@ -23,6 +23,7 @@ from rich.table import Table
 
 from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
+from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS, choose_mechanism
@@ -187,6 +188,14 @@ def fit(
             rich_help_panel=_PROBLEM,
         ),
     ] = None,
+    risk_share: Annotated[
+        float,
+        typer.Option(
+            help="Share of epsilon, in [0, 1), for a table from score to risk: `privopt predict --proba`. "
+            "Try 0.2.",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = 0.0,
     oracle: Annotated[
         str, typer.Option(help="auto, or a name from `privopt solvers`.", rich_help_panel=_SOLVER)
     ] = "auto",
@@ -220,6 +229,7 @@ def fit(
         "--oracle": oracle != "auto",
         "--lattice": lattice is not None,
         "--calibration": calibration != "sound",
+        "--risk-share": risk_share != 0,
     }
     linear = is_linear(mechanism, options, scorecard_only)
     if delta != "auto" and not linear and issubclass(choose_mechanism(mechanism)[0], _PURE):
@@ -255,6 +265,7 @@ def fit(
                     classes=labels,
                     lattice=parse_lattice(lattice),
                     calibration=calibration,
+                    risk_share=risk_share,
                     limits=limits,
                     ledger=book,
                     insecure_seed=insecure_seed,
@@ -296,6 +307,7 @@ def fit_report(
         "weights": model.coef_[0].tolist(),
         "rule": model.rule_,
         "scorecard": model.scorecard_.to_dict("records"),
+        "risks": None if model.risk_ is None else risk_rows(model.risk_),
         "not_private": NOT_PRIVATE,
         "train_accuracy": float(np.mean(correct)),
         "certificate": certificate,
@@ -484,9 +496,12 @@ def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None
     for row in model.scorecard_.itertuples(index=False):
         card.add_row(*(escape(str(cell)) for cell in row))
     tell.print(card)
+    if model.risk_ is not None:
+        tell.print(risk_table(model.risk_, str(model.classes_[1])))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
+        *([f"budget: {model.spend_.note}"] if model.spend_.note else []),
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
         f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",
