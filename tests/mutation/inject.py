@@ -76,6 +76,8 @@ def start(mutant: Mutant | None, tests: Sequence[str]) -> int:
         os.chdir(ROOT)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1), os.dup2(quiet, 2)
+        for name in [n for n in sys.modules if n.partition(".")[0] == "privopt"]:
+            del sys.modules[name]  # imported before, where a test starts this
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
         code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
