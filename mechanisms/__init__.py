@@ -8,6 +8,7 @@ from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.mechanisms.estimators.evaluate import evaluate
 from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -34,4 +35,5 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateSigmoidClassifier",
     "Release",
+    "evaluate",
 ]

@@ -66,8 +66,9 @@ def _gibbs_elimination() -> GibbsOracle:
 
 def _gibbs_branch() -> GibbsOracle:
     from privopt.oracles.draw.branch import GibbsBranch
+    from privopt.oracles.minimize.native.solver import smallest_loss
 
-    return GibbsBranch()
+    return GibbsBranch(smallest_loss=smallest_loss)
 
 
 MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {

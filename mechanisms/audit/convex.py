@@ -38,9 +38,10 @@ from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent,
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.problems.convex.losses import HuberLoss
+from privopt.problems.convex.losses import HuberLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -63,13 +64,14 @@ class Records:
 
     features: tuple[float, ...]
     labels: tuple[float, ...]
+    loss: Loss = _LOSS
 
     @property
     def facts(self) -> RiskFacts:
-        return RiskFacts(len(self.features), 1, _LOSS)
+        return RiskFacts(len(self.features), 1, self.loss)
 
     def risk(self) -> EmpiricalRisk:
-        return EmpiricalRisk(np.array(self.features)[:, None], self.labels, _LOSS)
+        return EmpiricalRisk(np.array(self.features)[:, None], self.labels, self.loss)
 
     def slope(self, w: Floats) -> Floats:
         """The sum of the records' slopes at w, shape (k,)."""
@@ -374,6 +376,42 @@ def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -
     return _masses(special.ndtr(slope / plan.sigma))
 
 
+# --- moments ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SignSampler:
+    """The sign of what a plan releases: 0 for below 0, 1 for 0, 2 for above."""
+
+    points: PointSampler
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        return list((np.sign(self.points(runs, noise)).astype(int) + 1).tolist())
+
+
+def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
+    """A label of B or -B beside three of B, which leave the sign to the tail of the noise; no constant.
+
+    The weight is 0 where the noisy mean of squares is not positive, otherwise it has the sign of the noisy
+    mean of products, whatever the prior.
+    """
+    loss = SquaredLoss(2.0)
+    pair = tuple(Records((1.0,) * 4, (label, 1.0, 1.0, 1.0), loss) for label in (-1.0, 1.0))
+    plan = SufficientStatistics.plan(pair[0].facts, epsilon=_EPSILON, delta=_SMALL_DELTA)
+
+    def law(one: SufficientStatistics, records: Records) -> Floats:
+        sigma = one.vector_noise.sigma
+        squares, products = np.square(records.features).mean(), np.dot(records.features, records.labels) / 4
+        seen, up = special.ndtr(squares / sigma), special.ndtr(products / sigma)
+        return np.array([seen * (1 - up), 1 - seen, seen * up])
+
+    def run(one: SufficientStatistics, records: Records) -> Sampler:
+        return SignSampler(PointSampler(one, records))
+
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise))}
+    return (_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
+
+
 RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPGradientDescent.name: partial(gradient_claims, DPGradientDescent, WholeSpace(1)),
     DPProximalGradient.name: partial(gradient_claims, DPProximalGradient, L2Ball(1, _WIDE)),
@@ -386,4 +424,5 @@ RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPSVRGPlusPlus.name: partial(_variance_reduced, DPSVRGPlusPlus, (1, 2)),
     OutputPerturbation.name: _output_perturbation,
     ObjectivePerturbation.name: _objective_perturbation,
+    SufficientStatistics.name: _sufficient_statistics,
 }

@@ -33,6 +33,7 @@ class RiskFacts:
         loss: the loss.
         row_norm: the bound that rows are clipped to.
         norm: the norm that is clipped, "l2" or "linf".
+        constant: what the last feature is in every row, before clipping; 0 if there is no such feature.
     """
 
     n_records: int
@@ -40,12 +41,15 @@ class RiskFacts:
     loss: Loss
     row_norm: float = 1.0
     norm: RowNorm = "l2"
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1e-100 <= self.row_norm <= 1e100:  # where squares of norms are normal numbers
             raise InvalidInputError(f"row_norm must be > 0 (and from 1e-100 to 1e100), got {self.row_norm}")
         if self.norm not in ("l2", "linf"):
             raise InvalidInputError(f"norm must be 'l2' or 'linf', got {self.norm!r}")
+        if not 0 <= self.constant <= self.row_norm:
+            raise InvalidInputError(f"constant must be from 0 to row_norm, got {self.constant}")
         if self.n_records < 1 or self.dimension < 1:
             raise InvalidInputError(
                 f"expected features of shape (n, d), n >= 1, d >= 1, got {(self.n_records, self.dimension)}"
@@ -137,6 +141,7 @@ class EmpiricalRisk:
         loss: the loss.
         row_norm: public bound that rows are clipped to, > 0.
         norm: which norm is clipped: "l2", or "linf" for l1 geometry.
+        constant: what the last feature is in every row of X; 0: there is no such feature.
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
@@ -144,11 +149,18 @@ class EmpiricalRisk:
     """
 
     def __init__(
-        self, X: Any, y: ArrayLike, loss: Loss, *, row_norm: float = 1.0, norm: RowNorm = "l2"
+        self,
+        X: Any,
+        y: ArrayLike,
+        loss: Loss,
+        *,
+        row_norm: float = 1.0,
+        norm: RowNorm = "l2",
+        constant: float = 0.0,
     ) -> None:
         self.X = _matrix(X)
         rows, columns = self.X.shape
-        self.facts = RiskFacts(int(rows), int(columns), loss, float(row_norm), norm)
+        self.facts = RiskFacts(int(rows), int(columns), loss, float(row_norm), norm, float(constant))
         labels = loss.check_labels(y)
         if labels.shape != (self.facts.n_records,):
             raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
@@ -163,7 +175,8 @@ class EmpiricalRisk:
         if self.X.dtype == np.float64:
             return self
         f = self.facts
-        return EmpiricalRisk(self.X.astype(np.float64), self.y, f.loss, row_norm=f.row_norm, norm=f.norm)
+        X = self.X.astype(np.float64)
+        return EmpiricalRisk(X, self.y, f.loss, row_norm=f.row_norm, norm=f.norm, constant=f.constant)
 
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""

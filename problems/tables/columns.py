@@ -163,9 +163,14 @@ class Numeric(Column):
         return math.lcm(*(q.denominator for q in self._map))
 
     @property
-    def reach(self) -> Fraction:
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The features of the first and of the last grid point."""
         a, b = self._map
-        return max(abs(a), abs(a + self.top * b))
+        return a, a + self.top * b
+
+    @property
+    def reach(self) -> Fraction:
+        return max(map(abs, self.ends))
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
         x = as_numbers(f"column {self.name!r}", values, self.missing)

@@ -25,7 +25,7 @@ from privopt.mechanisms.privacy.accounting import (
 )
 from privopt.mechanisms.privacy.parameters import smallest
 from privopt.mechanisms.privacy.shifts import shift_epsilon
-from privopt.problems.convex.losses import HuberLoss, LogisticLoss
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet, ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -53,16 +53,19 @@ QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED))
 def space(name: str, dimension: int) -> ConvexSet:
     if name == "dp-fw-l1":
         return L1Ball(dimension, 3.0)
-    return WholeSpace(dimension) if name in ("dp-gd", "dp-gld") else L2Ball(dimension, 3.0)
+    whole = name in ("dp-gd", "dp-gld", "sufficient-statistics")
+    return WholeSpace(dimension) if whole else L2Ball(dimension, 3.0)
 
 
 def planned(name: str, facts: RiskFacts, epsilon: float, delta: float, **options: Any) -> Any:
     kind: Any = RISK_MECHANISMS[name]
+    if name == "sufficient-statistics" and isinstance(facts.loss, HuberLoss):
+        facts = dataclasses.replace(facts, loss=SquaredLoss(facts.loss.threshold))
     return kind.plan(facts, space(name, facts.dimension), epsilon=epsilon, delta=delta, **options)
 
 
 def steps_of(name: str, steps: int) -> dict[str, int]:
-    return {} if name.endswith("perturbation") else {"steps": steps}
+    return {} if name.endswith(("perturbation", "statistics")) else {"steps": steps}
 
 
 def spent(plan: Any) -> float:
@@ -74,6 +77,8 @@ def spent(plan: Any) -> float:
         return zcdp_epsilon(plan.steps * (2 * moved / plan.selection.scale) ** 2 / 8, delta)
     if plan.name == "output-perturbation":
         return gaussian_epsilon(2 * bound / (n * plan.regularizer.l2) / plan.vector_noise.sigma, delta)
+    if plan.name == "sufficient-statistics":
+        return gaussian_epsilon(3 / math.sqrt(2) * facts.row_norm_l2**2 / n / plan.vector_noise.sigma, delta)
     if plan.name == "objective-perturbation":
         hidden = gaussian_epsilon(
             2 * plan.tolerance / plan.regularizer.l2 / plan.vector_noise.sigma, 0.1 * delta
@@ -134,7 +139,7 @@ def test_first_order_noise_is_monotone(
     assert noise(q=delta * factor) < base
     assert noise(n=3) < base
     assert noise(p=5) >= base * (1 - 1e-12)
-    if not name.endswith("perturbation"):
+    if steps_of(name, steps):
         assert noise(t=2 * steps) > base
 
 
@@ -248,7 +253,7 @@ def takes(value: object, low: float, high: float) -> bool:
 def test_bad_parameters_are_refused_in_the_documented_classes(name: str, field: str, junk: Any) -> None:
     kind: Any = RISK_MECHANISMS[name]
     sampled = {"dp-sgd": {"steps", "batch"}, "dp-svrg": {"rounds", "batch"}, "dp-svrg++": {"rounds", "batch"}}
-    known = sampled.get(name, set() if name.endswith("perturbation") else {"steps"})
+    known = sampled.get(name, set(steps_of(name, 1)))
     if field not in known | set(GOOD):
         return
     default = junk is None and field not in GOOD
