@@ -22,9 +22,11 @@ from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.tables.schema import Schema
 
+app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
 
 
+@app.command()
 def plan(
     schema: Annotated[Path, typer.Option(help="TOML or JSON file that declares columns.")],
     records: Annotated[int, typer.Option(help="Number of records n, which is public.", min=1)],
@@ -36,9 +38,10 @@ def plan(
     ledger: Annotated[
         Path | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
     ] = None,
+    risk_share: Annotated[float, typer.Option(help="As in `privopt fit`.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what `privopt fit` will do to a scorecard's table, and how long it takes, before any data."""
+    """Say what fitting a scorecard will do, why, and how long it takes, before any data."""
     check_mechanism(mechanism, ("auto", *card_mechanisms()))
     planned = PrivateHalfspaceClassifier(
         epsilon,
@@ -47,6 +50,7 @@ def plan(
         oracle=oracle,
         schema=Schema.load(schema),
         lattice=parse_lattice(lattice),
+        risk_share=risk_share,
     ).plan(records)
     report = plan_report(planned)
     if as_json:
@@ -56,7 +60,7 @@ def plan(
             tell.print(line, highlight=False, markup=False)
     if ledger is not None:
         book = open_ledger(ledger)
-        if not book.affords(planned.plan.spend):
+        if not book.affords(planned.spend):
             raise BudgetExceededError(f"{ledger} does not afford this: see `privopt budget show {ledger}`")
         tell.print(f"{ledger} affords it; nothing was booked", highlight=False, markup=False)
 
@@ -65,7 +69,7 @@ def plan_report(planned: CardPlan) -> dict[str, Any]:
     """The plan as plain numbers and strings. ``seconds`` is None where time depends on the records."""
     made = planned.plan
     return {
-        **made.spend.to_dict(),
+        **planned.spend.to_dict(),
         **made.noise,
         "mechanism": made.name,
         "mechanism_reason": planned.reason,
@@ -87,7 +91,7 @@ def _lines(planned: CardPlan) -> list[str]:
         time = f"about {seconds:.1g} s on one idle core, once the table is read; it is sure to end"
     return [
         f"mechanism: {made.name} ({planned.reason})",
-        f"spend: {made.spend}",
+        f"spend: {planned.spend}",
         f"weights: {_weights(made.lattice)}",
         f"noise: {noise}",
         f"time: {time}",

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release
@@ -32,6 +33,9 @@ from privopt.mechanisms.estimators.common import (
 )
 from privopt.mechanisms.estimators.common import check_writable as check_writable
 from privopt.mechanisms.estimators.common import write_atomically as write_atomically
+from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.evaluation.histogram import ScoreHistogram
+from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
@@ -74,6 +78,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own;
             (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
+        risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
+            and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
@@ -84,7 +90,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         intercept_: the weight of the schema's constant column, or 0; shape (1,).
         schema_: the schema in use.
         scorecard_: points per feature level, a data frame.
-        spend_: what the fit cost.
+        spend_: what the fit cost, the table of risks included.
+        risk_: the ``RiskTable``, or None; ``histogram_`` is what it was made of.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
         release_: all of it.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
@@ -105,6 +112,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes: Sequence[Any] | None = None,
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
         calibration: str = "sound",
+        risk_share: float = 0.0,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -117,6 +125,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         self.classes = classes
         self.lattice = lattice
         self.calibration = calibration
+        self.risk_share = risk_share
         self.limits = limits
         self.ledger = ledger
         self.insecure_seed = insecure_seed
@@ -141,17 +150,17 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         targets = signs(labels, classes)
         schema = self._public_schema(X)
         # The plan is complete before a single feature is looked at.
-        planned = self._planned(schema, len(targets))
+        budget = CardBudget.of(self.epsilon, self.risk_share)
+        planned = self._planned(schema, len(targets), budget.card)
         plan = planned.plan
         problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
         oracle = planned.prepare(problem)
         source = NoiseSource(self.insecure_seed)
-        with (
-            booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)),
-            _searching(plan.name, self.limits),
-        ):
-            release = plan.release(oracle, source, self.limits)
-        return self._set(release, schema, classes, plan.name, planned.reason)
+        spend = budget.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
+        with booked(self.ledger, spend), _searching(plan.name, self.limits):
+            release = replace(plan.release(oracle, source, self.limits), spend=spend)
+            histogram = budget.histogram(schema, release.point, problem, source)
+        return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
     def plan(self, n_records: int) -> CardPlan:
         """What ``fit`` would do with so many records: the mechanism and why, noise, spend, seconds. No data.
@@ -161,17 +170,17 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             PrivOptError: what ``fit`` would refuse before it looks at the records.
         """
         if self.schema is None:
-            raise InvalidInputError(
-                "a plan needs a declared schema: without one, facts are read off the data"
-            )
-        return self._planned(declared_schema(self.schema), check_count(n_records, "n_records"))
+            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+        schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
+        planned = self._planned(schema, check_count(n_records, "n_records"), budget.card)
+        return replace(planned, spend=budget.whole(planned.plan.spend))
 
-    def _planned(self, schema: Schema, n: int) -> CardPlan:
+    def _planned(self, schema: Schema, n: int, epsilon: float) -> CardPlan:
         return plan_card(
             self.mechanism,
             schema,
             n,
-            epsilon=self.epsilon,
+            epsilon=epsilon,
             delta=public_delta(self.delta, n),
             lattice=self.lattice,
             calibration=self.calibration,
@@ -205,9 +214,17 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         return declared_schema(self.schema)
 
     def _set(
-        self, release: Release, schema: Schema, classes: NDArray[Any], mechanism: str, reason: str
+        self,
+        release: Release,
+        schema: Schema,
+        classes: NDArray[Any],
+        mechanism: str,
+        reason: str,
+        histogram: ScoreHistogram | None,
     ) -> Self:
         self.release_ = release
+        self.histogram_ = histogram
+        self.risk_ = None if histogram is None else RiskTable.of(histogram)
         self.schema_ = schema
         self.classes_ = classes
         self.mechanism_, self.mechanism_reason_ = mechanism, reason
@@ -244,6 +261,22 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
+    @available_if(lambda self: getattr(self, "risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Risks, shape (n, 2): the share of either class where records score alike, from ``risk_``.
+
+        Not a rule: a label follows from the sign of the score, whatever the risk. There only with a
+        ``risk_share``.
+        """
+        risk = self.risks_at(self.decision_function(X))
+        return np.column_stack([1 - risk, risk])
+
+    @available_if(lambda self: getattr(self, "risk_", None) is not None)  # type: ignore[untyped-decorator]
+    def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """The risk of the second class at scores of ``decision_function``."""
+        assert self.risk_ is not None
+        return self.risk_.at(scores)
+
     def _scores(self, X: Any) -> NDArray[np.int64]:
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X = validated(self, X, reset=False, dtype=np.float64)
@@ -268,6 +301,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
                 "spend": self.spend_.to_dict(),
                 "rule": self.rule_,
                 "scorecard": self.scorecard_.to_dict("records"),
+                **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
                 "classes": self.classes_.tolist(),
                 "weights": self.coef_[0].tolist(),
                 "schema": self.schema_.to_dict(),
@@ -293,6 +327,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             release = Release(
                 np.array(model["weights"], dtype=np.int64), spend, model["noise"], model["oracle"]
             )
+            histogram = ScoreHistogram.from_dict(model["histogram"]) if "histogram" in model else None
         except InvalidInputError:
             raise
         except (KeyError, TypeError, ValueError) as error:
@@ -302,10 +337,15 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             ) from error
         if release.point.shape != (schema.n_features,):
             raise InvalidInputError(f"{path}: {release.point.size} weights for {schema.n_features} features")
+        share = 0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon
         fitted = cls(
-            spend.epsilon, mechanism=model["mechanism"], schema=schema, classes=tuple(model["classes"])
+            spend.epsilon,
+            mechanism=model["mechanism"],
+            schema=schema,
+            classes=tuple(model["classes"]),
+            risk_share=share,
         )
-        return fitted._set(release, schema, classes, model["mechanism"], "it was saved")
+        return fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -10,6 +10,7 @@ from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS, mechanism_named, prepare_oracle
 from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
 from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
@@ -37,13 +38,15 @@ class CardPlan:
     """The plan of a scorecard, made without data.
 
     Attributes:
-        plan: noise and spend.
+        plan: noise, and what the card costs.
+        spend: what the whole fit costs.
         oracle: what it asks.
         reason: why it is this mechanism.
         seconds: what a release will take on one idle core, roughly; None where that depends on the records.
     """
 
     plan: Plan
+    spend: PrivacySpend
     oracle: Oracle
     reason: str
     seconds: float | None
@@ -108,7 +111,7 @@ def plan_card(
             raise PrivacyParameterError(f"{name} has the calibration(s) sound; got {calibration!r}")
         facts = CardFacts.of(schema, n_records, _points(lattice, schema))
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
-        return CardPlan(seeded, oracle, reason, seeded_seconds(facts))
+        return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(facts))
     if name not in MECHANISMS:
         known = card_mechanisms()
         raise UnknownMechanismError(
@@ -119,7 +122,7 @@ def plan_card(
     plan = kind.plan(ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration)
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= MOST_WORK
     seconds = draw_seconds(schema, n_records, weights) if bounded else None
-    return CardPlan(plan, oracle, reason, seconds)
+    return CardPlan(plan, plan.spend, oracle, reason, seconds)
 
 
 def _fitting(
