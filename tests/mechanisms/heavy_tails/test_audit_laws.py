@@ -1,0 +1,34 @@
+"""The laws that audits of unbounded records use are those of real releases, of claims and of mutants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
+from privopt.mechanisms.privacy.noise import NoiseSource
+
+# Releases of 32 medians take longer than those of one number.
+RUNS = {"trimmed-mean": 300, "trimmed-gd": 300}
+
+
+def fit(counts: np.ndarray, law: np.ndarray) -> float:
+    """The p-value of a chi-square test; outcomes that are expected less than 5 times are put together."""
+    expected = law * counts.sum()
+    rare = expected < 5
+    seen = np.append(counts[~rare], counts[rare].sum())
+    due = np.append(expected[~rare], expected[rare].sum())
+    return float(stats.chisquare(seen[due > 0], due[due > 0]).pvalue) if np.sum(due > 0) > 1 else 1.0
+
+
+@pytest.mark.parametrize("name", HEAVY_TAILED_AUDITS)
+def test_releases_follow_the_laws(name: str) -> None:
+    runs = RUNS.get(name, 2000)
+    for audited in HEAVY_TAILED_AUDITS[name]():
+        for subject in (audited.claim, *audited.mutants):
+            assert subject.laws is not None
+            for side, sampler in enumerate((subject.first, subject.second)):
+                law = np.array(subject.laws[side])
+                outcomes = np.array(sampler(runs, NoiseSource(insecure_seed=10 + side)))
+                assert fit(np.bincount(outcomes, minlength=law.size), law) > 1e-3, subject.name
