@@ -18,7 +18,6 @@ import numpy as np
 from privopt.mechanisms.audit.audit import Outcome
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import RISK_AUDITS
-from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
 from privopt.mechanisms.audit.laws import audit_plan
 from privopt.mechanisms.audit.neighbours import (
     LossTable,
@@ -129,5 +128,4 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     GaussianRSPM.name: _gaussian,
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
-    **HEAVY_TAILED_AUDITS,
 }
