@@ -32,7 +32,7 @@ from privopt.experiments.workbench.pages import markdown_table, processor, reada
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.estimators.scorecard import write_atomically
-from privopt.problems.convex import passes as _passes
+from privopt.problems.convex import passes
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.norm_balls import L1Ball
@@ -64,13 +64,13 @@ def gradient_costs(X: Any, y: Any) -> Iterator[Cost]:
     lowered = w.astype(X.dtype)
     risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=_ROW_NORM)
     plan = DPGradientDescent.plan(risk.facts, epsilon=1.0, delta=1 / len(y) ** 2, steps=_STEPS)
-    flat, cuts = X.ravel(), [slice(p.start, p.stop) for p in _passes.parts(X.size, 1, X.size)]
+    flat, cuts = X.ravel(), [slice(p.start, p.stop) for p in passes.parts(X.size, 1, X.size)]
 
     def textbook() -> Any:
         return X.T @ (-signs * expit(-signs * (X @ lowered))) / len(y)
 
     cost = partial(measure, dtype=X.dtype.name)
-    yield cost(READ, lambda: _passes.in_order(lambda part: _sum(flat[part]), cuts))
+    yield cost(READ, lambda: passes.in_order(lambda part: _sum(flat[part]), cuts))
     yield cost("reading the matrix: NumPy's sum, one thread", lambda: X.sum())
     yield cost(GRADIENT, lambda: risk.gradient(w))
     yield cost("value and gradient", lambda: risk.value_and_gradient(w))
@@ -221,7 +221,7 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
     return (
         "# What a gradient step costs\n\n"
         f"Made by `python -m privopt.experiments.benchmark_gradient --output FOLDER` on {processor()}, "
-        f"{_passes.threads_available()} threads. {versions}. Best of {_REPEATS} calls, all in one run.\n\n"
+        f"{passes.threads_available()} threads. {versions}. Best of {_REPEATS} calls, all in one run.\n\n"
         f"## Covertype, {shape[0]:,} x {shape[1]}, logistic loss, one iteration over all rows\n\n"
         f"{markdown_table(wide(costs))}\n\n"
         f"*Times of one iteration, as multiples of the time to read the matrix once ({speeds}), and the most "

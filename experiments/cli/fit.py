@@ -383,7 +383,13 @@ def _load(
 ) -> tuple[pd.DataFrame, str, Schema | None, tuple[str, ...] | None]:
     """The table, its label column, the public facts and the public labels, as declared."""
     facts = None if schema is None else Schema.load(schema)
-    labels = None if classes is None else tuple(classes.split(","))
+    return read_labelled(data, target, facts, None if classes is None else tuple(classes.split(",")))
+
+
+def read_labelled(
+    data: str, target: str | None, facts: Schema | None, labels: tuple[Any, ...] | None
+) -> tuple[pd.DataFrame, str, Schema | None, tuple[Any, ...] | None]:
+    """A table with its labels as written, the label column, and the public facts and labels."""
     if data == "adult23" or data.startswith("adult23:"):
         table = adult23_frame(_seed(data.partition(":")[2] or "0"))
         target = target or ADULT_TARGET
@@ -396,18 +402,19 @@ def _load(
         table = read_table(Path(data), as_written)
     names = list(map(str, table.columns))
     if target not in names:
-        known = facts is None or any(c.name in names for c in facts.columns)
-        raise InvalidInputError(f"--target: no {missing_columns([target], names, known)}")
+        raise InvalidInputError(f"--target: no {missing_columns([target], names)}")
     if facts is not None and any(c.name == target for c in facts.columns):
         raise InvalidInputError(f"--schema: it declares {target!r}, which is the label, not a feature")
-    if labels is not None and not isinstance(table[target].iloc[0] if len(table) else "", str):
+    if labels is not None:
         table[target] = table[target].map(_written, na_action="ignore").astype(object)
     return table, target, facts, labels
 
 
 def _written(label: Any) -> str:
     """A label as a person types it: 1 for 1.0, which Parquet files hold for integers with gaps."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)
 
 
 def _seed(text: str) -> int:

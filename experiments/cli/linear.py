@@ -31,6 +31,7 @@ from privopt.mechanisms.estimators.linear import (
 )
 from privopt.mechanisms.estimators.linear import encoded as encoded
 from privopt.mechanisms.estimators.linear import schema_norm as schema_norm
+from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,
     HuberLoss,
@@ -195,21 +196,22 @@ def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
     return "l2" if norm == "l2" else "linf"
 
 
-def predict_linear(path: Path, table: pd.DataFrame) -> pd.DataFrame | None:
-    """Predictions, with scores of two classes, of a saved linear model; None for other files."""
+def load_linear(path: Path) -> LinearModel | None:
+    """A saved linear model; None for other files.
+
+    Raises:
+        InvalidInputError: a damaged one.
+    """
     try:
         saved = json.loads(path.read_text())
         kind = _ESTIMATORS[saved["estimator"]]
     except (ValueError, KeyError, TypeError):
         return None
     try:
-        model = kind.from_dict(saved)
+        model: LinearModel = kind.from_dict(saved)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} is not a saved linear model: {error}") from error
-    scored = pd.DataFrame({"prediction": model.predict(table)})
-    if hasattr(model, "decision_function") and len(model.classes_) == 2:
-        scored.insert(0, "score", model.decision_function(table))
-    return scored
+    return model
 
 
 def calibrate_linear(
@@ -234,8 +236,10 @@ def calibrate_linear(
     norm = checked_norm(options.norm, mechanism)
     facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
     space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
-    choice = choose_risk_mechanism(mechanism, facts, space, parse_regularizer(options.regularizer or "none"))
-    plan = choice.plan(facts, epsilon=epsilon, delta=delta or 1 / records**2, steps=options.steps)
+    delta = delta or 1 / records**2
+    penalty = parse_regularizer(options.regularizer or "none")
+    choice = choose_risk_mechanism(mechanism, facts, space, penalty, mu=gaussian_mu(epsilon, delta))
+    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options.steps)
     return {
         "noise_on": plan.noised,
         **plan.noise,

@@ -38,9 +38,10 @@ from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent,
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.problems.convex.losses import HuberLoss
+from privopt.problems.convex.losses import HuberLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -63,13 +64,14 @@ class Records:
 
     features: tuple[float, ...]
     labels: tuple[float, ...]
+    loss: Loss = _LOSS
 
     @property
     def facts(self) -> RiskFacts:
-        return RiskFacts(len(self.features), 1, _LOSS)
+        return RiskFacts(len(self.features), 1, self.loss)
 
     def risk(self) -> EmpiricalRisk:
-        return EmpiricalRisk(np.array(self.features)[:, None], self.labels, _LOSS)
+        return EmpiricalRisk(np.array(self.features)[:, None], self.labels, self.loss)
 
     def slope(self, w: Floats) -> Floats:
         """The sum of the records' slopes at w, shape (k,)."""
@@ -77,7 +79,7 @@ class Records:
         return np.asarray(sum(x * _LOSS.slope(x * w, np.full_like(w, y)) for x, y in rows))
 
 
-def _outlier(others: int = 0, idle: int = 0) -> tuple[Records, Records]:
+def outlier(others: int = 0, idle: int = 0) -> tuple[Records, Records]:
     """One record far out on either side, others far out on the upper one, and idle ones."""
     features = (1.0,) * (1 + others) + (0.0,) * idle
     first, second = ((s * _FAR, *(_FAR,) * others, *(0.0,) * idle) for s in (1.0, -1.0))
@@ -115,7 +117,7 @@ Law = Callable[[Any, Records], Floats]
 Runner = Callable[[Any, Records], Sampler]
 
 
-def _claim(
+def risk_claim(
     plan: Any, pair: tuple[Records, Records], name: str, run: Runner, law: Law, mutants: Mapping[str, Any]
 ) -> AuditedClaim:
     """A plan and its mutants on one pair, with the exact epsilon of what is seen of each."""
@@ -132,25 +134,25 @@ def _claim(
     return AuditedClaim(plan.name, where, subject(RELEASED, plan), found)
 
 
-def _binned(edges: Floats) -> Runner:
+def binned(edges: Floats) -> Runner:
     return lambda plan, records: Binned(PointSampler(plan, records), tuple(edges.tolist()))
 
 
-def _masses(below: Floats) -> Floats:
+def masses(below: Floats) -> Floats:
     """Probabilities of bins from those of lying below their edges."""
     law = np.maximum(np.diff(np.concatenate([[0.0], below, [1.0]])), 0.0)
     return law / math.fsum(law)
 
 
-def _quieter(noise: Any, factor: float = 0.5) -> Any:
+def quieter(noise: Any, factor: float = 0.5) -> Any:
     return dataclasses.replace(noise, sigma=noise.sigma * factor)
 
 
 # --- full batches ----------------------------------------------------------------------------------------
 
 
-def _gradient(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
-    pair = _outlier()
+def gradient_claims(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
+    pair = outlier()
     plan = kind.plan(pair[0].facts, convex_set, epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST)
     start, weights = _affine(plan)
     edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma * np.linalg.norm(weights)
@@ -158,10 +160,10 @@ def _gradient(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tuple[Au
     def law(one: FullBatchMechanism, records: Records) -> Floats:
         slope = records.slope(np.zeros(1))[0] / one.facts.n_records
         spread = one.vector_noise.sigma * float(np.linalg.norm(weights))
-        return _masses(special.ndtr((edges - start - slope * np.sum(weights)) / spread))
+        return masses(special.ndtr((edges - start - slope * np.sum(weights)) / spread))
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise))}
-    return (_claim(plan, pair, "outlier", _binned(edges), law, mutants),)
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
 def _affine(plan: FullBatchMechanism) -> tuple[float, Floats]:
@@ -182,7 +184,7 @@ def _impulse(at: int, step: int) -> float:
 
 
 def _frank_wolfe_l2() -> tuple[AuditedClaim, ...]:
-    pair = _outlier(others=2)
+    pair = outlier(others=2)
     plan = DPFrankWolfeL2.plan(
         pair[0].facts, L2Ball(1, 1.0), epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST
     )
@@ -191,12 +193,12 @@ def _frank_wolfe_l2() -> tuple[AuditedClaim, ...]:
         down = records.slope(np.zeros(1))[0] / one.facts.n_records
         return _vote_law(float(special.ndtr(-down / one.vector_noise.sigma)), one.steps)
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise))}
-    return (_claim(plan, pair, "outlier", _votes, law, mutants),)
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    return (risk_claim(plan, pair, "outlier", _votes, law, mutants),)
 
 
 def _frank_wolfe_l1() -> tuple[AuditedClaim, ...]:
-    pair = _outlier(others=1)
+    pair = outlier(others=1)
     plan = DPFrankWolfeL1.plan(
         pair[0].facts, L1Ball(1, 1.0), epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST
     )
@@ -208,7 +210,7 @@ def _frank_wolfe_l1() -> tuple[AuditedClaim, ...]:
 
     louder = dataclasses.replace(plan.selection, step_epsilon=2 * plan.selection.step_epsilon)
     mutants = {"noise halved": dataclasses.replace(plan, selection=louder)}
-    return (_claim(plan, pair, "outlier", _votes, law, mutants),)
+    return (risk_claim(plan, pair, "outlier", _votes, law, mutants),)
 
 
 def _votes(plan: Any, records: Records) -> Sampler:
@@ -230,7 +232,7 @@ def _vote_law(up: float, steps: int) -> Floats:
 
 
 def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
-    pair = _outlier(idle=1)
+    pair = outlier(idle=1)
     plan = DPStochasticGradient.plan(
         pair[0].facts, epsilon=_EPSILON, delta=_DELTA, steps=2, batch=1, output=Output.LAST
     )
@@ -246,23 +248,23 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
             stats.binom.pmf(k, one.steps, one.sampling) * special.ndtr((k * slope - at) / spread)
             for k in range(one.steps + 1)
         )
-        return _masses(np.asarray(below))
+        return masses(np.asarray(below))
 
-    halved = _quieter(plan.vector_noise)
+    halved = quieter(plan.vector_noise)
     mutants = {
         "sensitivity C, not 2 C": dataclasses.replace(plan, vector_noise=halved),
         "everyone sampled": dataclasses.replace(plan, sampling=1.0),
     }
-    return (_claim(plan, pair, "outlier", _binned(edges), law, mutants),)
+    return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
 def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[AuditedClaim, ...]:
     """Two pairs: one whose full gradients tell all, one whose batch differences would without noise."""
-    pair = _outlier(idle=3)
+    pair = outlier(idle=3)
     plan = kind.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, rounds=rounds, batch=1)
     edges = np.linspace(-4, 4, 65) * plan.anchor_noise.sigma * plan.step_size * math.sqrt(len(rounds))
-    halved = _quieter(plan.anchor_noise)
-    as_sampled = _quieter(
+    halved = quieter(plan.anchor_noise)
+    as_sampled = quieter(
         plan.anchor_noise,
         plan.multiplier * _LOSS.lipschitz / (plan.anchor_noise.sigma * plan.facts.n_records),
     )
@@ -270,7 +272,7 @@ def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[Audi
         "noise halved": dataclasses.replace(plan, anchor_noise=halved, multiplier=plan.multiplier / 2),
         "full gradients noised like batches": dataclasses.replace(plan, anchor_noise=as_sampled),
     }
-    far = _claim(plan, pair, "outlier", _binned(edges), partial(_svrg_law, edges), mutants)
+    far = risk_claim(plan, pair, "outlier", binned(edges), partial(_svrg_law, edges), mutants)
     return far, _curved_difference(kind)
 
 
@@ -286,8 +288,8 @@ def _curved_difference(kind: type[DPSVRG]) -> AuditedClaim:
     far = np.geomspace(3e-3, 10, 40) * plan.anchor_noise.sigma * plan.step_size
     edges = np.concatenate([-far[::-1], far])
     mutants = {"batch differences without noise": dataclasses.replace(plan, multiplier=1e-6)}
-    run, law = _binned(edges), partial(_svrg_law, edges)
-    return _claim(plan, (curved, flat), "curved or flat record", run, law, mutants)
+    run, law = binned(edges), partial(_svrg_law, edges)
+    return risk_claim(plan, (curved, flat), "curved or flat record", run, law, mutants)
 
 
 def _svrg_law(edges: Floats, plan: DPSVRG, records: Records) -> Floats:
@@ -312,14 +314,14 @@ def _svrg_law(edges: Floats, plan: DPSVRG, records: Records) -> Floats:
     for sampled, chance in ((0.0, 1 - q), (1.0, q)):
         centre = -eta * (earlier * at_start / n + 1.5 * full + sampled * difference / 2)
         below += chance * special.ndtr((edges[:, None] - centre) / np.maximum(spread, 1e-300)) @ weights
-    return _masses(below)
+    return masses(below)
 
 
 # --- minima ----------------------------------------------------------------------------------------------
 
 
 def _output_perturbation() -> tuple[AuditedClaim, ...]:
-    pair, penalty = _outlier(), ridge(0.5)
+    pair, penalty = outlier(), ridge(0.5)
     plan = OutputPerturbation.plan(pair[0].facts, regularizer=penalty, epsilon=_EPSILON, delta=_DELTA)
     lax = OutputPerturbation.plan(
         pair[0].facts, regularizer=ridge(2 * penalty.l2), epsilon=_EPSILON, delta=_DELTA
@@ -328,18 +330,18 @@ def _output_perturbation() -> tuple[AuditedClaim, ...]:
 
     def law(one: OutputPerturbation, records: Records) -> Floats:
         minimum = -records.slope(np.zeros(1))[0] / (one.facts.n_records * one.regularizer.l2)
-        return _masses(special.ndtr((edges - minimum) / one.vector_noise.sigma))
+        return masses(special.ndtr((edges - minimum) / one.vector_noise.sigma))
 
     mutants = {
-        "noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise)),
+        "noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise)),
         "planned for twice the penalty": dataclasses.replace(lax, regularizer=penalty),
     }
-    return (_claim(plan, pair, "outlier", _binned(edges), law, mutants),)
+    return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
 def _objective_perturbation() -> tuple[AuditedClaim, ...]:
     """Two pairs: one of gradients alone, with a penalty that leaves epsilon to them, one of Hessians too."""
-    pair = _outlier()
+    pair = outlier()
     stiff = ObjectivePerturbation.plan(
         pair[0].facts, regularizer=ridge(200.0), epsilon=_EPSILON, delta=_SMALL_DELTA
     )
@@ -352,7 +354,7 @@ def _objective_perturbation() -> tuple[AuditedClaim, ...]:
         one: ObjectivePerturbation, records: tuple[Records, Records], name: str, mutants: Mapping[str, Any]
     ) -> AuditedClaim:
         edges = np.linspace(-4, 4, 65) * one.sigma / one.regularizer.l2
-        return _claim(one, records, name, _binned(edges), partial(_minimum_law, edges), mutants)
+        return risk_claim(one, records, name, binned(edges), partial(_minimum_law, edges), mutants)
 
     return (
         claim(stiff, pair, "outlier", {"noise halved": dataclasses.replace(stiff, sigma=stiff.sigma / 2)}),
@@ -371,14 +373,50 @@ def _objective_perturbation() -> tuple[AuditedClaim, ...]:
 def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -> Floats:
     """The minimum lies below w iff the slope at w, tilted by b, is positive. Further noise can only blur."""
     slope = records.slope(edges) / plan.facts.n_records + plan.regularizer.l2 * edges
-    return _masses(special.ndtr(slope / plan.sigma))
+    return masses(special.ndtr(slope / plan.sigma))
+
+
+# --- moments ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SignSampler:
+    """The sign of what a plan releases: 0 for below 0, 1 for 0, 2 for above."""
+
+    points: PointSampler
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        return list((np.sign(self.points(runs, noise)).astype(int) + 1).tolist())
+
+
+def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
+    """A label of B or -B beside three of B, which leave the sign to the tail of the noise; no constant.
+
+    The weight is 0 where the noisy mean of squares is not positive, otherwise it has the sign of the noisy
+    mean of products, whatever the prior.
+    """
+    loss = SquaredLoss(2.0)
+    pair = tuple(Records((1.0,) * 4, (label, 1.0, 1.0, 1.0), loss) for label in (-1.0, 1.0))
+    plan = SufficientStatistics.plan(pair[0].facts, epsilon=_EPSILON, delta=_SMALL_DELTA)
+
+    def law(one: SufficientStatistics, records: Records) -> Floats:
+        sigma = one.vector_noise.sigma
+        squares, products = np.square(records.features).mean(), np.dot(records.features, records.labels) / 4
+        seen, up = special.ndtr(squares / sigma), special.ndtr(products / sigma)
+        return np.array([seen * (1 - up), 1 - seen, seen * up])
+
+    def run(one: SufficientStatistics, records: Records) -> Sampler:
+        return SignSampler(PointSampler(one, records))
+
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    return (risk_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
 
 
 RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
-    DPGradientDescent.name: partial(_gradient, DPGradientDescent, WholeSpace(1)),
-    DPProximalGradient.name: partial(_gradient, DPProximalGradient, L2Ball(1, _WIDE)),
-    DPMirrorDescent.name: partial(_gradient, DPMirrorDescent, L2Ball(1, _WIDE)),
-    DPAcceleratedMirrorDescent.name: partial(_gradient, DPAcceleratedMirrorDescent, L2Ball(1, _WIDE)),
+    DPGradientDescent.name: partial(gradient_claims, DPGradientDescent, WholeSpace(1)),
+    DPProximalGradient.name: partial(gradient_claims, DPProximalGradient, L2Ball(1, _WIDE)),
+    DPMirrorDescent.name: partial(gradient_claims, DPMirrorDescent, L2Ball(1, _WIDE)),
+    DPAcceleratedMirrorDescent.name: partial(gradient_claims, DPAcceleratedMirrorDescent, L2Ball(1, _WIDE)),
     DPFrankWolfeL2.name: _frank_wolfe_l2,
     DPFrankWolfeL1.name: _frank_wolfe_l1,
     DPStochasticGradient.name: _stochastic_gradient,
@@ -386,4 +424,5 @@ RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPSVRGPlusPlus.name: partial(_variance_reduced, DPSVRGPlusPlus, (1, 2)),
     OutputPerturbation.name: _output_perturbation,
     ObjectivePerturbation.name: _objective_perturbation,
+    SufficientStatistics.name: _sufficient_statistics,
 }

@@ -1,4 +1,7 @@
-"""Private Frank-Wolfe: DP-FW-L2 with noisy gradients, DP-FW-L1 with a noisy choice of a vertex."""
+"""Private Frank-Wolfe: DP-FW-L2 with noisy gradients, DP-FW-L1 with a noisy choice of a vertex.
+
+Source: Wang and Xu (AAAI 2019) for both.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.convex.linear import linear_minimizer
+from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

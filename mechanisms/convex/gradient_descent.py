@@ -1,4 +1,7 @@
-"""Noisy gradient descent: DP-GD, and DP-PGD with a proximal step."""
+"""Noisy gradient descent on the full batch.
+
+Sources: Wang, Ye and Xu (NIPS 2017) for DP-GD, Wang and Xu (AAAI 2019) for DP-PGD.
+"""
 
 from __future__ import annotations
 

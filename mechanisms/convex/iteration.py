@@ -15,8 +15,6 @@ from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 
 State = Vector  # shape (p,), or (2, p) where a method keeps two points
-
-
 Perturb = Callable[[Vector], Vector]
 
 

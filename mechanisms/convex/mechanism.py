@@ -1,4 +1,9 @@
-"""What a private minimiser of a risk is, and what those on the full batch share."""
+"""What a private minimiser of a risk is, and what those on the full batch share.
+
+Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
+constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as
+exactly one Gaussian release.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +33,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.convex.linear import linear_minimizer
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch

@@ -1,4 +1,7 @@
-"""Noisy mirror descent: DP-PMD, and the accelerated DP-AccMD."""
+"""Noisy mirror descent on the full batch.
+
+Sources: Wang and Xu (AAAI 2019) for DP-PMD, Wang, Ye and Xu (NIPS 2017) for the accelerated DP-AccMD.
+"""
 
 from __future__ import annotations
 

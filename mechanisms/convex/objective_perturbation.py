@@ -1,4 +1,8 @@
-"""Objective perturbation: a random linear term, then a certified minimiser."""
+"""Objective perturbation of ridge-regularised convex risks: a random linear term, then a certified minimum.
+
+It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
+the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ import numpy as np
 from privopt.mechanisms.convex.iteration import Output
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance
-from privopt.mechanisms.discrete.calibration import sound_sigma
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
     gaussian_steps,
@@ -19,8 +22,9 @@ from privopt.mechanisms.privacy.gradient_noise import (
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -29,8 +33,6 @@ from privopt.problems.convex.sets.interface import ConvexSet
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
 _OBJECTIVE_TOLERANCE = 1e-5
-
-
 # Shares of epsilon and delta of objective perturbation that hide the distance from the exact minimum, and the
 # share of epsilon that the Hessians may take.
 _HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
@@ -45,7 +47,7 @@ class ObjectivePerturbation(RiskMechanism):
     divided by n, so |v| <= 2 G / n; the Hessians differ in two rank-one terms, so their determinants differ
     by a factor of at most 1 + L / (n l2). v depends on w and so on b, but stays in the plane of the two
     rows: <b, v> is bounded by |v| times the norm of b in that plane, sigma times a chi variable with 2
-    degrees of freedom, whose law gives sigma (as for OPDisc, ``shift_delta``). The distance from the exact
+    degrees of freedom, whose law gives sigma (``shift_delta``). The distance from the exact
     minimum, at most tolerance / l2, is hidden by Gaussian noise on the output.
 
     l2 is raised to what the Hessian term needs; ``regularizer`` tells.
@@ -123,10 +125,10 @@ class ObjectivePerturbation(RiskMechanism):
             answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)
             return onto(answer.require(self.tolerance)), answer.certificate
         b = source.gaussian(self.sigma, self.facts.dimension)
-        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well: b,
-        # whose small coordinates are rounded in units of sigma, and w / grid, where |w| <= (G + |b|) / l2.
+        # Doubles stand for the real numbers that they were rounded from, which moves the minimum as well:
+        # small coordinates of b are rounded in units of sigma.
         drawn = float(np.linalg.norm(b)) + self.sigma * math.sqrt(self.facts.dimension)
-        rounding = 2.0**-48 * (drawn + self.facts.gradient_bound)
+        rounding = 2.0**-48 * drawn
         answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=watch)
         w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
         return onto(w), answer.certificate

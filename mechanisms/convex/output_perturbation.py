@@ -1,4 +1,8 @@
-"""Output perturbation: a certified minimiser, then noise."""
+"""Output perturbation of ridge-regularised convex risks: a certified minimum, then noise.
+
+It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
+the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -67,8 +71,7 @@ class OutputPerturbation(RiskMechanism):
         l2 = regularizer.l2 or output_penalty(facts, space, mu)
         tolerance = gradient_tolerance(facts, _OUTPUT_TOLERANCE)
         sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2
-        # |w| is at most n/2 sensitivities: the rounding of w / grid is relative to that.
-        sensitivity *= 1 + 1e-12 + facts.n_records * 2.0**-51
+        sensitivity *= 1 + 1e-12
         noise, spend = gaussian_releases(
             *(epsilon, delta, cls.name),
             steps=1,

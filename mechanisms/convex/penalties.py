@@ -1,4 +1,7 @@
-"""What output and objective perturbation share: checks, tolerances, default penalties."""
+"""What mechanisms that minimise exactly share: checks, tolerances, default penalties.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 from privopt.mechanisms.convex.mechanism import checked_space
 from privopt.mechanisms.convex.step_counts import typical_distance
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import projector
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -16,6 +19,12 @@ from privopt.problems.convex.sets.interface import ConvexSet
 def checked_problem(
     name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet
 ) -> ConvexSet:
+    """The set, if a certified minimum can be found and projected onto it.
+
+    Raises:
+        PrivacyParameterError: a set of another dimension, an l1 penalty, or a loss that is not convex.
+        UnsupportedProblemError: no projection onto the set.
+    """
     space = checked_space(facts, convex_set)
     projector(space)  # refused now, not on the data
     if not facts.loss.convex or regularizer.l1 > 0:

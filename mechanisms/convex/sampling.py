@@ -1,4 +1,8 @@
-"""Poisson batches: how large they are, and what one record adds to them at most."""
+"""Poisson batches: how large they are, and what one record adds to them at most.
+
+Batch sizes, like everything else in a plan, come from public facts; the size of an actual batch is random and
+never released.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,30 @@ import math
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.problems.convex.risk import RiskFacts
 
-# Membership in a batch moves the other rows. Their predictions stay the same to the last bit, but vectorised
-# slopes may differ in it (2^-50 of their bound, say); this much more noise covers batches up to 2^29 records.
-LAYOUT = 1 + 2.0**-20
-
-
 TOGETHER = "accounted as one sequence of sampled steps"
 
-
+# Default numbers of sampled steps stop here, and batches are no smaller than that.
+MOST_SAMPLED_STEPS = 5000
 _LEAST_BATCH = 64
-
-
+# What the default size of batches aims at: see ``private_batch`` and ``balanced_batch``.
 _MULTIPLIER = 2.0
-
-
 _SAMPLING_SHARE = 0.25
-
-
 _PASSES = 20
+
+
+def sum_share(facts: RiskFacts) -> float:
+    """How much more one record moves a computed sum over a batch than its own term, if all are bounded alike.
+
+    Two sums of up to n terms are each off by n times ``rounding``. And membership in a batch moves the other
+    rows: their predictions stay the same to the last bit, but vectorised slopes may differ in it, by 2^-50 of
+    their bound, say; n of them by n 2^-50, which is taken twice.
+    """
+    return 1 + facts.n_records * (2 * facts.rounding + 2.0**-49)
 
 
 def record_bound(facts: RiskFacts) -> float:
     """G with the rounding of a computed sum: what one record adds to it at most."""
-    return facts.gradient_bound * (1 + 2 * facts.n_records * facts.rounding)
+    return facts.gradient_bound * sum_share(facts)
 
 
 def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
@@ -51,15 +56,16 @@ def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
     """
     n, p = facts.n_records, facts.dimension
     variance = p * steps * (2 * facts.gradient_bound / (n * mu)) ** 2
-    steady = _typical_gradient(facts) ** 2 / (_SAMPLING_SHARE * variance)
+    steady = typical_gradient(facts) ** 2 / (_SAMPLING_SHARE * variance)
     return max(private_batch(facts, steps, mu), math.ceil(min(steady, _PASSES * n / steps)))
 
 
-def _typical_gradient(facts: RiskFacts) -> float:
+def typical_gradient(facts: RiskFacts) -> float:
     """A guess, for accuracy only: slopes are half their bound, as those of the logistic loss begin."""
     return facts.gradient_bound / 2
 
 
 def sampling_rate(facts: RiskFacts, batch: int | None, default: int) -> float:
+    """q: the share of records that a batch has, on average; ``batch`` records, or the default size."""
     expected = max(_LEAST_BATCH, default) if batch is None else check_count(batch, "batch")
     return min(1.0, expected / facts.n_records)

@@ -1,4 +1,7 @@
-"""Default numbers of steps: the theorems' choices, from public facts."""
+"""Default numbers of steps: the theorems' choices, with the constants that their proofs give.
+
+From public facts alone. They influence accuracy only, and no privacy statement depends on them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import numpy as np
 
 from privopt.mechanisms.convex.mechanism import default_start
 from privopt.oracles.convex.bregman import natural_geometry
-from privopt.oracles.convex.linear import linear_minimizer
 from privopt.oracles.convex.quantities import gaussian_width
+from privopt.oracles.convex.registry import linear_minimizer
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -17,8 +20,6 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 
 # Default step counts stop here; ask for more with steps=....
 MOST_STEPS = 2000
-
-
 # How many directions rows are taken to spread over, at most, by ``typical_distance``.
 _SPREAD = 100
 

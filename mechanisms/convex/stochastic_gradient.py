@@ -16,15 +16,14 @@ from privopt.mechanisms.convex.iteration import (
 )
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.convex.sampling import (
-    LAYOUT,
+    MOST_SAMPLED_STEPS,
     TOGETHER,
-    _typical_gradient,
     balanced_batch,
     record_bound,
     sampling_rate,
+    typical_gradient,
 )
 from privopt.mechanisms.convex.step_counts import euclidean_steps, typical_distance
-from privopt.mechanisms.convex.svrg import _MOST_STEPS
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -87,14 +86,14 @@ class DPStochasticGradient(RiskMechanism):
         longest = 1 / (facts.smoothness + regularizer.l2)
         if steps is None:
             mu = share / facts.sensitivity
-            steps = euclidean_steps(facts, space, regularizer, mu, longest, _MOST_STEPS)
+            steps = euclidean_steps(facts, space, regularizer, mu, longest, MOST_SAMPLED_STEPS)
         together = check_count(steps, "steps") * releases
         q = sampling_rate(facts, batch, balanced_batch(facts, steps, share))
         z = poisson_multiplier(epsilon, delta, q=q, steps=together, coordinates=together * facts.dimension)
-        noise = sampled_noise(z, record_bound(facts) * LAYOUT, facts.dimension)
+        noise = sampled_noise(z, record_bound(facts), facts.dimension)
         expected = q * facts.n_records
         per_step = math.hypot(
-            _typical_gradient(facts) * math.sqrt((1 - q) / expected),
+            typical_gradient(facts) * math.sqrt((1 - q) / expected),
             math.sqrt(facts.dimension) * noise.sigma / expected,
         )
         rate = min(longest, typical_distance(facts, space) / (per_step * math.sqrt(2 * steps)))

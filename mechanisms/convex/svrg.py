@@ -1,4 +1,4 @@
-"""Variance-reduced gradients on Poisson batches: DP-SVRG and DP-SVRG++."""
+"""Variance-reduced gradients on Poisson batches: DP-SVRG and DP-SVRG++ (Wang, Ye and Xu, NIPS 2017)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from privopt.mechanisms.convex.iteration import (
 )
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.convex.penalties import objective_penalty
-from privopt.mechanisms.convex.sampling import LAYOUT, TOGETHER, private_batch, record_bound, sampling_rate
+from privopt.mechanisms.convex.sampling import (
+    MOST_SAMPLED_STEPS,
+    TOGETHER,
+    private_batch,
+    record_bound,
+    sampling_rate,
+    sum_share,
+)
 from privopt.mechanisms.convex.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -32,9 +39,6 @@ from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
-
-# What the default number and size of batches aim at: see ``balanced_batch``.
-_MOST_STEPS = 5000
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class DPSVRG(RiskMechanism):
         steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
         far = noise_growth(facts, batches, rate) * (steps / (rate * facts.smoothness)) ** 2
         epochs = max(1.0, math.log(min(max(signal, 1.0), 1e300)), min(far, steps))
-        longest = math.ceil(min(8 * facts.smoothness / l2, _MOST_STEPS))
+        longest = math.ceil(min(8 * facts.smoothness / l2, MOST_SAMPLED_STEPS))
         return regularizer, quiet_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
 
     @classmethod
@@ -197,18 +201,13 @@ class DPSVRG(RiskMechanism):
     ) -> Callable[[Vector], Vector]:
         """x -> the estimate of grad F(x) - grad F(anchor) from a batch, with a draw of the noise, if any."""
         facts, q = self.facts, self.sampling
-        # Rounding of nearly equal slopes, and of their predictions, does not vanish with the difference.
-        floor = record_bound(facts) * facts.n_records * 2.0**-46
-        unit = (facts.dimension + 4) * 2.0**-53
 
         def estimate(x: Vector) -> Vector:
             if np.array_equal(x, anchor):
                 return np.zeros_like(x)  # every difference is exactly 0, whoever is sampled
             total = risk.difference_sum(x, anchor, poisson_batch(facts.n_records, q, source))
             if noise is not None:
-                lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))
-                distance = float(np.linalg.norm(x - anchor)) + 2 * unit * lengths
-                bound = min(2 * record_bound(facts), facts.smoothness * distance * LAYOUT + floor) * LAYOUT
+                bound = difference_bound(facts, x, anchor)
                 total = sampled_noise(self.multiplier, bound, facts.dimension).add_drawn(total, next(noise))
             return total / (q * facts.n_records)
 
@@ -234,9 +233,9 @@ class DPSVRGPlusPlus(DPSVRG):
         epochs = math.ceil(math.log2(max(2.0, loss_range(facts, convex_set) / noise)))
         shape = tuple(2**s for s in range(1, epochs + 1))
         rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
-        longest = _MOST_STEPS
+        longest = MOST_SAMPLED_STEPS
         if regularizer.l2 > 0:  # with a penalty even gradient descent needs no more steps than that
-            longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, _MOST_STEPS)
+            longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, MOST_SAMPLED_STEPS)
         return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
 
     @classmethod
@@ -245,6 +244,22 @@ class DPSVRGPlusPlus(DPSVRG):
 
     def _next_start(self, last: Vector, _average: Vector) -> Vector:
         return last
+
+
+def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
+    """What one record moves a computed sum over a batch of grad f(x) - grad f(anchor) by, at most.
+
+    2 G; or L |x - anchor| and what rounding adds, which does not vanish with the distance. With
+    u = (d + 4) 2^-53: a computed |x - anchor| is off by a share of u, and the prediction for a row by u |x|
+    times its length, hence the gradient by u L |x| (both are taken twice); a slope itself, and those of up to
+    n other rows in another place, by 2^-50 of their bound at either point (taken 8 times). What sums of n
+    terms of such a size are off by is in ``sum_share``.
+    """
+    unit = (facts.dimension + 4) * 2.0**-52
+    lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))
+    distance = float(np.linalg.norm(x - anchor)) * (1 + unit) + unit * lengths
+    slopes = facts.gradient_bound * facts.n_records * 2.0**-46
+    return min(2 * record_bound(facts), (facts.smoothness * distance + slopes) * sum_share(facts))
 
 
 def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
@@ -258,7 +273,7 @@ def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
 
 
 def quiet_rounds(
-    shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = _MOST_STEPS
+    shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = MOST_SAMPLED_STEPS
 ) -> tuple[int, ...]:
     """Inner steps of epochs in the proportions of ``shape``, as many as the noise of their batches allows.
 
@@ -268,7 +283,7 @@ def quiet_rounds(
         longest: the most steps of the longest epoch. All together have at most 5000 or so.
     """
     quiet = 1 / math.sqrt(noise_growth(facts, mu, eta) * max(shape) * sum(shape))
-    unit = min(quiet, longest / max(shape), _MOST_STEPS / sum(shape))
+    unit = min(quiet, longest / max(shape), MOST_SAMPLED_STEPS / sum(shape))
     return tuple(max(2, math.ceil(unit * m)) for m in shape)
 
 

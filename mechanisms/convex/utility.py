@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from privopt.oracles.convex.linear import linear_minimizer
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.convex.proximal import ConvexAnswer, minimize_convex
+from privopt.oracles.convex.registry import linear_minimizer
 from privopt.problems.convex.losses import Labels
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk

@@ -33,6 +33,7 @@ from privopt.mechanisms.privacy.parameters import (
     check_positive,
     smallest,
 )
+from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT
@@ -52,8 +53,6 @@ REFUTED_RSPM = (
     "the noise; with 1000 separators and delta = 1e-6 the true epsilon can be 1.44 for a claimed 1"
 )
 
-# Cells of the Riemann sum for OPDisc: more cells tighten the bound, any number is valid.
-_CELLS = 4096
 # Share added to every bound for rounding; the special functions used are good to 1e-11 and better.
 _ROUNDING = 1e-9
 
@@ -181,45 +180,6 @@ def normalized_dof(lattice: IntegerLattice) -> int:
     In a fixed coordinate pi(w) and pi(v) agree, so s_w may be 0 there and eta does not count.
     """
     return int(np.count_nonzero(lattice.low < lattice.high)) + 1
-
-
-def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
-    """Upper bound on E[(1 - exp(epsilon - (c sigma chi + c^2/2) / sigma^2))_+], chi ~ chi(dof), c = shift.
-
-    The delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts it is
-    the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon - a^2/2 - a t)), where
-    a = c / sigma. P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger:
-    the quadrature errs upward by construction, whatever the grid.
-
-    Shapes: all scalars. epsilon >= 0, the others > 0.
-    """
-    a = shift / sigma
-    threshold = (epsilon - a * a / 2) / a
-    start = max(threshold, 0.0)
-    # Beyond the median of chi the tail falls faster than a Gaussian's; the rest is added at the end.
-    t = np.linspace(start, max(start, math.sqrt(dof)) + 8.0, _CELLS + 1)
-    tail = special.gammaincc(dof / 2, t * t / 2)
-    kept = np.exp(-a * (t - threshold))
-    below_start = -math.expm1(min(0.0, a * threshold))
-    inside = float(np.sum(tail[:-1] * kept[:-1] * -np.expm1(-a * np.diff(t))))
-    return min(1.0, (below_start + inside + float(tail[-1] * kept[-1])) * (1 + _ROUNDING) + 1e-300)
-
-
-def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:
-    """Nearly the smallest epsilon with ``shift_delta`` <= delta, rounded up; 0 if delta alone suffices."""
-    delta = check_delta(delta)
-    if shift_delta(0.0, sigma, shift, dof) <= delta:
-        return 0.0
-    return smallest(lambda epsilon: shift_delta(epsilon, sigma, shift, dof) <= delta)
-
-
-def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
-    """Nearly the smallest sigma with ``shift_delta`` <= delta; never smaller than needed."""
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    check_positive(shift, "shift")
-    check_count(dof, "dof")
-    start = shift * math.sqrt(dof) / epsilon
-    return smallest(lambda sigma: shift_delta(epsilon, sigma, shift, dof) <= delta, start=start)
 
 
 def separator_counts(separators: SeparatorSet) -> tuple[int, int]:

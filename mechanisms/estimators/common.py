@@ -22,6 +22,7 @@ from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+from privopt.problems.tables.columns import check_whole, positions
 from privopt.problems.tables.schema import Schema
 
 
@@ -40,7 +41,8 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     try:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        with np.errstate(invalid="ignore"):  # it compares labels with themselves as integers
+            check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
     except ValueError as error:
         raise InvalidInputError(without_values(error)) from None
@@ -79,7 +81,7 @@ def without_values(error: ValueError) -> str:
         return "X holds text where numbers are needed; declare a schema, or convert the column"
     if first.startswith("Unknown label type: continuous"):
         return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
-    if first.startswith("Input "):  # ... contains NaN, or infinity
+    if first.startswith(("Input ", "The feature names")):  # ... contains NaN, or infinity; and then names
         return first
     return text
 
@@ -115,11 +117,29 @@ def check_limits(limits: object) -> None:
 
 
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
-    """The declared classes; or those in the labels, with a PrivacyLeakWarning."""
+    """The declared classes; or those in the labels, with a PrivacyLeakWarning.
+
+    Raises:
+        InvalidInputError: not a list of texts, or of whole numbers or booleans that floats can tell apart.
+    """
     if declared is None:
         leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
-        return np.unique(labels)
-    return np.asarray(declared)
+        classes = np.unique(labels)
+    else:
+        if isinstance(declared, str) or not isinstance(declared, Sequence | np.ndarray | pd.Series):
+            raise InvalidInputError('classes must be a list of labels, such as ("well", "ill")')
+        kinds = {"text" if isinstance(c, str) else "whole" if _is_whole(c) else "other" for c in declared}
+        if len(kinds) > 1 or "other" in kinds:
+            raise InvalidInputError("classes must be all text, or all integers or booleans")
+        classes = np.asarray(declared)
+    check_whole("classes", classes.tolist())
+    return classes
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, float | np.floating):
+        return float(value).is_integer()
+    return isinstance(value, int | np.integer | np.bool_)
 
 
 def signs(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
@@ -128,17 +148,23 @@ def signs(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     Raises:
         InvalidInputError: a label that is neither.
     """
-    check_known(labels, classes)
-    return np.where(labels == classes[1], 1, -1).astype(np.int64)
+    return np.where(class_indices(labels, classes) == 1, 1, -1).astype(np.int64)
 
 
-def check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Raise InvalidInputError for a label outside the classes."""
-    if not np.all(np.isin(labels, classes)):
+def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """The index of each label's class, shape (n,): compared as the categories of a schema are.
+
+    Raises:
+        InvalidInputError: a label outside the classes.
+    """
+    known = classes.tolist()
+    found = positions("y", labels, {c: i for i, c in enumerate(known)})
+    if bool(np.any(found < 0)):
         raise InvalidInputError(
-            f"y holds labels outside the declared classes {', '.join(map(repr, classes.tolist()))}; "
+            f"y holds labels outside the declared classes {', '.join(map(repr, known))}; "
             f"declare them, or correct the declaration"
         )
+    return found
 
 
 def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:

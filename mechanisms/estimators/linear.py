@@ -28,9 +28,9 @@ from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     booked,
     check_given,
-    check_known,
     check_limits,
     checked_labels,
+    class_indices,
     declared_schema,
     leak,
     public_classes,
@@ -39,6 +39,7 @@ from privopt.mechanisms.estimators.common import (
     without_values,
     write_atomically,
 )
+from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
@@ -63,6 +64,7 @@ class _Targets(NamedTuple):
     loss: Loss
     classes: NDArray[Any] | None = None
     centre: float = 0.0
+    label_range: tuple[float, float] | None = None
 
 
 class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
@@ -82,6 +84,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     ledger: Ledger | str | Path | None
     insecure_seed: int | None
     schema_: Schema | None
+    label_range_: tuple[float, float] | None
     coef_: Any
     intercept_: Any
 
@@ -108,7 +111,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         schema = None if self.schema is None else declared_schema(self.schema)
         if schema is not None:
             X = encoded(schema, X)
-        constant = self.fit_intercept and not (schema is not None and schema.intercept)
+        given = schema is not None and schema.intercept  # the schema's own constant
+        constant = self.fit_intercept and not given
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
         n, d = X.shape
         if n < 2:
@@ -116,20 +120,24 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         targets = self._targets_of(y, n)
         bound = self._public_norm(X, schema)
         facts = _risk_facts(n, d, targets.loss, bound, self.norm, constant)
+        if given and bound >= 1:
+            facts = replace(facts, constant=1.0)
         feature = _constant(bound, self.norm)
-        choice = self._choice(facts)
+        epsilon, delta = check_epsilon(self.epsilon), public_delta(self.delta, n)
+        choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(len(targets.labels)))
         # The plan is complete before a private number has entered it.
         plan = choice.plan(
-            facts,
-            epsilon=check_epsilon(self.epsilon),
-            delta=public_delta(self.delta, n),
-            steps=self.steps,
-            releases=len(targets.labels),
+            facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=len(targets.labels)
         )
         source = NoiseSource(self.insecure_seed)
         rows = _with_constant(X, feature) if constant else X
         risks = (
-            EmpiricalRisk(rows, labels, facts.loss, row_norm=facts.row_norm, norm=facts.norm)
+            EmpiricalRisk(
+                *(rows, labels, facts.loss),
+                row_norm=facts.row_norm,
+                norm=facts.norm,
+                constant=facts.constant,
+            )
             for labels in targets.labels
         )
         note = f"one-vs-rest: {plan.spend.note}" if len(targets.labels) > 1 else plan.spend.note
@@ -142,6 +150,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
         if targets.classes is not None:
             self.classes_ = targets.classes
+        self.label_range_ = targets.label_range
         points = np.stack([release.point for release in releases])
         intercept = points[:, d] * feature if constant else np.zeros(len(points))
         self.schema_ = schema
@@ -157,7 +166,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
         return largest or 1.0
 
-    def _choice(self, facts: RiskFacts) -> Choice:
+    def _choice(self, facts: RiskFacts, mu: float) -> Choice:
         space, penalty = self.convex_set, self.regularizer
         if isinstance(space, str):
             space = parse_set(space, facts.dimension)
@@ -169,7 +178,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             )
         if not isinstance(space, ConvexSet | None):
             raise InvalidInputError(f'convex_set must be text such as "l2:1" or a ConvexSet, got {space!r}')
-        return choose_risk_mechanism(self.mechanism, facts, space, penalty)
+        return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu)
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
         self.coef_, self.intercept_, self.spend_ = coef, intercept, spend
@@ -198,6 +207,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             "classes": self.classes_.tolist() if hasattr(self, "classes_") else None,
             "weights": np.atleast_2d(self.coef_).tolist(),
             "intercept": np.atleast_1d(self.intercept_).tolist(),
+            **({} if self.label_range_ is None else {"label_range": list(self.label_range_)}),
             **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
         }
 
@@ -229,6 +239,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         fitted.schema_ = schema
         if model["classes"] is not None:
             fitted.classes_ = np.array(model["classes"])
+        given = model.get("label_range")  # files of earlier versions have none
+        fitted.label_range_ = None if given is None else check_label_range(given)
         fitted.n_features_in_ = coef.shape[1]
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
@@ -288,9 +300,9 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
             raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
         if len(np.unique(classes)) != len(classes):
             raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
-        check_known(labels, classes)
-        positive = classes[1:] if len(classes) == 2 else classes
-        return _Targets([np.where(labels == c, 1.0, -1.0) for c in positive], self._loss(), classes)
+        index = class_indices(labels, classes)
+        positive = range(1, 2) if len(classes) == 2 else range(len(classes))
+        return _Targets([np.where(index == k, 1.0, -1.0) for k in positive], self._loss(), classes)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores, shape (n,) for two classes, otherwise (n, classes)."""
@@ -310,7 +322,7 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
 
 
 class PrivateLogisticRegression(_PrivateLinearClassifier):
-    """Logistic regression under differential privacy, by one of eleven mechanisms.
+    """Logistic regression under differential privacy, by any mechanism that minimises risks.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
@@ -369,6 +381,10 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         total = np.sum(p, axis=1, keepdims=True)
         return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
 
+    def risks_at(self, scores: ArrayLike) -> Floats:
+        """The model's probability of the second of two classes at scores of ``decision_function``."""
+        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
+
 
 class PrivateSigmoidClassifier(_PrivateLinearClassifier):
     """A linear classifier by the sigmoid loss, a smooth count of errors, which outliers sway less.
@@ -401,7 +417,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             one.
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
-    ``intercept_`` is a float.
+    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within. "auto" is
+    sufficient statistics for up to 512 features without set or penalty.
     """
 
     def __init__(
@@ -462,7 +479,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
                 "BiweightLoss"
             )
         # The second time for what the subtraction rounds up.
-        return _Targets([np.clip(np.clip(labels, low, high) - centre, -bound, bound)], loss, centre=centre)
+        shifted = np.clip(np.clip(labels, low, high) - centre, -bound, bound)
+        return _Targets([shifted], loss, centre=centre, label_range=(low, high))
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
         super()._set(coef, intercept, spend)
@@ -470,8 +488,9 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         return self
 
     def predict(self, X: Any) -> Floats:
-        """Predictions, shape (n,)."""
-        return self._scores(X)[:, 0]
+        """Predictions, shape (n,): within the range that labels were clipped to."""
+        predicted = self._scores(X)[:, 0]
+        return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R squared of the predictions. Not private."""
@@ -533,7 +552,7 @@ def _real_labels(y: ArrayLike) -> Floats:
 def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:
     """Public facts of the rows, with the constant feature if there is one."""
     extended = math.hypot(bound, _constant(bound, norm)) if intercept and norm == "l2" else bound
-    return RiskFacts(n, d + intercept, loss, extended, norm)
+    return RiskFacts(n, d + intercept, loss, extended, norm, _constant(bound, norm) if intercept else 0.0)
 
 
 def _constant(bound: float, norm: RowNorm) -> float:

@@ -31,12 +31,25 @@ _CHUNK = 1 << 17
 MAX_EXPONENT = 30
 # Coordinates of noise that wait to be used; with more, a draw is hardly quicker.
 _DRAWN_AHEAD = 1 << 14
+# How often this process, or one that it came from, was the child of a fork.
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_forked)
 
 
 class NoiseSource:
     """Random numbers from the operating system's cryptographic generator.
 
-    Every call asks the kernel, so there is no state that a fork, a pickle or a thread could duplicate.
+    Every call asks the kernel, so a source has no state that a fork, a pickle or a thread could duplicate.
+    What was drawn and not yet used belongs to one run: noise that is drawn ahead is refused in a forked child
+    (``discrete_gaussian_vectors``), where it would finish the run a second time.
 
     Resolution of the continuous draws: each is a smooth function of a real uniform in (0, 1), rounded to 53
     *significant* bits on the side that is nearer to an end of the interval. Both tails therefore go on for
@@ -131,13 +144,13 @@ class NoiseSource:
             words[late] = self.bits(int(np.count_nonzero(late)))
         return (words % np.uint64(n)).astype(np.int64).reshape(size)
 
-    def discrete_laplace(self, exponent: int, size: Size = 1) -> Ints:
-        """Exact discrete Laplace on the integers: P[x] ~ exp(-|x| / 2**exponent).
+    def discrete_laplace(self, exponent: int, size: Size = 1, *, steps: int = 1) -> Ints:
+        """Exact discrete Laplace on the integers: P[x] ~ exp(-|x| steps / 2**exponent), steps >= 1.
 
-        Canonne, Kamath and Steinke (2020), algorithm 2, in integer arithmetic only.
+        Canonne, Kamath and Steinke (2020), algorithm 2, in integer arithmetic only: their s is ``steps``.
         """
-        scale_bits = _exponent(exponent)
-        return _until_accepted(lambda n: self._try_laplace(scale_bits, n), size)
+        scale_bits, steps = _exponent(exponent), check_count(steps, "steps")
+        return _until_accepted(lambda n: self._try_laplace(scale_bits, n, steps), size)
 
     def discrete_gaussian(self, exponent: int, size: Size = 1) -> Ints:
         """Exact discrete Gaussian on the integers: P[x] ~ exp(-x**2 / 2**(2 exponent + 1)).
@@ -153,10 +166,19 @@ class NoiseSource:
 
         For one run of one mechanism, which draws before it knows what it will add to what: the draws that
         wait must be neither kept for another run nor shared.
+
+        Raises:
+            NoiseSourceError: the process is a fork of the one that began: its parent has the same draws.
         """
         at_once = max(1, _DRAWN_AHEAD // check_count(dimension, "dimension"))
+        began = _forks
         for done in range(0, count, at_once):
-            yield from self.discrete_gaussian(exponent, (min(at_once, count - done), dimension))
+            for vector in self.discrete_gaussian(exponent, (min(at_once, count - done), dimension)):
+                if _forks != began:
+                    raise NoiseSourceError(
+                        "a run that began before a fork cannot go on in the child: its noise is the parent's"
+                    )
+                yield vector
 
     def _fractions(self, size: Size) -> tuple[Floats, NDArray[np.bool_]]:
         """A uniform in (0, 1) with 53 significant bits, and a fair coin independent of it.
@@ -214,7 +236,7 @@ class NoiseSource:
             k += 1
         return accepted
 
-    def _try_laplace(self, bits: int, n: int) -> Ints:
+    def _try_laplace(self, bits: int, n: int, steps: int = 1) -> Ints:
         low = self.integers(1 << bits, n)
         low = low[self._accept_exp(low, bits)]
         high = np.zeros(low.size, dtype=np.int64)
@@ -223,7 +245,7 @@ class NoiseSource:
             heads = self._accept_fraction(np.ones(running.size, dtype=np.int64), 0)
             running = running[heads]
             high[running] += 1
-        magnitude = low + (high << bits)
+        magnitude = (low + (high << bits)) // steps
         negative = self.integers(2, low.size) == 1
         kept = ~(negative & (magnitude == 0))  # zero has one sign
         return np.asarray(np.where(negative, -magnitude, magnitude)[kept])
@@ -286,7 +308,7 @@ class DiscreteGaussianRelease:
 
     @property
     def grid_sensitivity(self) -> float:
-        """l2 sensitivity of the rounded sum; the last factor covers the rounding of x / grid itself."""
+        """l2 sensitivity of the rounded sum; the last factor is more than ``_steps`` may be off."""
         return (self.sensitivity + math.sqrt(self.dimension) * self.grid) * (1 + 2.0**-40)
 
     @property
@@ -386,11 +408,35 @@ def _steps(contributions: ArrayLike, grid: float, dimension: int) -> Ints:
     if rows.ndim != 2 or rows.shape[1] != dimension:
         raise PrivacyParameterError(f"expected shape (n, {dimension}), got {rows.shape}")
     steps = np.rint(rows / grid)
-    if not np.all(np.abs(steps) < 2.0**61 / max(1, len(rows))):
+    if not np.all(np.abs(steps) < 2.0**60 / max(1, len(rows))):
         raise PrivacyParameterError(
             "contributions must be finite, and small enough for a 64-bit sum on the grid"
         )
-    return np.asarray(steps.astype(np.int64).sum(axis=0))
+    more = np.rint(_rest(rows, steps, grid) / grid)
+    return np.asarray((steps.astype(np.int64) + more.astype(np.int64)).sum(axis=0))
+
+
+# Multiplying by it splits a double into two halves of 26 bits, whose products are exact (Dekker 1971).
+_SPLIT = 2.0**27 + 1
+
+
+def _rest(rows: Floats, steps: Floats, grid: float) -> Floats:
+    """rows - steps * grid, rounded once: below 2^8 grid steps, for fewer than 2^60 steps.
+
+    A quotient of 2^60 is off by up to 2^7 before it is rounded to a whole number; the rest says by how much.
+    Rounded again, rows are within 1/2 + 2^-44 grid steps of a multiple of the grid, however large they are.
+    """
+    product = steps * grid
+    high, low = _halves(steps)
+    grid_high, grid_low = _halves(grid)
+    missing = ((high * grid_high - product) + high * grid_low + low * grid_high) + low * grid_low
+    return np.asarray((rows - product) - missing)
+
+
+def _halves(x: Floats | float) -> tuple[Floats | float, Floats | float]:
+    big = _SPLIT * x
+    high = big - (big - x)
+    return high, x - high
 
 
 def _shape(size: Size) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Checks that any linear minimiser, projection or quadratic oracle can be put through, by whoever wrote it.
 
->>> from privopt.oracles.convex.projection import projector
+>>> from privopt.oracles.convex.registry import projector
 >>> print(check_projector(projector).oracle)
 projector
 
@@ -36,10 +36,10 @@ from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.polytope import Polytope
@@ -76,7 +76,7 @@ def check_linear_minimizer(
     """Put linear minimisers through every check on every set that they are built for.
 
     Args:
-        build: from a set to its oracle, as ``privopt.oracles.convex.linear.linear_minimizer``; it may
+        build: from a set to its oracle, as ``privopt.oracles.convex.registry.linear_minimizer``; it may
             refuse a set by ``UnsupportedProblemError``.
         instances: the sets; small ones of every kind by default.
         tolerance: how far a point may be from feasible, and a value from optimal, relative to the scales.

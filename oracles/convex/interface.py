@@ -2,9 +2,12 @@
 
 An oracle is a value that was built for one set (and regulariser, and geometry) and answers one kind of
 question. All of them are deterministic functions of their arguments: after noise was added to a gradient,
-whatever an oracle does is post-processing, and a bad answer costs utility, never privacy. Closed forms are
-built by ``linear``, ``projection``, ``prox``, ``bregman`` and ``gauge_step`` beside this file; anyone's
-callable of the same signature will do.
+whatever an oracle does is post-processing, and a bad answer costs utility, never privacy.
+
+What is asked of a set alone is asked through ``registry``, where solvers enter themselves by the kind of set:
+``linear`` and ``projection`` by formulas, ``polytope`` and ``least_distance`` by numerical methods. ``prox``,
+``bregman`` and ``gauge_step`` build steps on top. Anyone's callable of the same signature will do.
+Quadratics are in ``quadratic``: what an oracle for them is, the evidence, and the same kind of registry.
 """
 
 from __future__ import annotations

@@ -17,11 +17,19 @@ from scipy.linalg import null_space, solve_triangular
 from scipy.optimize import nnls
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.quadratic import QuadraticOracle, QuadraticProposal, QuadraticSolver
+from privopt.oracles.convex.interface import Projector
+from privopt.oracles.convex.quadratic import (
+    QuadraticOracle,
+    QuadraticProposal,
+    QuadraticSolver,
+    quadratic_oracle,
+)
+from privopt.oracles.convex.registry import project, projector
 from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.intersections import as_polytope
 from privopt.problems.convex.sets.norm_balls import LinfBall
@@ -69,6 +77,11 @@ def nearest_in_hull(points: Vector, x: Vector) -> Vector:
     if least > _GAP * reach**2:  # between the two: points closer together than rounding can tell from afar
         raise SolverFailedError("the active-set method did not find the nearest point of the hull")
     return np.asarray(centre + best)
+
+
+@project.register
+def _(convex_set: ConvexHull, x: Vector) -> Vector:
+    return nearest_in_hull(convex_set.points, x)
 
 
 def _exact_shares(V: Vector, target: Vector, weights: Vector) -> Vector:
@@ -126,6 +139,28 @@ class LeastDistanceOracle(QuadraticOracle):
             )
 
         return solve
+
+
+@quadratic_oracle.register
+def _(convex_set: Polytope | Box | LinfBall | Simplex) -> QuadraticOracle:
+    return LeastDistanceOracle()
+
+
+@projector.register
+def _(convex_set: Polytope) -> Projector:
+    """min |w|^2/2 - <x, w>; the gap, a bound on the squared distance to the projection, is checked.
+
+    It raises ``CertificateError`` rather than return a point that is not one.
+    """
+    quadratic = LeastDistanceOracle().prepare(convex_set, np.eye(convex_set.dimension))
+    size = convex_set.radius
+    unit = max(1.0, float(np.max(np.linalg.norm(convex_set.A, axis=1), initial=0.0)))  # of constraints
+
+    def nearest(x: Vector) -> Vector:
+        scale = size + float(np.linalg.norm(x))
+        return quadratic.minimize(-x).require(gap=_GAP * scale * size, violation=_GAP * scale * unit)
+
+    return nearest
 
 
 def _within_face(H: Vector, g: Vector, A: Vector, b: Vector, w: Vector, active: BoolArray) -> Vector:

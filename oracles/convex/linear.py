@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
 
-from privopt.oracles.convex.interface import LinearAnswer, LinearMinimizer
-from privopt.oracles.convex.projection import checked
-from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.convex.registry import facing
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
 from privopt.problems.convex.sets.hull import ConvexHull
-from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
-from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex
-
-
-def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
-    """The linear minimisation oracle of a set; a polytope's is a linear program with a checked dual.
-
-    For a set of your own, register a function of set and gradient:
-    ``privopt.oracles.convex.linear.facing.register(YourSet)``.
-
-    Raises:
-        UnsupportedProblemError: the set is unbounded or unknown.
-    """
-    if isinstance(convex_set, Polytope):
-        from privopt.oracles.convex.polytope import PolytopeMinimizer
-
-        return PolytopeMinimizer(convex_set)
-    if facing.dispatch(type(convex_set)) is facing.dispatch(object):
-        raise UnsupportedProblemError(
-            f"no linear minimiser for {type(convex_set).__name__}: it needs a bounded set; for one of your "
-            "own, register its formula by privopt.oracles.convex.linear.facing.register"
-        )
-
-    def minimize(g: Vector) -> LinearAnswer:
-        point = facing(convex_set, checked(g, convex_set.dimension))
-        return LinearAnswer(point, float(point @ g), -convex_set.support(-g))
-
-    return minimize
-
-
-@singledispatch
-def facing(convex_set: object, g: Vector) -> Vector:
-    """A point of the set that minimises <v, g>, shape (p,), by the formula registered for the set."""
-    raise UnsupportedProblemError(f"no linear minimiser for {type(convex_set).__name__}")
 
 
 @facing.register

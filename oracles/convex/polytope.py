@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from privopt.oracles.convex.interface import LinearAnswer
-from privopt.oracles.convex.projection import checked
+from privopt.oracles.convex.interface import LinearAnswer, LinearMinimizer
+from privopt.oracles.convex.quantities import gauge
+from privopt.oracles.convex.registry import checked, linear_minimizer
 from privopt.oracles.errors import SolverFailedError
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.hull import ConvexHull
@@ -45,13 +46,19 @@ class PolytopeMinimizer:
         return LinearAnswer(point, float(point @ g), c.lower_bound(g, multipliers), c.violation(point))
 
 
-def hull_gauge(hull: ConvexHull, v: Vector) -> float:
-    """min {r >= 0 : v in r hull}: the least total weight that makes v of the points; infinite if none does.
+@linear_minimizer.register
+def _(convex_set: Polytope) -> LinearMinimizer:
+    return PolytopeMinimizer(convex_set)
+
+
+@gauge.register
+def _(convex_set: ConvexHull, v: Vector) -> float:
+    """The least total weight that makes v of the points; infinite if none does.
 
     Raises:
         SolverFailedError: HiGHS stopped without an answer.
     """
-    result: Any = linprog(np.ones(len(hull.points)), A_eq=hull.points.T, b_eq=v, method="highs")
+    result: Any = linprog(np.ones(len(convex_set.points)), A_eq=convex_set.points.T, b_eq=v, method="highs")
     if result.status == 2:
         return float("inf")
     if result.status != 0:

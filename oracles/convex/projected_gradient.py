@@ -9,10 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.linear import linear_minimizer
-from privopt.oracles.convex.projection import projector
 from privopt.oracles.convex.proximal import accelerated
-from privopt.oracles.convex.quadratic import QuadraticOracle, QuadraticProposal, QuadraticSolver
+from privopt.oracles.convex.quadratic import (
+    QuadraticOracle,
+    QuadraticProposal,
+    QuadraticSolver,
+    quadratic_oracle,
+)
+from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
@@ -74,3 +78,8 @@ class ProjectedGradientOracle(QuadraticOracle):
             return QuadraticProposal(best, Status.TIME_LIMIT, steps=self.steps, raw_status="out of steps")
 
         return solve
+
+
+@quadratic_oracle.register
+def _(convex_set: ConvexSet) -> QuadraticOracle:
+    return ProjectedGradientOracle()

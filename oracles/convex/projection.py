@@ -5,82 +5,18 @@ Mechanisms project what was noised already: a projection that is off costs accur
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
 from scipy.optimize import brentq
 
-from privopt.oracles.convex.interface import Projector
-from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.convex.registry import project
 from privopt.problems.convex.regularizers import Vector, soft_threshold
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection, scaled_into, shifted_to_sum
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
-from privopt.problems.convex.sets.hull import ConvexHull
-from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection, scaled_into, shifted_to_sum
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
-from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex
 from privopt.problems.convex.sets.whole_space import WholeSpace
-from privopt.problems.errors import InvalidInputError
-
-_GAP = 1e-9  # relative; rounding leaves about 1e-14
-
-
-def projector(convex_set: ConvexSet) -> Projector:
-    """The projection onto a set: a formula, or an active-set method for hulls and polytopes.
-
-    For a set of your own, register a function of set and point:
-    ``privopt.oracles.convex.projection.project.register(YourSet)``.
-
-    Raises:
-        UnsupportedProblemError: no projection is known.
-        InfeasibleDomainError: a polytope without a point.
-    """
-    if isinstance(convex_set, Polytope):
-        return _polytope_projector(convex_set)
-    if project.dispatch(type(convex_set)) is project.dispatch(object):
-        raise UnsupportedProblemError(
-            f"no projection onto {type(convex_set).__name__}: for a set of your own, register its formula by "
-            "privopt.oracles.convex.projection.project.register"
-        )
-    return lambda x: project(convex_set, checked(x, convex_set.dimension))
-
-
-def checked(x: Vector, dimension: int) -> Vector:
-    """x itself, if it is a finite vector of that length.
-
-    Raises:
-        InvalidInputError: it is not; a NaN would come out as a point.
-    """
-    if x.shape != (dimension,) or not np.all(np.isfinite(x)):
-        raise InvalidInputError(f"expected {dimension} finite coordinates, got shape {x.shape}, or NaN")
-    return x
-
-
-def _polytope_projector(polytope: Polytope) -> Projector:
-    """min |w|^2/2 - <x, w>; the gap, a bound on the squared distance to the projection, is checked.
-
-    It raises ``CertificateError`` rather than return a point that is not one.
-    """
-    from privopt.oracles.convex.quadratic import quadratic_minimizer
-
-    quadratic = quadratic_minimizer(polytope, np.eye(polytope.dimension))
-    size = polytope.radius
-    unit = max(1.0, float(np.max(np.linalg.norm(polytope.A, axis=1), initial=0.0)))  # of constraints
-
-    def nearest(x: Vector) -> Vector:
-        scale = size + float(np.linalg.norm(x))
-        return quadratic.minimize(-x).require(gap=_GAP * scale * size, violation=_GAP * scale * unit)
-
-    return nearest
-
-
-@singledispatch
-def project(convex_set: object, x: Vector) -> Vector:
-    """The point of the set nearest to x, shape (p,), by the formula that is registered for the set."""
-    raise UnsupportedProblemError(f"no projection onto {type(convex_set).__name__}")
 
 
 @project.register
@@ -122,13 +58,6 @@ def _(convex_set: GroupL1Ball, x: Vector) -> Vector:
     shrunk = project(L1Ball(len(norms), convex_set.size), norms)
     ratio = np.divide(shrunk, norms, out=np.zeros_like(norms), where=norms > 0)
     return x * ratio[convex_set.labels]
-
-
-@project.register
-def _(convex_set: ConvexHull, x: Vector) -> Vector:
-    from privopt.oracles.convex.least_distance import nearest_in_hull
-
-    return nearest_in_hull(convex_set.points, x)
 
 
 @project.register

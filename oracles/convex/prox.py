@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from privopt.oracles.convex.interface import ProxStep
-from privopt.oracles.convex.projection import checked, projector
+from privopt.oracles.convex.quadratic import quadratic_minimizer
 from privopt.oracles.convex.quantities import is_simplex, lifted
+from privopt.oracles.convex.registry import checked, projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector, soft_threshold
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.polytope import Polytope
 
 
@@ -49,8 +50,6 @@ def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -
 
 def _polytope_step(polytope: Polytope, regularizer: ElasticNet) -> ProxStep:
     """min |u - x|^2 / 2 + sum of threshold * t over u in C, |u_j| <= t_j, after completing the square."""
-    from privopt.oracles.convex.quadratic import quadratic_minimizer
-
     p, size = polytope.dimension, polytope.radius
     quadratic = quadratic_minimizer(lifted(polytope), np.diag(np.repeat([1.0, 0.0], p)))
 

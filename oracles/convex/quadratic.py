@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import ClassVar
 
 import numpy as np
@@ -18,8 +19,8 @@ from numpy.typing import ArrayLike
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.convex.interface import LinearMinimizer
-from privopt.oracles.convex.linear import linear_minimizer
 from privopt.oracles.convex.quantities import violation
+from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.errors import CertificateError, SolverFailedError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch
 from privopt.problems.convex.regularizers import Vector
@@ -200,19 +201,19 @@ class PreparedQuadratic:
         return self.linear(slope).bound
 
 
+@singledispatch
+def quadratic_oracle(convex_set: object) -> QuadraticOracle:
+    """The oracle for a set: solvers enter themselves for the kinds they take, the closest kind counts."""
+    raise UnsupportedProblemError(f"no quadratic oracle for {type(convex_set).__name__}")
+
+
 def quadratic_minimizer(convex_set: ConvexSet, H: ArrayLike) -> PreparedQuadratic:
     """An oracle that fits: active sets over polytopes and boxes, otherwise accelerated projections.
 
     Raises:
         InvalidInputError, UnsupportedProblemError, InfeasibleDomainError: see ``QuadraticOracle.prepare``.
     """
-    from privopt.oracles.convex.least_distance import LeastDistanceOracle
-    from privopt.oracles.convex.projected_gradient import ProjectedGradientOracle
-
-    oracle: QuadraticOracle = LeastDistanceOracle()
-    if oracle.refusals(convex_set, np.asarray(H)):
-        oracle = ProjectedGradientOracle()
-    return oracle.prepare(convex_set, H)
+    return quadratic_oracle(convex_set).prepare(convex_set, H)
 
 
 def _symmetric(H: ArrayLike, dimension: int) -> Vector:

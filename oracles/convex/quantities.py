@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import numpy as np
 
-from privopt.oracles.convex.linear import linear_minimizer
-from privopt.oracles.convex.projection import projector
+from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.convex.regularizers import Vector, soft_threshold
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet, Estimate, simulated_width
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex
 
@@ -65,12 +66,13 @@ def lifted(polytope: Polytope) -> Polytope:
     )
 
 
+@singledispatch
 def gauge(convex_set: ConvexSet, v: Vector) -> float:
-    """min {r >= 0 : v in r C}."""
-    if isinstance(convex_set, ConvexHull):
-        from privopt.oracles.convex.polytope import hull_gauge
+    """min {r >= 0 : v in r C}; for a hull a linear program.
 
-        return hull_gauge(convex_set, v)
+    Raises:
+        SolverFailedError: the program stopped without an answer.
+    """
     return convex_set.gauge(v)
 
 

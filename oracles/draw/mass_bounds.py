@@ -209,13 +209,12 @@ def propose(
     region: Region,
     words: Words,
     cursor: int,
-    time: float,
-    rate: float,
+    elapsed: float,
     horizon: float,
     tries: int,
     levels: IntArray,
 ) -> tuple[int, int, float, int]:
-    """Rings of a region's clock of the given rate, from one at ``time`` on; each proposes a point.
+    """Rings of a region's clock, of rate 1, from one at ``elapsed`` on; each proposes a point.
 
     Stops when a point is drawn (it is then in ``levels``), after so many tries, when the next ring is later
     than the horizon, or when the random words are used up. Returns status, cursor, time of the ring that drew
@@ -225,16 +224,16 @@ def propose(
     gains = np.empty(shape.squares.shape[1])
     needed = words_per_try(shape)
     for made in range(tries):
-        if time > horizon:
-            return FAILED, cursor, time, made
+        if elapsed > horizon:
+            return FAILED, cursor, elapsed, made
         if len(words) - cursor < needed:
-            return OUT_OF_BITS, cursor, time, made
+            return OUT_OF_BITS, cursor, elapsed, made
         cursor, drawn = _go_down(shape, region, words, cursor, sums, gains, levels)
         if drawn:
-            return DRAWN, cursor, time, made + 1
+            return DRAWN, cursor, elapsed, made + 1
         wait, cursor = _exponential(words, cursor)
-        time += wait / rate
-    return FAILED, cursor, time, tries
+        elapsed += wait
+    return FAILED, cursor, elapsed, tries
 
 
 @njit(cache=True, nogil=True)

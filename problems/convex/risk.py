@@ -33,6 +33,7 @@ class RiskFacts:
         loss: the loss.
         row_norm: the bound that rows are clipped to.
         norm: the norm that is clipped, "l2" or "linf".
+        constant: what the last feature is in every row, before clipping; 0 if there is no such feature.
     """
 
     n_records: int
@@ -40,12 +41,15 @@ class RiskFacts:
     loss: Loss
     row_norm: float = 1.0
     norm: RowNorm = "l2"
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1e-100 <= self.row_norm <= 1e100:  # where squares of norms are normal numbers
             raise InvalidInputError(f"row_norm must be > 0 (and from 1e-100 to 1e100), got {self.row_norm}")
         if self.norm not in ("l2", "linf"):
             raise InvalidInputError(f"norm must be 'l2' or 'linf', got {self.norm!r}")
+        if not 0 <= self.constant <= self.row_norm:
+            raise InvalidInputError(f"constant must be from 0 to row_norm, got {self.constant}")
         if self.n_records < 1 or self.dimension < 1:
             raise InvalidInputError(
                 f"expected features of shape (n, d), n >= 1, d >= 1, got {(self.n_records, self.dimension)}"
@@ -70,6 +74,16 @@ class RiskFacts:
     def smoothness(self) -> float:
         """L: the gradient of each record is L-Lipschitz in l2."""
         return self.loss.smoothness * self.row_norm_l2**2
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        """rho: the Hessian of each record is rho-Lipschitz, spectral norm against l2; infinite if unknown."""
+        return self.loss.curvature_lipschitz * self.row_norm_l2**3
+
+    @property
+    def hessian_bound(self) -> float:
+        """A bound on the Frobenius norm of one record's Hessian at any w: it has rank one."""
+        return self.smoothness
 
     def smoothness_in(self, convex_set: ConvexSet) -> float:
         """Smoothness with respect to the Minkowski norm of a bounded set (|.|_1 / size for a simplex).
@@ -100,6 +114,11 @@ class RiskFacts:
         """l-infinity sensitivity of the computed mean gradient: 2 G1 / n, and its rounding."""
         return 2 * self.gradient_bound_linf * (1 / self.n_records + self.rounding)
 
+    @property
+    def hessian_sensitivity(self) -> float:
+        """Frobenius sensitivity of the computed mean Hessian under replace-one, and its rounding."""
+        return 2 * self.hessian_bound * (1 / self.n_records + self.rounding)
+
 
 class EmpiricalRisk:
     """F(w) = (1/n) sum_i phi(<a_i, w>, y_i), a_i the i-th row scaled down to the public norm bound.
@@ -122,6 +141,7 @@ class EmpiricalRisk:
         loss: the loss.
         row_norm: public bound that rows are clipped to, > 0.
         norm: which norm is clipped: "l2", or "linf" for l1 geometry.
+        constant: what the last feature is in every row of X; 0: there is no such feature.
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
@@ -129,11 +149,18 @@ class EmpiricalRisk:
     """
 
     def __init__(
-        self, X: Any, y: ArrayLike, loss: Loss, *, row_norm: float = 1.0, norm: RowNorm = "l2"
+        self,
+        X: Any,
+        y: ArrayLike,
+        loss: Loss,
+        *,
+        row_norm: float = 1.0,
+        norm: RowNorm = "l2",
+        constant: float = 0.0,
     ) -> None:
         self.X = _matrix(X)
         rows, columns = self.X.shape
-        self.facts = RiskFacts(int(rows), int(columns), loss, float(row_norm), norm)
+        self.facts = RiskFacts(int(rows), int(columns), loss, float(row_norm), norm, float(constant))
         labels = loss.check_labels(y)
         if labels.shape != (self.facts.n_records,):
             raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
@@ -148,7 +175,8 @@ class EmpiricalRisk:
         if self.X.dtype == np.float64:
             return self
         f = self.facts
-        return EmpiricalRisk(self.X.astype(np.float64), self.y, f.loss, row_norm=f.row_norm, norm=f.norm)
+        X = self.X.astype(np.float64)
+        return EmpiricalRisk(X, self.y, f.loss, row_norm=f.row_norm, norm=f.norm, constant=f.constant)
 
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""
@@ -192,16 +220,21 @@ class EmpiricalRisk:
         return self._mean(visit)[1]
 
     def hessian(self, w: ArrayLike) -> Vector:
-        """The Hessian of F at w, shape (d, d): for few features. Not private."""
+        """The Hessian of F at w, shape (d, d), symmetric: for few features. Not private.
+
+        Products are accumulated in float64 for float32 data too, so that ``facts.rounding`` holds.
+        """
         total = np.zeros((self.facts.dimension, self.facts.dimension))
         z = self.predictions(w)
-        weights = self.facts.loss.curvature(z, self.y) * self._scale**2
+        weights = (
+            self.facts.loss.curvature(z, self.y).astype(np.float64) * self._scale.astype(np.float64) ** 2
+        )
         for b in self._blocks():
-            rows = self.X if _is_sparse(self.X) else self.X[b]
+            rows = (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
             product = rows.T @ weighted
             total += product.toarray() if _is_sparse(product) else product
-        return total / self.facts.n_records
+        return (total + total.T) / (2 * self.facts.n_records)
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""

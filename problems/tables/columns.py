@@ -10,7 +10,7 @@ import math
 import numbers
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -163,12 +163,17 @@ class Numeric(Column):
         return math.lcm(*(q.denominator for q in self._map))
 
     @property
-    def reach(self) -> Fraction:
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The features of the first and of the last grid point."""
         a, b = self._map
-        return max(abs(a), abs(a + self.top * b))
+        return a, a + self.top * b
+
+    @property
+    def reach(self) -> Fraction:
+        return max(map(abs, self.ends))
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        x = as_numbers(self.name, values, self.missing)
+        x = as_numbers(f"column {self.name!r}", values, self.missing)
         if self.outside == "refuse":
             _check_range(self.name, x, self.low, self.high)
         a, b = (int(q * denominator) for q in self._map)
@@ -232,13 +237,7 @@ class Categorical(Column):
             raise SchemaError(f"column {name!r}: categories must be a list with at least one entry")
         if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
             raise SchemaError(f"column {name!r}: categories must be all text, or all integers or booleans")
-        for category in (*categories, missing):
-            # A hole or a fraction in another record makes a column of floats, which merges larger ones.
-            if isinstance(category, int) and abs(category) >= FEATURE_LIMIT:
-                raise SchemaError(
-                    f"column {name!r}: integers as categories must be below 2^53 in absolute value; "
-                    "declare them as text"
-                )
+        check_whole(f"column {name!r}", (*categories, missing))
         if len(set(categories)) < len(categories):
             twice = [c for i, c in enumerate(categories) if c in categories[:i]]
             raise SchemaError(f"column {name!r}: categories must be distinct; {twice[0]!r} occurs twice")
@@ -265,21 +264,12 @@ class Categorical(Column):
         return {c: i for i, c in enumerate(self.categories)}
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        codes, levels = as_levels(self.name, values, self.missing)
-        if any(isinstance(v, str) != isinstance(self.categories[0], str) for v in levels):
-            kinds = ("text", "numbers or booleans")
-            declared, found = kinds if isinstance(self.categories[0], str) else kinds[::-1]
-            raise SchemaError(
-                f"column {self.name!r}: categories are declared as {declared}, the table holds {found}; "
-                f"convert the column or the declaration"
-            )
-        index = np.array([self._index.get(v, -1) for v in levels], dtype=np.int64)
-        if self.outside == "refuse" and bool(np.any(index < 0)):
+        features = positions(f"column {self.name!r}", values, self._index, self.missing)
+        if self.outside == "refuse" and bool(np.any(features < 0)):
             raise SchemaError(
                 f"column {self.name!r}: holds a category that is not declared; "
                 f"add it to the categories, or declare outside='ignore'"
             )
-        features = index[codes]
         rows = np.flatnonzero(features >= 0)
         out[rows, features[rows]] = denominator
 
@@ -352,7 +342,7 @@ class Binned(Column):
         return tuple(f"[{a}, {b}{end}" for a, b, end in pairs)
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        x = as_numbers(self.name, values, self.missing)
+        x = as_numbers(f"column {self.name!r}", values, self.missing)
         if self.outside == "refuse":
             _check_range(self.name, x, self.edges[0], self.edges[-1])
         out[np.arange(len(x)), np.searchsorted(self._floats[1:-1], x, side="right")] = denominator
@@ -363,41 +353,49 @@ class Binned(Column):
         return found | _plain_missing(self.missing)
 
 
+_NUMBERS = (numbers.Real, Decimal, np.bool_, type(None), type(pd.NA), type(pd.NaT))
+
+
 def is_numeric(values: NDArray[Any]) -> bool:
     """Whether an array holds numbers or booleans, also as Python objects; missing values count as either."""
     if values.dtype.kind != "O":
         return values.dtype.kind in "biuf"
-    types = (numbers.Real, Decimal, np.bool_, type(None), type(pd.NA))
+    return _are(values, _NUMBERS)
+
+
+def _are(values: NDArray[Any], types: tuple[type, ...]) -> bool:
     return all(issubclass(kind, types) for kind in set(map(type, values)))
 
 
-def as_numbers(name: str, values: NDArray[Any], missing: Fraction | None = None) -> NDArray[np.float64]:
+def as_numbers(where: str, values: NDArray[Any], missing: Fraction | None = None) -> NDArray[np.float64]:
     """A column as finite float64, shape (n,), with ``missing`` in the place of missing values.
+
+    ``where`` begins the messages: "column 'age'", say.
 
     Raises:
         SchemaError: text or other types, infinities, missing values if there is nothing to read them as.
     """
     gaps = np.asarray(pd.isna(values))
     if missing is None and bool(np.any(gaps)):
-        raise SchemaError(f"column {name!r}: missing values (empty, NaN) are not allowed; {_FILL}")
+        raise SchemaError(f"{where}: missing values (empty, NaN) are not allowed; {_FILL}")
     if not is_numeric(values):
         raise SchemaError(
-            f"column {name!r}: numbers are needed, the table holds text or other types; convert them, "
+            f"{where}: numbers are needed, the table holds text or other types; convert them, "
             f"with a decimal point and without units"
         )
     try:
         x = np.where(gaps, 0, values).astype(np.float64)
     except OverflowError:
-        raise SchemaError(f"column {name!r}: a number is too large for a 64-bit float") from None
+        raise SchemaError(f"{where}: a number is too large for a 64-bit float") from None
     if not bool(np.all(np.isfinite(x))):
-        raise SchemaError(f"column {name!r}: infinities are not allowed")
+        raise SchemaError(f"{where}: infinities are not allowed")
     if missing is not None:
         x[gaps] = float(missing)
     return x
 
 
 def as_levels(
-    name: str, values: NDArray[Any], missing: str | int | None = None
+    where: str, values: NDArray[Any], missing: str | int | None = None
 ) -> tuple[NDArray[np.intp], list[Any]]:
     """A column as codes, shape (n,), into the list of its distinct values; missing ones are ``missing``.
 
@@ -405,18 +403,56 @@ def as_levels(
         SchemaError: types that cannot be categories, or missing values with nothing to read them as.
     """
     if values.dtype.kind not in "OUbiuf":
-        raise SchemaError(f"column {name!r}: categories must be text, integers or booleans")
-    try:
-        codes, levels = pd.factorize(values)
-    except TypeError:
-        raise SchemaError(f"column {name!r}: categories must be text, integers or booleans") from None
+        raise SchemaError(f"{where}: text, integers or booleans are needed, not {values.dtype}")
+    # Equality of other objects can be anything: np.True_ == (1,), say.
+    if values.dtype.kind == "O" and not _are(values, (str, *_NUMBERS)):
+        raise SchemaError(f"{where}: text, integers or booleans are needed, not other objects")
+    codes, levels = pd.factorize(values)
     if not bool(np.any(codes < 0)):
         return codes, levels.tolist()
     if missing is None:
         raise SchemaError(
-            f"column {name!r}: missing values are not allowed; declare missing=..., a category of their own"
+            f"{where}: missing values are not allowed; declare missing=..., a category of their own"
         )
     return np.where(codes < 0, len(levels), codes), [*levels.tolist(), missing]
+
+
+def positions(
+    where: str,
+    values: NDArray[Any],
+    declared: Mapping[str | int, int],
+    missing: str | int | None = None,
+) -> NDArray[np.int64]:
+    """The position of each value among the declared ones, shape (n,), -1 for others.
+
+    The one comparison of categories and of labels. Each record's position is its own: whatever another one
+    holds, a column of floats included, numbers below ``FEATURE_LIMIT`` stay what they are (``check_whole``).
+
+    Args:
+        where: begins the messages.
+        values: shape (n,).
+        declared: positions of values that are all text, or all numbers or booleans.
+        missing: what missing values are read as.
+
+    Raises:
+        SchemaError: text where numbers are declared, or the reverse; and as ``as_levels``.
+    """
+    codes, levels = as_levels(where, values, missing)
+    is_text = isinstance(next(iter(declared)), str)
+    if any(isinstance(v, str) != is_text for v in levels):
+        kinds = ("text", "numbers or booleans")
+        asked, found = kinds if is_text else kinds[::-1]
+        raise SchemaError(f"{where}: declared as {asked}, found as {found}; convert one of them")
+    return np.array([declared.get(v, -1) for v in levels], dtype=np.int64)[codes]
+
+
+def check_whole(where: str, values: Iterable[object]) -> None:
+    """Raise SchemaError for numbers that are declared, to be told from others, and are too large for it.
+
+    A hole or a fraction in another record makes a column of floats, which merges larger integers.
+    """
+    if any(isinstance(v, int | float) and not abs(v) < FEATURE_LIMIT for v in values):
+        raise SchemaError(f"{where}: integers must be below 2^53 in absolute value; declare them as text")
 
 
 def rational(value: object, name: str, key: str) -> Fraction:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -190,8 +191,7 @@ class Schema:
             return [values for _, values in table]
         names = [str(name) for name, _ in table]
         if missing := [c.name for c in self.columns if c.name not in names]:
-            header = len(missing) < len(self.columns)
-            raise SchemaError(f"missing from the table: {missing_columns(missing, names, header)}")
+            raise SchemaError(f"missing from the table: {missing_columns(missing, names)}")
         if twice := [c.name for c in self.columns if names.count(c.name) > 1]:
             raise SchemaError(f"more than once in the table: column {', '.join(map(repr, twice))}")
         values = dict(zip(names, (values for _, values in table), strict=True))
@@ -218,7 +218,12 @@ class Schema:
             stacklevel=2,
         )
         named = [(f"x{i}" if name is None else name, v) for i, (name, v) in enumerate(columns_of(table))]
-        return cls([_draft(name, values) for name, values in named], intercept)
+        _check_distinct("the table", [name for name, _ in named])
+        columns = [_draft(i, name, values) for i, (name, values) in enumerate(named, 1)]
+        try:
+            return cls(columns, intercept)
+        except SchemaError:  # which quotes names
+            raise SchemaError("no schema can be read off this table; declare one") from None
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain numbers, strings, lists and dicts; ``from_dict`` reads it back."""
@@ -322,14 +327,14 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
-    _check_distinct(file, pyarrow.parquet.read_schema(file).names)
+    _check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
     return pd.read_parquet(file)
 
 
-def _check_distinct(file: Path, names: Sequence[str]) -> None:
+def _check_distinct(where: str, names: Sequence[str]) -> None:
     if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
         places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
-        raise SchemaError(f"{file}: columns need distinct names; {places} are named alike")
+        raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
 
 
 def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
@@ -340,7 +345,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
         header = next(csv.reader(stream, delimiter=separator), [])
     if not any(header):
         raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
-    _check_distinct(file, header)
+    _check_distinct(str(file), header)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
@@ -379,28 +384,27 @@ def _check_lines(file: Path, separator: str, width: int) -> None:
             raise SchemaError(f"{file}, line {lines.line_num}: a quote is never closed") from None
 
 
-def missing_columns(missing: Sequence[str], there: Sequence[str], header: bool) -> str:
-    """Names that a table lacks, and those that it has.
+def missing_columns(missing: Sequence[str], there: Sequence[str]) -> str:
+    """Names that a table lacks. Those that it has are not quoted: without a header they are a record.
 
     Args:
         missing: the names that were looked for in vain.
         there: the names of the table.
-        header: whether ``there`` is known to hold names. The first line of a file without a header is a
-            record, and is not quoted: neither then nor where a name looks like a number.
     """
-    wanted = ", ".join(f"column {name!r}{did_you_mean(name, there)}" for name in missing[:_MOST_NAMED])
-    if not header or any(_looks_like_a_number(name) for name in there):
-        return f"{wanted}; is the first line of the file its header?"
-    more = ", ..." if len(there) > _MOST_NAMED else ""
-    return f"{wanted}; there are {', '.join(map(repr, there[:_MOST_NAMED]))}{more}"
+    wanted = ", ".join(f"column {name!r}{_similar(name, there)}" for name in missing[:_MOST_NAMED])
+    more = ", ..." if len(missing) > _MOST_NAMED else ""
+    count = "1 column" if len(there) == 1 else f"{len(there)} columns"
+    return (
+        f"{wanted}{more}. The table has {count}, and names must match exactly; is the first line of the file "
+        "its header?"
+    )
 
 
-def _looks_like_a_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return not name.strip()
-    return True
+def _similar(name: str, there: Sequence[str]) -> str:
+    """Where a name stands that is much like the one looked for."""
+    known = [other.strip().lower() for other in there]
+    close = get_close_matches(name.strip().lower(), known, n=1)
+    return f" (column {known.index(close[0]) + 1} of the table has a similar name)" if close else ""
 
 
 def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
@@ -451,17 +455,22 @@ def _checked_keys(
     return dict(given)
 
 
-def _draft(name: str, values: NDArray[Any]) -> Column:
-    """A column declaration read off the data."""
+def _draft(number: int, name: str, values: NDArray[Any]) -> Column:
+    """A declaration read off the ``number``-th column; errors give its number, the name may be a cell."""
+    where = f"column {number} of the table"
     if is_numeric(values):
-        return _draft_numeric(name, as_numbers(name, values))
-    _, categories = as_levels(name, values)
+        x = as_numbers(where, values)
+        try:
+            return _draft_numeric(name, x)
+        except SchemaError:  # which quotes the name and the bounds
+            raise SchemaError(f"{where}: no bounds can be read off these numbers; declare it") from None
+    _, categories = as_levels(where, values)
     if not all(isinstance(c, str) for c in categories):
-        raise SchemaError(f"column {name!r}: mixes text with other types; convert it first")
+        raise SchemaError(f"{where}: mixes text with other types; convert it first")
     if len(categories) > min(_MOST_CATEGORIES, max(_FEW_CATEGORIES, len(values) // 2)):
         raise SchemaError(
-            f"column {name!r}: too many distinct texts for categories, as in a column of names or "
-            f"identifiers; leave it out, or declare it"
+            f"{where}: too many distinct texts for categories, as in a column of names or identifiers; leave "
+            "it out, or declare it"
         )
     return Categorical(name, sorted(categories), outside="ignore")
 

@@ -18,10 +18,9 @@ from privopt.oracles.convex.conformance import (
 )
 from privopt.oracles.convex.interface import LinearAnswer, LinearMinimizer, Projector
 from privopt.oracles.convex.least_distance import LeastDistanceOracle
-from privopt.oracles.convex.linear import linear_minimizer
 from privopt.oracles.convex.projected_gradient import ProjectedGradientOracle
-from privopt.oracles.convex.projection import projector
 from privopt.oracles.convex.quadratic import QuadraticOracle, QuadraticProposal, QuadraticSolver
+from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.sets.interface import ConvexSet

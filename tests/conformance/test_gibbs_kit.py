@@ -15,7 +15,6 @@ from scipy import stats
 
 from privopt.oracles.draw import conformance as gibbs_conformance
 from privopt.oracles.draw import evidence as _evidence
-from privopt.oracles.draw.branch import GibbsBranch
 from privopt.oracles.draw.conformance import check_gibbs_oracle, draw_instances
 from privopt.oracles.draw.elimination import GibbsElimination
 from privopt.oracles.draw.enumerate import GibbsEnumeration
@@ -46,7 +45,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
     [
         GibbsEnumeration(),
         GibbsElimination(threads=1),
-        GibbsBranch(),
+        gibbs_oracle("branch"),
         pytest.param(gibbs_oracle("auto"), marks=pytest.mark.slow),
     ],
     ids=lambda o: type(o).__name__,

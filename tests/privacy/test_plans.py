@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 
 from privopt.mechanisms import MECHANISMS
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
-from privopt.mechanisms.discrete.calibration import (
-    normalized_dof,
-    opdisc_shift,
-    rspm_delta,
-    separator_counts,
-    shift_epsilon,
-)
+from privopt.mechanisms.discrete.calibration import normalized_dof, opdisc_shift, rspm_delta, separator_counts
 from privopt.mechanisms.privacy.accounting import (
     GaussianSteps,
     composed_epsilon,
@@ -30,7 +24,8 @@ from privopt.mechanisms.privacy.accounting import (
     zcdp_epsilon,
 )
 from privopt.mechanisms.privacy.parameters import smallest
-from privopt.problems.convex.losses import HuberLoss, LogisticLoss
+from privopt.mechanisms.privacy.shifts import shift_epsilon
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet, ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -52,22 +47,27 @@ FACTS = st.builds(
 )
 # Costly to plan; their own tests below use few parameters.
 SAMPLED = ("dp-sgd", "dp-svrg", "dp-svrg++")
-QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED))
+# Purely private, with a cost that grows with the dimension: see tests/mechanisms/nonconvex.
+NETS = ("net",)
+QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(NETS))
 
 
 def space(name: str, dimension: int) -> ConvexSet:
     if name == "dp-fw-l1":
         return L1Ball(dimension, 3.0)
-    return WholeSpace(dimension) if name == "dp-gd" else L2Ball(dimension, 3.0)
+    whole = name in ("dp-gd", "dp-gld", "sufficient-statistics")
+    return WholeSpace(dimension) if whole else L2Ball(dimension, 3.0)
 
 
 def planned(name: str, facts: RiskFacts, epsilon: float, delta: float, **options: Any) -> Any:
     kind: Any = RISK_MECHANISMS[name]
+    if name == "sufficient-statistics" and isinstance(facts.loss, HuberLoss):
+        facts = dataclasses.replace(facts, loss=SquaredLoss(facts.loss.threshold))
     return kind.plan(facts, space(name, facts.dimension), epsilon=epsilon, delta=delta, **options)
 
 
 def steps_of(name: str, steps: int) -> dict[str, int]:
-    return {} if name.endswith("perturbation") else {"steps": steps}
+    return {} if name.endswith(("perturbation", "statistics")) else {"steps": steps}
 
 
 def spent(plan: Any) -> float:
@@ -79,6 +79,8 @@ def spent(plan: Any) -> float:
         return zcdp_epsilon(plan.steps * (2 * moved / plan.selection.scale) ** 2 / 8, delta)
     if plan.name == "output-perturbation":
         return gaussian_epsilon(2 * bound / (n * plan.regularizer.l2) / plan.vector_noise.sigma, delta)
+    if plan.name == "sufficient-statistics":
+        return gaussian_epsilon(3 / math.sqrt(2) * facts.row_norm_l2**2 / n / plan.vector_noise.sigma, delta)
     if plan.name == "objective-perturbation":
         hidden = gaussian_epsilon(
             2 * plan.tolerance / plan.regularizer.l2 / plan.vector_noise.sigma, 0.1 * delta
@@ -139,7 +141,7 @@ def test_first_order_noise_is_monotone(
     assert noise(q=delta * factor) < base
     assert noise(n=3) < base
     assert noise(p=5) >= base * (1 - 1e-12)
-    if not name.endswith("perturbation"):
+    if steps_of(name, steps):
         assert noise(t=2 * steps) > base
 
 
@@ -230,7 +232,7 @@ def test_gaussian_rspm_plans_spend_their_claim(epsilon: float, delta: float, d: 
 
 
 def test_no_mechanism_is_left_out() -> None:
-    assert set(QUICK) | set(SAMPLED) == set(RISK_MECHANISMS)
+    assert set(QUICK) | set(SAMPLED) | set(NETS) == set(RISK_MECHANISMS)
     assert set(MECHANISMS) == {"exponential", "permute-and-flip", "rspm-laplace", "opdisc", "rspm"}
 
 
@@ -253,7 +255,9 @@ def takes(value: object, low: float, high: float) -> bool:
 def test_bad_parameters_are_refused_in_the_documented_classes(name: str, field: str, junk: Any) -> None:
     kind: Any = RISK_MECHANISMS[name]
     sampled = {"dp-sgd": {"steps", "batch"}, "dp-svrg": {"rounds", "batch"}, "dp-svrg++": {"rounds", "batch"}}
-    known = sampled.get(name, set() if name.endswith("perturbation") else {"steps"})
+    if name in NETS and field != "epsilon":
+        return
+    known = sampled.get(name, set(steps_of(name, 1)))
     if field not in known | set(GOOD):
         return
     default = junk is None and field not in GOOD

@@ -32,7 +32,7 @@ from privopt.oracles.cells.regions import (
 )
 from privopt.oracles.cells.structure import CellLimits
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.native import bounds as bounds
@@ -83,6 +83,22 @@ class NativeOracle(DiscreteOracle):
             return _solve(model, query, threads)
 
         return solve
+
+
+def smallest_loss(problem: ZeroOneHalfspace, regions: CellModel, watch: Watch) -> int:
+    """The smallest loss over the lattice, proved; ``regions`` may be shared.
+
+    Raises:
+        UnfinishedDrawError: a limit came first.
+    """
+    query = Query(Perturbation.zero(problem.lattice), watch, break_ties=False)
+    proposal = NativeOracle().solver(problem, regions)(query)
+    if proposal.status is not Status.OPTIMAL or proposal.point is None:
+        raise UnfinishedDrawError(
+            f"permute-and-flip needs the smallest loss, and the minimiser was stopped by "
+            f"{proposal.status.name}: no point was drawn. To do: {proposal.status.value}"
+        )
+    return problem.loss(proposal.point)
 
 
 @cache

@@ -15,11 +15,7 @@ from privopt.problems.convex.regularizers import Vector
 from privopt.problems.errors import InvalidInputError
 
 VERTEX_ENTRIES = 1 << 24  # vertices are listed up to this many numbers
-
-
 _WIDTH_SAMPLES = 4000
-
-
 _WIDTH_SEED = 20170417  # a public quantity: the same in every plan. No privacy rests on it
 
 

@@ -203,7 +203,10 @@ def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
         (("--classes", "well, ill"), "outside the declared classes 'well', ' ill'"),
         (("--lattice", "1:-1"), "LOW = 1 is above HIGH = -1"),
         (("--lattice", "-2:2", "--mechanism", "rspm"), "--lattice=-1:1"),
-        (("--target", "stat"), "did you mean 'state'?); there are 'age', 'smoker', 'state'"),
+        (
+            ("--target", "stat"),
+            "no column 'stat' (column 3 of the table has a similar name). The table has 3",
+        ),
         (("--target", "age"), "it declares 'age', which is the label"),
         (("--data", "."), "is a folder"),
         (("--time-limit", "0"), "time limit must be > 0"),
@@ -403,5 +406,5 @@ def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
     last = errors.strip().splitlines()[-1]
     assert last.startswith("Interrupted: nothing was released. The reserved epsilon = 1000")
     assert "counts as spent in ledger" in last
-    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "ledger"}
+    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "ledger", "ledger.head"}
     assert [e.state for e in Ledger(tmp_path / "ledger").entries()] == ["reserved"]

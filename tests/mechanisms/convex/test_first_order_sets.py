@@ -15,15 +15,15 @@ from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.registry import parse_set
 from privopt.mechanisms.convex.svrg import DPSVRG
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.oracles.convex.linear import facing
 from privopt.oracles.convex.quantities import contains
+from privopt.oracles.convex.registry import facing
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet, NoClosedFormError
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
 from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex

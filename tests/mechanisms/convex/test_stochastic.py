@@ -305,6 +305,30 @@ def test_releases_that_share_a_budget_are_noised_like_one_long_run(mechanism: ty
     assert shared.anchor_noise.sigma == pytest.approx(alone.anchor_noise.sigma, rel=1e-9)
 
 
+def test_sampled_releases_that_share_a_budget_are_noised_like_one_long_run() -> None:
+    facts = RiskFacts(1_000, P, LogisticLoss())
+    shared = DPStochasticGradient.plan(facts, **BUDGET, steps=30, batch=100, releases=4)
+    alone = DPStochasticGradient.plan(facts, **BUDGET, steps=120, batch=100)
+    single = DPStochasticGradient.plan(facts, **BUDGET, steps=30, batch=100)
+    assert shared.vector_noise.sigma == pytest.approx(alone.vector_noise.sigma, rel=1e-9)
+    assert shared.vector_noise.sigma > 1.2 * single.vector_noise.sigma
+    assert shared.steps == 30
+
+
+@pytest.mark.parametrize("releases", [1, 3])
+def test_every_coordinate_that_is_noised_on_the_grid_is_paid_for(releases: int) -> None:
+    """A million features: so many draws are too far from continuous ones for this delta, and are counted."""
+    facts, tiny = RiskFacts(1_000, 10**6, LogisticLoss()), {"epsilon": 1.0, "delta": 1e-12}
+    numbers = {
+        DPStochasticGradient: ({"steps": 50}, 50),
+        DPSVRG: ({"rounds": (20, 30), "regularizer": ridge(0.1)}, 52),  # and a full gradient for each epoch
+        DPSVRGPlusPlus: ({"rounds": (20, 30)}, 52),
+    }
+    for mechanism, (options, vectors) in numbers.items():
+        with pytest.raises(PrivacyParameterError, match=f" {vectors * releases * 10**6} draws"):
+            mechanism.plan(facts, **tiny, **options, batch=100, releases=releases)
+
+
 @pytest.mark.parametrize("mechanism", [DPSVRG, DPSVRGPlusPlus])
 def test_default_rounds_of_absurd_facts_are_finite(mechanism: type[DPSVRG]) -> None:
     for row_norm in (1e-60, 1.0, 1e80):

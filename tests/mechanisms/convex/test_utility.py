@@ -17,9 +17,9 @@ from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.polytope import Polytope

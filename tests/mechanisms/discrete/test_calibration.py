@@ -23,12 +23,10 @@ from privopt.mechanisms.discrete.calibration import (
     rspm_delta,
     rspm_sigma,
     separator_counts,
-    shift_delta,
-    shift_epsilon,
-    sound_sigma,
 )
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.shifts import shift_delta, shift_epsilon, sound_sigma
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT

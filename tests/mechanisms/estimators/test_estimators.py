@@ -48,6 +48,8 @@ from privopt.problems.convex.sets.simplex import Simplex
 from privopt.problems.datasets.synthetic import make_cells
 
 CONVEX_ONLY = ("dp-accmd", "dp-svrg", "dp-svrg++", "output-perturbation", "objective-perturbation")
+# Takes the squared and the logistic loss alone.
+QUADRATIC = ("sufficient-statistics",)
 
 
 # Poisson batches are calibrated by convolutions, seconds each.
@@ -99,24 +101,25 @@ def test_every_mechanism_learns_with_its_own_defaults(mechanism: str) -> None:
     assert model.intercept_.shape == (1,)
 
 
-@pytest.mark.parametrize("mechanism", by_cost(set(RISK_MECHANISMS) - set(CONVEX_ONLY)))
+@pytest.mark.parametrize("mechanism", by_cost(set(RISK_MECHANISMS) - {*CONVEX_ONLY, *QUADRATIC}))
 def test_the_sigmoid_classifier_takes_mechanisms_for_losses_that_are_not_convex(mechanism: str) -> None:
     X, y = task()
+    steps = None if mechanism == "net" else 40
     model = PrivateSigmoidClassifier(
-        10.0, mechanism=mechanism, data_norm=1.0, classes=("no", "yes"), steps=40, insecure_seed=1
+        10.0, mechanism=mechanism, data_norm=1.0, classes=("no", "yes"), steps=steps, insecure_seed=1
     )
     assert model.fit(X, y).mechanism_ == mechanism
     assert model.coef_.shape == (1, 3)
 
 
-@pytest.mark.parametrize("mechanism", CONVEX_ONLY)
+@pytest.mark.parametrize("mechanism", [*CONVEX_ONLY, *QUADRATIC])
 def test_the_sigmoid_classifier_refuses_the_others(mechanism: str) -> None:
-    with pytest.raises(PrivacyParameterError, match="convex"):
+    with pytest.raises(PrivacyParameterError, match=r"convex|not SigmoidLoss"):
         PrivateSigmoidClassifier(mechanism=mechanism, data_norm=1.0, classes=("no", "yes")).fit(*task(50))
 
 
 def test_auto_says_what_it_chose_and_why() -> None:
-    model = classifier().fit(*task(200))
+    model = classifier(epsilon=10.0).fit(*task(200))
     assert model.mechanism_ == "objective-perturbation"
     assert len(model.mechanism_reason_) > 20
     assert classifier(regularizer="l1:0.01").fit(*task(200)).mechanism_ == "dp-pgd"
@@ -320,7 +323,7 @@ def test_more_classes_split_the_budget_and_say_so() -> None:
 def test_classes_share_the_budget_as_one_composition(mechanism: str) -> None:
     """K releases of T steps cost what one release of K T steps costs: the noise is that of the one."""
     facts = RiskFacts(5000, 4, LogisticLoss())
-    choice = choose_risk_mechanism(mechanism, facts, L1Ball(4, 5.0), ElasticNet(l2=0.1))
+    choice = choose_risk_mechanism(mechanism, facts, L1Ball(4, 5.0), ElasticNet(l2=0.1), mu=0.2)
     budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
     taken = None if mechanism == "output-perturbation" else 10
     each = choice.plan(facts, **budget, steps=taken, releases=4)
@@ -448,7 +451,10 @@ def test_sets_and_penalties_have_a_text_form() -> None:
             parse_regularizer(text)
 
 
-@pytest.mark.parametrize("mechanism", ["dp-pgd", "dp-fw-l1", "output-perturbation", "objective-perturbation"])
+@pytest.mark.parametrize(
+    "mechanism",
+    ["dp-pgd", "dp-fw-l1", "output-perturbation", "objective-perturbation", "sufficient-statistics"],
+)
 def test_a_fit_stops_when_told_and_releases_nothing(mechanism: str, tmp_path: Path) -> None:
     X, y = task(500)
     ledger = Ledger.create(tmp_path / "ledger", 9.0, 1e-3)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from privopt.mechanisms.privacy import loss_composition
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon
 from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
 from privopt.mechanisms.privacy.poisson import _sampled, poisson_epsilon
@@ -63,3 +66,48 @@ def test_epsilon_at_deltas_below_the_rounding_of_a_transform() -> None:
 
 def test_nothing_fits_an_infinite_loss() -> None:
     assert poisson_epsilon(1.0, q=0.5, steps=10, delta=1e-30) == math.inf
+
+
+def test_a_transform_as_bad_as_its_bound_allows_does_not_lower_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``_summed`` states how far masses may be off: lowered by that much, delta is still covered."""
+    law = LossLaw(np.array([0.5, 0.5]), -1, 1.0, 0.0)  # losses -1 or 0: their total is minus a binomial
+    count, honest = 400, loss_composition._summed
+
+    def exact(epsilon: float) -> float:
+        return math.fsum(
+            float(math.comb(count, k)) / 2.0**count * -math.expm1(epsilon + k)
+            for k in range(count + 1)
+            if -k > epsilon
+        )
+
+    shifted = LossLaw(np.array([0.5, 0.5]), 0, 1.0, 0.0)  # 0 or 1
+
+    def binomial(epsilon: float) -> float:
+        return math.fsum(
+            float(math.comb(count, k)) / 2.0**count * -math.expm1(epsilon - k)
+            for k in range(math.floor(epsilon) + 1, count + 1)
+        )
+
+    assert exact(1.0) == 0 <= composed_delta([(law, count)], 1.0)
+    for epsilon in (150.5, 203.5, 260.5):
+        assert binomial(epsilon) <= composed_delta([(shifted, count)], epsilon)
+
+    def unlucky(*arguments: Any) -> Any:
+        totals, masses, error = honest(*arguments)
+        assert 0 < error < 1e-9
+        return totals, masses - 1e-4, 1e-4
+
+    monkeypatch.setattr(loss_composition, "_summed", unlucky)
+    for epsilon in (150.5, 203.5, 260.5):
+        assert binomial(epsilon) <= composed_delta([(shifted, count)], epsilon)
+
+
+@pytest.mark.parametrize("count", [50, 2000])
+def test_stated_errors_of_masses_hold(count: int) -> None:
+    """Tilted sums of fair coins are binomial with another bias."""
+    shifted = LossLaw(np.array([0.5, 0.5]), 0, 1.0, 0.0)
+    for tilt in (0.01, 0.5, 2.0):
+        totals, masses, error = loss_composition._summed([(shifted, count)], tilt, -1, count + 2)
+        exact = stats.binom.pmf(totals, count, 1 / (1 + math.exp(-tilt)))
+        assert np.max(np.abs(masses - exact)) <= error + 1e-12 * exact.max()
+        assert error < 1e-11

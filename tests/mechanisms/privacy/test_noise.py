@@ -8,9 +8,12 @@ import multiprocessing
 import os
 import pickle
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from joblib import Parallel, delayed
 from scipy import special, stats
 
@@ -21,6 +24,7 @@ from privopt.mechanisms.privacy.noise import (
     DiscreteGaussianRelease,
     DiscreteLaplaceRelease,
     NoiseSource,
+    _steps,
 )
 
 # Kolmogorov-Smirnov at this size accepts the right law at level 1e-4 and, for every law below, sees a scale
@@ -203,6 +207,49 @@ def test_unseeded_sources_differ_after_a_fork() -> None:
     assert len({_draw_from(source), _fork_draw(source), _fork_draw(source)}) == 3
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_noise_drawn_ahead_is_not_used_in_a_forked_child() -> None:
+    """A fork between two steps of a run, in a callback say: the child would add the parent's noise."""
+    source = NoiseSource()
+    ahead = source.discrete_gaussian_vectors(MAX_EXPONENT, 3, 5)
+    next(ahead)
+
+    class Waiting(NoiseSource):
+        def bits(self, n: int) -> np.ndarray:
+            return next(ahead).view(np.uint64)
+
+    assert _fork_draw(Waiting()) == b"NoiseSourceError"
+    assert len(list(ahead)) == 4  # the parent goes on
+
+    class Anew(NoiseSource):
+        def bits(self, n: int) -> np.ndarray:
+            return next(source.discrete_gaussian_vectors(MAX_EXPONENT, 3, 1)).view(np.uint64)
+
+    assert len(_fork_draw(Anew())) == 24  # a run of the child's own
+
+
+def test_the_operating_system_is_the_source_and_is_asked_for_every_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def urandom(n: int) -> bytes:
+        asked.append(n)
+        return bytes(range(256)) * (n // 256) + bytes(n % 256)
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    words = NoiseSource().bits(1000)
+    assert asked == [8000]
+    assert words.tobytes() == urandom(8000)
+    asked.clear()
+    many = (1 << 17) + 3
+    assert NoiseSource().bits(many).tobytes()[:256] == bytes(range(256))
+    assert sum(asked) == 8 * many
+    NoiseSource(insecure_seed=1).bits(1000)
+    assert sum(asked) == 8 * many
+
+
 def test_unseeded_sources_differ_in_workers() -> None:
     source = NoiseSource()
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -269,6 +316,29 @@ def test_rounded_sensitivity_covers_the_worst_rounding() -> None:
     assert plan.distance_to_gaussian < 1e-18
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.floats(0.5, 1, exclude_max=True), st.integers(-900, 900), st.floats(-1, 1), st.integers(-5, 59))
+def test_any_number_is_rounded_to_the_nearest_grid_point(
+    mantissa: float, exponent: int, share: float, size: int
+) -> None:
+    """In exact arithmetic. A rounded quotient x / grid is off by 2^-53 of itself: 64 steps at 2^59."""
+    grid = math.ldexp(mantissa, exponent)
+    x = share * math.ldexp(grid, size)
+    steps = int(_steps([[x]], grid, 1)[0])
+    assert abs(Fraction(x) / Fraction(grid) - steps) <= Fraction(1, 2) + Fraction(2) ** -44
+
+
+def test_a_rounded_quotient_would_not_be_covered() -> None:
+    """At 2^52 sensitivities quotients come in multiples of 16 steps: they move by 32, 24 are paid."""
+    plan = DiscreteGaussianRelease(sensitivity=2.0**-26, sigma=0.7, dimension=1)
+    rng, naive, found = np.random.default_rng(0), [], []
+    for x in rng.uniform(1, 2, 2000) * 2.0**26:
+        y = x - plan.sensitivity
+        naive.append(float(np.rint(x / plan.grid) - np.rint(y / plan.grid)) * plan.grid)
+        found.append(float(_steps([[x]], plan.grid, 1)[0] - _steps([[y]], plan.grid, 1)[0]) * plan.grid)
+    assert max(found) <= plan.grid_sensitivity < max(naive)
+
+
 @pytest.mark.parametrize("s", [2.0, 3.0, 8.0, 30.0])
 def test_discrete_gaussian_is_gaussian_private_at_the_stated_level(s: float) -> None:
     """Tests of X against X + 1 that reject at X >= m: level and miss by summation, m up to 30 s away.
@@ -292,6 +362,13 @@ def test_the_level_of_a_release_covers_grid_and_lemma() -> None:
     plan = DiscreteGaussianRelease(sensitivity=3.0, sigma=7.0, dimension=5)
     assert plan.mu >= plan.grid_sensitivity / plan.sigma > 3 / 7
     assert plan.mu == pytest.approx(3 / 7, rel=1e-8)
+
+
+def test_distances_of_coordinates_add_up() -> None:
+    """Total variation distances of independent coordinates are summed: d / (32 s^2) with s = 2^30."""
+    for d in (1, 7, 100_000):
+        plan = DiscreteGaussianRelease(sensitivity=3.0, sigma=7.0, dimension=d)
+        assert plan.distance_to_gaussian == d / (32 * 4.0**30)
 
 
 def test_distance_to_gaussian_bounds_the_true_distance() -> None:

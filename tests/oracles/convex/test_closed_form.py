@@ -13,17 +13,16 @@ from scipy.optimize import linprog, minimize
 from privopt.oracles.convex.bregman import bregman_step, natural_geometry
 from privopt.oracles.convex.gauge_step import gauge_step
 from privopt.oracles.convex.interface import Entropy, Euclidean, LinearAnswer, PNorm
-from privopt.oracles.convex.linear import facing, linear_minimizer
-from privopt.oracles.convex.projection import project, projector
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.convex.quantities import contains, gauge, support
+from privopt.oracles.convex.registry import facing, linear_minimizer, project, projector
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.problems.convex.regularizers import ElasticNet, lasso
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.intersections import BoxIntersection
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.polytope import Polytope

@@ -10,11 +10,10 @@ from scipy.optimize import Bounds, LinearConstraint, minimize
 from privopt.oracles.certificate import Status
 from privopt.oracles.convex.conformance import SetInstance, check_linear_minimizer, check_projector
 from privopt.oracles.convex.least_distance import LeastDistanceOracle, nearest_in_hull
-from privopt.oracles.convex.linear import facing, linear_minimizer
 from privopt.oracles.convex.projected_gradient import ProjectedGradientOracle
-from privopt.oracles.convex.projection import project, projector
 from privopt.oracles.convex.quadratic import quadratic_minimizer
 from privopt.oracles.convex.quantities import support
+from privopt.oracles.convex.registry import facing, linear_minimizer, project, projector
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.sets.hull import ConvexHull

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -11,13 +12,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from privopt.oracles.cells.regions import CellModel
 from privopt.oracles.draw import branch as gibbs_branch
+from privopt.oracles.draw import thinning
 from privopt.oracles.draw.branch import GibbsBranch
 from privopt.oracles.draw.elimination import GibbsElimination
 from privopt.oracles.draw.enumerate import GibbsEnumeration
 from privopt.oracles.draw.interface import GibbsOracle, Law, exponentials, race, uniform_below
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Progress
+from privopt.oracles.minimize.native.solver import smallest_loss
+from privopt.oracles.select import gibbs_oracle
+from privopt.oracles.task import Task
 from privopt.problems.datasets.adult import load_adult23
 from privopt.problems.discrete.conjunction import MonotoneConjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -186,7 +192,11 @@ def elimination() -> GibbsOracle:
     return GibbsElimination(threads=1)
 
 
-SAMPLERS: list[Callable[[], GibbsOracle]] = [GibbsEnumeration, elimination, GibbsBranch]
+def branch() -> GibbsOracle:
+    return gibbs_oracle("branch")
+
+
+SAMPLERS: list[Callable[[], GibbsOracle]] = [GibbsEnumeration, elimination, branch]
 SUMMERS: list[Callable[[], GibbsOracle]] = [GibbsEnumeration, elimination]
 
 
@@ -277,14 +287,16 @@ def test_splitting_at_every_opportunity_does_not_change_the_law(
     law: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem, beta, draws = scorecard(5, n=200, numeric=1, blocks=(2, 2), flags=1, ball=True), 0.2, 1000
-    monkeypatch.setattr(gibbs_branch, "_TRIES", 0)
+    monkeypatch.setattr(thinning, "TRIES", 0)
     monkeypatch.setattr(gibbs_branch, "_STEPS", 1)
     monkeypatch.setattr(gibbs_branch, "_MOST_STEPS", 1)
-    prepared, source = GibbsBranch().prepare(problem, law), Bits(23)
+    prepared, source = branch().prepare(problem, law), Bits(23)
     assert isinstance(prepared.sampler, gibbs_branch._BranchSampler)
     ours, depths = [], []
     for _ in range(draws):
-        prepared.sampler._known = None  # so that splits happen before the first point is found
+        if prepared.sampler._known is not None:  # so that splits happen before the first point is found
+            model, _ = prepared.sampler._known
+            prepared.sampler._known = model, model.roots(Limits().start())
         ours.append(prepared.draw(beta, source).loss)
         assert prepared.sampler._known is not None
         depths.append(max(len(node.levels) for node in prepared.sampler._known[1]))
@@ -292,6 +304,78 @@ def test_splitting_at_every_opportunity_does_not_change_the_law(
     reference = GibbsEnumeration().prepare(problem, law)
     assert same_law(ours, [reference.draw(beta, source).loss for _ in range(4 * draws)]) > 1e-3
     assert same_law(ours, [reference.draw(1.2 * beta, source).loss for _ in range(4 * draws)]) < 1e-4
+
+
+# The law depends on beta and the losses alone
+
+
+@pytest.fixture
+def _racing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of an hour passes whenever somebody looks at the clock."""
+    monkeypatch.setattr(time, "monotonic", itertools.count(0, 1000).__next__)
+
+
+def planted(n: int = 900) -> ZeroOneHalfspace:
+    """Two blocks of three columns and an intercept; labels of a card, two in a hundred of them flipped."""
+    rng = np.random.default_rng(41)
+    blocks = [np.eye(3, dtype=np.int64)[rng.integers(0, 3, n)] for _ in range(2)]
+    X = np.hstack([*blocks, np.ones((n, 1), dtype=np.int64)])
+    y = np.where(X @ np.array([1, 0, -1, 1, -1, 0, 0]) > 0, 1, -1) * np.where(rng.random(n) < 0.02, -1, 1)
+    return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=7))
+
+
+@pytest.mark.usefixtures("_racing_clock")
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("beta", [0.0, 1e-9, 0.01, 0.1, 1.0, 2.0, 50.0, 1e6])
+def test_no_time_to_look_around_and_any_beta_give_the_law(law: Law, beta: float) -> None:
+    """Rates of up to exp(900 beta), at regions and at points, and nobody had the time to find a good one."""
+    problem, source, draws = planted(), Bits(42), 400
+    prepared, points = branch().prepare(problem, law), all_points(problem.lattice)
+    drawn = [prepared.draw(beta, source) for _ in range(draws)]
+    if law is Law.GIBBS:
+        expected, counts = gibbs_law(problem, beta), counted(points, [draw.point for draw in drawn])
+        assert counts[expected < 1e-12].sum() == 0
+        assert np.max(expected) > 1 - 1e-9 or fit(counts, expected) > 1e-3
+    else:
+        reference = GibbsEnumeration().prepare(problem, law)
+        others = [reference.draw(beta, source).loss for _ in range(4 * draws)]
+        assert same_law([draw.loss for draw in drawn], others) > 1e-3
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_the_clock_on_the_wall_decides_nothing(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same random bits give the same points, however long everything takes."""
+
+    def points() -> list[list[int]]:
+        prepared, source = branch().prepare(planted(), law), Bits(43)
+        return [prepared.draw(beta, source).point.tolist() for beta in (0.02, 2.0, 2.0, 0.02)]
+
+    at_leisure = points()
+    monkeypatch.setattr(time, "monotonic", itertools.count(0, 1000).__next__)
+    assert points() == at_leisure
+
+
+def test_permute_and_flip_wants_a_proof_of_the_smallest_loss() -> None:
+    problem = planted()
+    with pytest.raises(UnsupportedProblemError, match="no minimiser was given"):
+        GibbsBranch().prepare(problem, Law.PERMUTE_AND_FLIP)
+    prepared = branch().prepare(problem, Law.PERMUTE_AND_FLIP)
+    regions = CellModel.make(problem, Task.LINEAR)
+    with pytest.raises(UnfinishedDrawError, match="the minimiser was stopped by INTERRUPTED"):
+        smallest_loss(problem, regions, Limits(cancelled=lambda: True).start())
+    for patience in range(3):  # questions before the minimiser is stopped, if it is still at work
+        asked = itertools.count()
+        limits = Limits(cancelled=lambda a=asked, p=patience: next(a) >= p)  # type: ignore[misc]
+        with pytest.raises(UnfinishedDrawError, match="no point was drawn"):
+            prepared.draw(0.1, Bits(44), limits)
+    assert prepared.draw(1e6, Bits(44)).loss == problem.losses(all_points(problem.lattice)).min()
+
+
+def test_energies_that_doubles_cannot_tell_apart_are_refused() -> None:
+    prepared = GibbsBranch().prepare(planted())
+    with pytest.raises(InvalidInputError, match=r"beta times the number of records is .* To do: a smaller"):
+        prepared.draw(1e30, Bits())
+    assert prepared.draw(1e6, Bits()).exactness.log_error < 0.1
 
 
 # Edges
@@ -451,7 +535,7 @@ def test_branch_and_bound_and_elimination_agree_on_adult(adult: ZeroOneHalfspace
 )
 def test_draws_from_large_lattices(adult: ZeroOneHalfspace, lattice: IntegerLattice, law: Law) -> None:
     problem = ZeroOneHalfspace(adult.X, adult.y, lattice)
-    prepared = GibbsBranch().prepare(problem, law)
+    prepared = branch().prepare(problem, law)
     draw = prepared.draw(0.5, Bits(32), Limits(seconds=300))
     # 3499 errors are optimal over {-1, 0, 1}^23; all three lattices have better points, and enough of them.
     assert draw.loss < 3400

@@ -11,10 +11,11 @@ from scipy.optimize import linprog, minimize
 
 from privopt.oracles.convex.quantities import contains, gauge, gaussian_width, support
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
 from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.interface import ConvexSet, NoClosedFormError
-from privopt.problems.convex.sets.intersections import BoxIntersection, intersect
+from privopt.problems.convex.sets.intersections import intersect
 from privopt.problems.convex.sets.k_support import KSupportBall
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.polytope import Polytope

@@ -538,16 +538,18 @@ def test_cells_of_text_columns_are_read_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("age,smokr,town", "'smoker' (did you mean 'smokr'?); there are 'age', 'smokr', 'town'"),
-        ("weight,town", "'age', column 'smoker'; is the first line of the file its header?"),
-        ("48213,Zanzibar,age", "'smoker'; is the first line of the file its header?"),
+        ("age,Smoker ,town", "'smoker' (column 2 of the table has a similar name). The table has 3 columns"),
+        ("weight,town", "'age', column 'smoker'. The table has 2 columns"),
+        ("48213,Zanzibar,age", "'smoker'. The table has 3 columns"),
+        ("age", "'smoker'. The table has 1 column,"),
     ],
 )
-def test_missing_columns_are_listed_unless_the_names_may_be_a_record(header: str, told: str) -> None:
+def test_missing_columns_are_listed_and_names_of_the_table_are_not(header: str, told: str) -> None:
     schema = Schema([Numeric("age", 0, 100), Categorical("smoker", ["no", "yes"])])
     with pytest.raises(SchemaError) as caught:
         schema.encode(pd.DataFrame([[1] * len(header.split(","))], columns=header.split(",")))
-    assert str(caught.value).endswith(told)
+    assert told in str(caught.value)
+    assert str(caught.value).endswith("is the first line of the file its header?")
     assert "Zanzibar" not in str(caught.value)
 
 
@@ -640,7 +642,7 @@ def test_drafts_refuse_what_cannot_be_encoded() -> None:
         {"x": ["a", 1]},
         {"x": list(map(str, range(1001)))},
     ):
-        with pytest.warns(PrivacyLeakWarning), pytest.raises(SchemaError, match="'x'"):
+        with pytest.warns(PrivacyLeakWarning), pytest.raises(SchemaError, match="column 1 of the table"):
             Schema.infer(table)
 
 

@@ -1,0 +1,250 @@
+"""Sufficient statistics: noisy second moments once, and the linear model that they support."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from privopt.mechanisms.convex.iteration import Output, StepClock
+from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.oracles.limits import Watch
+from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+# A matrix of moments is noised in every entry, and held in memory.
+MOST_FEATURES = 1000
+# The noise of the mean label that is aimed at, in units of the labels' bound, as far as the constant feature
+# can bring it about: from half to twice the bound on the other features.
+_MEAN_NOISE, _LEAST_OFFSET, _MOST_OFFSET = 0.03, 0.5, 2.0
+# Prior variances of a weight that are compared, in units of (label bound / row norm)^2.
+_PRIORS = np.geomspace(1e-8, 1e4, 200)
+_BLOCK = 1 << 16  # numbers of a block of rows that are looked at together
+
+
+@dataclass(frozen=True)
+class SufficientStatistics(RiskMechanism):
+    """The means of x x' and of x y with Gaussian noise; then the linear model that is likely given them.
+
+    What follows the release is post-processing and costs nothing: least squares of the labels on the centred
+    rows, shrunk as much as the noise asks for. A weight is Gaussian a priori, with the variance that makes
+    the noisy moments most likely (empirical Bayes), so that where noise hides everything the model is the
+    noisy mean. For the logistic loss the least squares fit of labels -1 and +1 is turned into one Newton step
+    from the best constant model, whose ranking it is: (Hastie, Tibshirani and Friedman 2009, section 4.4).
+
+    Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
+    public. With z = (x, o), |z| <= r, o constant, and |y| <= B, what is released is the mean of
+    (z z', (r / B) z y), the triangle above the diagonal times sqrt 2 so that its norm is Frobenius'; its
+    l2 sensitivity is at most (3 / sqrt 2) r^2 / n. Proof: for norms a >= b and cos = c the squared change is
+    at most a^4 + b^4 - 2 a^2 b^2 c^2 + r^2 (a^2 + b^2 + 2 a b |c|), as it is convex in the labels, so that
+    these are -B or B. It grows with b: with x = b / a, at a = r (a smaller a only makes the last term weigh
+    more), its derivative is a^3 (4 x^3 - 4 x c^2 + 2 x + 2 |c|) >= 0. At a = b = r it is
+    2 r^4 (1 - c^2 + 1 + |c|) <= 2 r^4 (9/4), with equality at |c| = 1/2.
+
+    Source: Vu and Slavkovic (2009); Wang (2018), AdaSSP, for a private penalty in place of empirical Bayes.
+    """
+
+    name: ClassVar[str] = "sufficient-statistics"
+    noised: ClassVar[str] = "the mean of x x' and, rescaled, of x y, each entry, once"
+
+    offset: float
+    vector_noise: VectorNoise
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        releases: int = 1,
+    ) -> Self:
+        """Calibrate to public facts. The arguments are those of ``FullBatchMechanism.plan``.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, a set, a penalty, a loss other than the squared
+                and the logistic one, or more than 1,000 features.
+        """
+        space = checked_space(facts, convex_set)
+        if reasons := refusals(facts, space, regularizer):
+            raise PrivacyParameterError(f"{cls.name} {'; '.join(reasons)}: use objective-perturbation")
+        mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
+        offset = _offset(facts, mu)
+        n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
+        # Sums of at most n products, each of a record's two numbers, in any order.
+        rounding = 2 * math.sqrt(2) * r * r * (n + facts.dimension + 8) * 2.0**-52
+        sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
+        noise, spend = gaussian_releases(
+            *(epsilon, delta, cls.name),
+            steps=1,
+            releases=releases,
+            sensitivity=sensitivity,
+            dimension=_entries(facts).size + facts.dimension,
+        )
+        return cls(facts, space, regularizer, 1, Output.LAST, spend, offset, noise)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
+
+    @property
+    def step_sizes(self) -> None:
+        """None: moments are noised once."""
+
+    @property
+    def _label_weight(self) -> float:
+        """r / B: what x y is multiplied with."""
+        return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
+
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, None]:
+        A, b = moments(risk, self.offset, watch)
+        p, entries, weight = len(b), _entries(self.facts), self._label_weight
+        scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
+        if source is None:
+            return self._model(A, b, 0.0), None
+        noisy = self.vector_noise.add(np.concatenate([A.ravel()[entries] * scale, weight * b]), source)
+        A = np.zeros((p, p))
+        A.ravel()[entries] = noisy[: entries.size] / scale
+        A = A + A.T - np.diag(np.diag(A))
+        if self.facts.constant:
+            A[-1, -1] = self.offset**2  # public
+        return self._model(A, noisy[entries.size :] / weight, self.vector_noise.sigma), None
+
+    def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
+        """Weights in the units of the risk, from moments with noise of standard deviation sigma."""
+        bound, constant = label_bound(self.facts.loss), self.facts.constant
+        unit = bound / _feature_norm(self.facts)
+        if not constant:
+            weights = shrunk(A, b, sigma, sigma / self._label_weight, unit)
+            return 2 * weights if isinstance(self.facts.loss, LogisticLoss) else weights
+        means, label = A[:-1, -1] / self.offset, float(np.clip(b[-1] / self.offset, -bound, bound))
+        centred = A[:-1, :-1] - np.outer(means, means)
+        weights = shrunk(centred, b[:-1] - means * label, sigma, sigma / self._label_weight, unit)
+        middle = label
+        if isinstance(self.facts.loss, LogisticLoss):
+            # Labels -1 and +1 have the mean 2 q - 1; a step of z moves it by 2 q (1 - q) z.
+            noise = sigma / self._label_weight / self.offset / 2
+            least = max(1 / (self.facts.n_records + 2), min(noise, 0.25))
+            q = float(np.clip((1 + label) / 2, least, 1 - least))
+            middle, weights = math.log(q / (1 - q)), weights / (2 * q * (1 - q))
+        return np.append(weights, (middle - float(means @ weights)) / constant)
+
+
+def refusals(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
+    """Every reason why the mechanism cannot take the combination."""
+    reasons = []
+    if not isinstance(facts.loss, LogisticLoss | SquaredLoss):
+        reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
+    if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
+        reasons.append("takes neither a set nor a penalty: it shrinks by what the noise asks for")
+    if facts.dimension > MOST_FEATURES:
+        reasons.append(f"takes up to {MOST_FEATURES:,} features, not {facts.dimension:,}")
+    return reasons
+
+
+def label_bound(loss: Loss) -> float:
+    """B: labels are clipped to [-B, B]. Public: 1 for classes, half the range that a squared loss is for."""
+    return loss.threshold / 2 if isinstance(loss, SquaredLoss) else 1.0
+
+
+def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, Vector]:
+    """The means of z z', shape (p, p), and of z y, shape (p,), z = (features, offset). Not private.
+
+    Features are shortened to their public norm, without the constant one, and labels clipped to their bound.
+
+    Raises:
+        UnfinishedDrawError: a limit was reached.
+    """
+    facts = risk.facts
+    d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
+    longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
+    A, b = np.zeros((facts.dimension, facts.dimension)), np.zeros(facts.dimension)
+    X: Any = risk.X
+    sparse = bool(sp.issparse(X))
+    blocks = _blocks(facts.n_records, 1 if sparse else d)
+    clock = StepClock(watch, len(blocks))
+    for block in blocks:
+        clock.tick()
+        rows, y = X[block, :d].astype(np.float64), risk.y[block].astype(np.float64)
+        squares = rows.multiply(rows) if sparse else rows**2
+        norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
+        scale, labels = longest / np.maximum(norms, longest), np.clip(y, -bound, bound)
+        x: Any = sp.diags_array(scale) @ rows if sparse else rows * scale[:, None]
+        product = x.T @ x
+        A[:d, :d] += product.toarray() if sparse else product
+        b[:d] += x.T @ labels
+        if facts.constant:
+            A[:d, -1] += offset * np.asarray(x.sum(axis=0)).ravel()
+            b[-1] += offset * float(labels.sum())
+    n = facts.n_records
+    if facts.constant:
+        A[-1, :d], A[-1, -1] = A[:d, -1], n * offset**2
+    return A / n, b / n
+
+
+def shrunk(A: Vector, b: Vector, sigma: float, label_sigma: float, unit: float) -> Vector:
+    """The posterior mean of w in b = A w + noise, for the Gaussian prior that makes b most likely.
+
+    Args:
+        A: noisy second moments, shape (d, d), symmetric: noise of ``sigma`` on the diagonal, of
+            sigma / sqrt 2 beside it.
+        b: noisy, shape (d,), ``label_sigma`` each.
+        sigma, label_sigma: 0 for exact moments: then the least squares solution.
+        unit: the scale of weights.
+    """
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    values, seen = np.maximum(values, 0.0), vectors.T @ b
+    if sigma == 0:
+        kept = values > 1e-12 * max(values.max(initial=0.0), 1e-300)
+        return np.asarray(vectors[:, kept] @ (seen[kept] / values[kept]))
+    prior = _PRIORS[:, None] * unit**2
+    noise = label_sigma**2 + sigma**2 * prior * (len(b) + 1) / 2  # of b, and of A w for such w
+    variance = noise + prior * values**2
+    likelihood = -0.5 * np.sum(np.log(variance) + seen**2 / variance, axis=1)
+    best = int(np.argmax(likelihood))
+    return np.asarray(vectors @ (prior[best] * values / variance[best] * seen))
+
+
+def _feature_norm(facts: RiskFacts) -> float:
+    """A bound on the l2 norm of a row without the constant feature."""
+    constant = facts.constant / facts.row_norm_l2
+    return facts.row_norm_l2 * math.sqrt(max((1 - constant) * (1 + constant), 1e-6))
+
+
+def _offset(facts: RiskFacts, mu: float) -> float:
+    """What stands for the constant feature. A larger one: less noise in the mean label, more in the rest.
+
+    The mean label has noise of (3 / sqrt 2) B sqrt(1 + (norm / offset)^2) / (n mu).
+    """
+    if not facts.constant:
+        return 0.0
+    room = (_MEAN_NOISE * facts.n_records * mu * math.sqrt(2) / 3) ** 2 - 1
+    wanted = 1 / math.sqrt(room) if room > 0 else _MOST_OFFSET
+    return _feature_norm(facts) * min(max(wanted, _LEAST_OFFSET), _MOST_OFFSET)
+
+
+def _entries(facts: RiskFacts) -> Any:
+    """Where the upper triangle of a (p, p) matrix is, flat; without its last entry, which is public."""
+    p = facts.dimension
+    flat = np.ravel_multi_index(np.triu_indices(p), (p, p))
+    return flat[:-1] if facts.constant else flat
+
+
+def _blocks(n_records: int, width: int) -> list[slice]:
+    rows = max(1, _BLOCK // width)
+    return [slice(k, k + rows) for k in range(0, n_records, rows)]

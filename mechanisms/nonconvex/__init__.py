@@ -1,0 +1,1 @@
+"""Private minimisers of risks that are not convex: Langevin dynamics, nets, approximate local minima."""

@@ -1,0 +1,214 @@
+"""DP-GLD: gradient Langevin dynamics whose own diffusion is the privacy noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.convex.iteration import Method, Output, StepClock, noisy_iteration
+from privopt.mechanisms.convex.mechanism import FullBatchMechanism, RealRelease, checked_space
+from privopt.mechanisms.convex.step_counts import loss_range, whole_steps
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import gaussian_releases
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.oracles.limits import Limits
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+
+@dataclass(frozen=True)
+class EnergyTrace:
+    """What a run looked like, from iterates and noisy gradients alone: as private as the release.
+
+    Attributes:
+        norms: |w_k|_2 for k = 1, ..., shape (steps + 1,).
+        energy: an unbiased estimate of F^r(w_k) - F^r(w_1) up to the curvature of the path, shape (steps +
+            1,): the noisy gradients integrated along the path by the trapezoid rule. A step follows the
+                noise of its own
+            gradient, which makes that product low by eta sigma^2 d on average; that is added again.
+        deviation: the standard deviation of the noise in ``energy``, shape (steps + 1,), to first order.
+    """
+
+    norms: Vector
+    energy: Vector
+    deviation: Vector
+
+
+@dataclass(frozen=True)
+class LangevinRelease(RealRelease):
+    """A released point, and the trace of the run that led to it."""
+
+    trace: EnergyTrace | None = None
+
+
+@dataclass(frozen=True)
+class DPLangevin(FullBatchMechanism):
+    """DP-GLD: w+ = w - eta (grad F(w) + l2 w) + sqrt(2 eta / beta) xi, xi standard normal.
+
+    Noise of standard deviation sigma on each coordinate of the mean gradient moves w by eta sigma, which is
+    the diffusion of temperature 1/beta at eta = 2 / (beta sigma^2): given the privacy, (T, beta) fix the
+    step size, and more steps follow the same T eta units of time more closely. As eta goes to 0 the law of w
+    tends, with time, to one of density proportional to exp(-beta F^r(w)).
+
+    By default beta is what the theory asks for, at least d over the range of the loss, growing as (n
+    mu)^(2/3), mu the budget in GDP (the exponent that balances Theorem 3 for a constant C); T is the least
+    for which eta <= 1 / (2 (L + l2)), the discretisation being off by about eta (L + l2) / 2. Where that
+    takes more than ``MOST_STEPS`` steps, or T is given, beta is raised to what T steps allow: colder than
+    asked for, at the same privacy.
+
+    Privacy: as ``FullBatchMechanism``; the whole path, ``EnergyTrace`` included, is covered.
+
+    Source: Wang, Chen and Xu (2019), Algorithm 1 (last iterate: Theorem 2; random iterate: Theorem 3). Their
+        listing
+    forgets the regulariser of their equation (1), which is here; it is (lambda / 2) |w|^2. Their step size
+    c n^2 epsilon^2 / (L^2 beta T log(1/delta)) with a constant c is replaced by the exact one.
+
+    Attributes:
+        beta: the inverse temperature.
+    """
+
+    name: ClassVar[str] = "dp-gld"
+
+    beta: float
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        steps: int | None = None,
+        output: Output | None = None,
+        releases: int = 1,
+        beta: float | None = None,
+    ) -> Self:
+        """Calibrate to public facts. The other arguments are those of ``FullBatchMechanism.plan``.
+
+        Args:
+            beta: inverse temperature, in units of 1 / loss.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, a constraint or an l1 penalty, or ``steps`` and
+                ``beta`` that make the step size unstable.
+        """
+        space = checked_space(facts, convex_set)
+        cls._refuse(facts, space, regularizer)
+        together = check_count(releases, "releases")
+        mu = gaussian_mu(epsilon, delta) / math.sqrt(together)
+        # eta = 2 (mu / sensitivity)^2 / (beta T), so T eta beta is fixed by the budget.
+        stable, reach = _stable(facts, regularizer), 2 * (mu / facts.sensitivity) ** 2
+        wanted = coldness(facts, mu) if beta is None else check_positive(beta, "beta")
+        steps = whole_steps(reach / (wanted * stable)) if steps is None else check_count(steps, "steps")
+        if beta is None:
+            wanted = max(wanted, reach / (steps * stable))
+        noise, spend = gaussian_releases(
+            *(epsilon, delta, cls.name),
+            steps=steps,
+            releases=together,
+            sensitivity=facts.sensitivity,
+            dimension=facts.dimension,
+        )
+        made = cls(facts, space, regularizer, steps, output or Output.LAST, spend, noise, wanted)
+        if made.step_size >= 4 * stable:
+            needed = math.ceil(reach / (2 * wanted * stable))
+            raise PrivacyParameterError(
+                f"beta = {wanted:.4g} with {steps} steps makes the step size {made.step_size:.4g}, and from "
+                f"{4 * stable:.4g} on Langevin dynamics diverge: at least {needed} steps, or a larger beta"
+            )
+        return made
+
+    @classmethod
+    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
+        if not isinstance(convex_set, WholeSpace) or regularizer.l1 > 0:
+            raise PrivacyParameterError(
+                f"dp-gld takes neither a constraint nor an l1 penalty, got {type(convex_set).__name__} and "
+                f"l1 = {regularizer.l1:g}: a ridge keeps its iterates near 0"
+            )
+
+    @classmethod
+    def _default_steps(
+        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
+    ) -> int:
+        wanted = coldness(facts, mu * facts.sensitivity)
+        return whole_steps(2 * mu**2 / (wanted * _stable(facts, regularizer)))
+
+    @property
+    def step_size(self) -> float:
+        """eta."""
+        return 2 / (self.beta * self.vector_noise.sigma**2)
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        return self.step_size, self.step_size
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {**super().noise, "beta": self.beta}
+
+    def _method(self, start: Vector) -> Method:
+        l2, eta = self.regularizer.l2, self.step_size
+        return Method(start, lambda _k, _state, w, g: w - eta * (g + l2 * w))
+
+    def release(
+        self,
+        risk: EmpiricalRisk,
+        noise: NoiseSource | None = None,
+        start: Vector | None = None,
+        limits: Limits | None = None,
+    ) -> LangevinRelease:
+        """Run once on the data; see ``RiskMechanism.release``. The trace ends where the run ends."""
+        self._check(risk)
+        source = noise or NoiseSource()
+        first, steps = self._start(start), self._drawn_steps(source)
+        path, gradients = [first], []
+        add = self.vector_noise.adder(source, steps)
+
+        def perturb(g: Vector) -> Vector:
+            gradients.append(add(g))
+            return gradients[-1]
+
+        clock = StepClock((limits or Limits()).start(), steps)
+        path += noisy_iteration(self._method(first), risk.gradient, perturb, steps, clock)
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        trace = self._trace(np.stack(path), np.array(gradients).reshape(steps, first.size))
+        return LangevinRelease(self._chosen(path), spend, self.noise, trace=trace)
+
+    def _chosen(self, path: list[Vector]) -> Vector:
+        if self.output in (Output.AVERAGE, Output.WEIGHTED) and len(path) > 1:
+            weights = np.arange(1, len(path)) if self.output is Output.WEIGHTED else None
+            return np.asarray(np.average(path[1:], axis=0, weights=weights))
+        return path[-1]
+
+    def _trace(self, path: Vector, gradients: Vector) -> EnergyTrace:
+        """g_k is at w_k: the last iterate has none, its step is judged by the gradient before it."""
+        sigma, eta, d = self.vector_noise.sigma, self.step_size, path.shape[1]
+        moves, slopes = np.diff(path, axis=0), gradients + self.regularizer.l2 * path[:-1]
+        before = np.sum(slopes * moves, axis=1) + eta * sigma**2 * d
+        after = np.append(np.sum(slopes[1:] * moves[:-1], axis=1), before[-1:])
+        lengths = np.sum(moves**2, axis=1)
+        energy = np.append(0.0, np.cumsum((before + after) / 2))
+        deviation = np.append(0.0, sigma * np.sqrt(np.cumsum(lengths)))
+        return EnergyTrace(np.linalg.norm(path, axis=1), energy, deviation)
+
+
+def _stable(facts: RiskFacts, regularizer: ElasticNet) -> float:
+    """The step size that is aimed at; four times as much diverges."""
+    return 1 / (2 * (facts.smoothness + regularizer.l2))
+
+
+def coldness(facts: RiskFacts, mu: float) -> float:
+    """The theory's inverse temperature, per unit of loss: max(d, (n mu)^(2/3)) over the range of the loss."""
+    scale = loss_range(facts, WholeSpace(facts.dimension))
+    cold: float = (facts.n_records * mu) ** (2 / 3)
+    return max(float(facts.dimension), cold) / scale

@@ -1,0 +1,1 @@
+"""Risks with saddle points and their constants: quartics, phase retrieval, factorisation, sigmoid losses."""

@@ -1,0 +1,115 @@
+"""Low-rank factorisation: a symmetric matrix U U' from quadratic measurements a' U U' a."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.nonconvex.quartic import QuarticLoss
+
+
+@dataclass(frozen=True)
+class FactorFacts(RiskFacts):
+    """The facts of a ``FactorRisk``: ``dimension`` is d times the rank, row norms are those of a."""
+
+    rank: int = 1
+
+    @property
+    def hessian_bound(self) -> float:
+        """One record's Hessian is a a' kron S, S of shape (rank, rank) and spectral norm <= M."""
+        return self.smoothness * math.sqrt(self.rank)
+
+
+@dataclass(frozen=True, eq=False)
+class FactorRisk:
+    """F(U) = (1/n) sum_i phi(|U' a_i|, y_i), phi = ``QuarticLoss``: (a_i' U U' a_i - y_i)^2 / 4 within its
+    bound.
+
+    U has shape (d, rank); as a vector it is ``U.ravel()``. Saddles are where the rank is too low, 0 the
+    worst of them; with noiseless labels minima are U* times rotations.
+
+    Its constants are those of phi, as for predictions that are numbers. With t = |v|, v = U' a, the Hessian
+    of phi(|v|) in v has the eigenvalues phi''(t) and phi'(t)/t, the mean of phi'' over [0, t], both at most
+    M. Its derivative along a unit vector (x, s), x along v, acts on a plane as [[x p, s c], [s c, x c]] with
+    p = phi'''(t), c = (phi'' - phi'/t)/t. As (t (phi'' - phi'/t))' = t phi''', |c| <= K/2 where |phi'''| <=
+    K, and the norm of that matrix is at most K: it is convex in (p, c), and at the corners |p| = K, |c| =
+    K/2 the eigenvalues are largest at x = 1.
+
+    Args:
+        A: measurement vectors, shape (n, d), shortened to ``row_norm`` as rows of ``EmpiricalRisk`` are.
+        y: labels in [0, 1], shape (n,).
+        rank: number of columns of U.
+        loss: phi.
+        row_norm: public bound on |a|_2.
+
+    Raises:
+        InvalidInputError: see ``EmpiricalRisk``; a rank that is not from 1 to d.
+    """
+
+    A: Vector
+    y: Vector
+    facts: FactorFacts = field(init=False)
+
+    def __init__(
+        self, A: ArrayLike, y: ArrayLike, rank: int, loss: QuarticLoss | None = None, row_norm: float = 1.0
+    ) -> None:
+        rows = np.array(A, dtype=np.float64)
+        linear = EmpiricalRisk(rows, y, loss or QuarticLoss(), row_norm=row_norm)  # its checks of A and y
+        n, d = rows.shape
+        if not 1 <= rank <= d:
+            raise InvalidInputError(f"rank must be from 1 to {d}, got {rank}")
+        bound = row_norm * (1 - 1e-12)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        object.__setattr__(self, "A", rows * np.minimum(1, bound / np.maximum(lengths, bound)))
+        object.__setattr__(self, "y", np.asarray(linear.y, dtype=np.float64))
+        facts = FactorFacts(n, d * rank, linear.facts.loss, row_norm, rank=rank)
+        object.__setattr__(self, "facts", facts)
+
+    def value(self, w: ArrayLike) -> float:
+        """F(U). Not private."""
+        return float(np.mean(self.facts.loss.value(self._lengths(self._seen(w)), self.y)))
+
+    def gradient(self, w: ArrayLike) -> Vector:
+        """The gradient, shape (d * rank,): the mean of a (U' a)' phi'(t)/t. Not private."""
+        seen = self._seen(w)
+        flat, _ = self._curvatures(seen)
+        return np.asarray(self.A.T @ (seen * flat[:, None]) / len(self.y)).ravel()
+
+    def hessian(self, w: ArrayLike) -> Vector:
+        """The Hessian, shape (d * rank, d * rank): the mean of a a' kron S. Not private."""
+        seen = self._seen(w)
+        flat, rest = self._curvatures(seen)
+        rank, d = self.facts.rank, self.A.shape[1]
+        blocks = np.empty((d, rank, d, rank))
+        for j in range(rank):
+            for k in range(j + 1):
+                weights = rest * seen[:, j] * seen[:, k] + (flat if j == k else 0.0)
+                block = self.A.T @ (self.A * weights[:, None]) / len(self.y)
+                blocks[:, j, :, k] = blocks[:, k, :, j] = (block + block.T) / 2
+        return blocks.reshape(d * rank, d * rank)
+
+    def _seen(self, w: ArrayLike) -> Vector:
+        """U' a for every record, shape (n, rank)."""
+        point = np.asarray(w, dtype=np.float64)
+        if point.shape != (self.facts.dimension,):
+            raise InvalidInputError(
+                f"expected a vector of shape ({self.facts.dimension},), got {point.shape}"
+            )
+        return np.asarray(self.A @ point.reshape(-1, self.facts.rank))
+
+    @staticmethod
+    def _lengths(seen: Vector) -> Vector:
+        return np.asarray(np.linalg.norm(seen, axis=1))
+
+    def _curvatures(self, seen: Vector) -> tuple[Vector, Vector]:
+        """phi'(t)/t, and (phi''(t) - phi'(t)/t) / t^2: S = the first times I plus the second times v v'."""
+        t, loss = self._lengths(seen), self.facts.loss
+        long = np.maximum(t, 1e-6)  # both have limits at 0, -y and 2
+        flat = np.asarray(loss.slope(long, self.y) / long)
+        return flat, np.asarray((loss.curvature(long, self.y) - flat) / long**2)

@@ -1,0 +1,32 @@
+"""What the search for local minima needs of a risk: value, gradient and Hessian, and their public facts."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from numpy.typing import ArrayLike
+
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import RiskFacts
+
+
+class TwiceDifferentiableRisk(Protocol):
+    """F(w) = (1/n) sum_i f_i(w), every f_i twice differentiable.
+
+    ``facts`` bounds, for every record and everywhere: the gradient (``gradient_bound``), the spectral norm
+    of the Hessian (``smoothness``), its Frobenius norm (``hessian_bound``) and how fast it changes
+    (``hessian_lipschitz``). Privacy rests on the first and the third. ``EmpiricalRisk`` is one.
+    """
+
+    @property
+    def facts(self) -> RiskFacts:
+        """What is public."""
+
+    def value(self, w: ArrayLike, /) -> float:
+        """F(w). Not private."""
+
+    def gradient(self, w: ArrayLike, /) -> Vector:
+        """The gradient of F at w, shape (dimension,). Not private."""
+
+    def hessian(self, w: ArrayLike, /) -> Vector:
+        """The Hessian of F at w, shape (dimension, dimension), symmetric. Not private."""

@@ -1,0 +1,215 @@
+"""Noisy moments: sensitivity by search, what follows by independent least squares, what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.metrics import r2_score
+
+from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
+from privopt.mechanisms.convex import sufficient_statistics
+from privopt.mechanisms.convex.registry import choose_risk_mechanism
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics, shrunk
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.limits import Limits
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss
+from privopt.problems.convex.regularizers import ridge
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+
+Floats = NDArray[np.float64]
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def moments(data: EmpiricalRisk, offset: float) -> tuple[Floats, Floats]:
+    return sufficient_statistics.moments(data, offset, Limits().start())
+
+
+def risk(rows: Floats, y: Floats, loss: Loss, constant: float = 0.5) -> EmpiricalRisk:
+    X = np.column_stack([rows, np.full(len(rows), constant)])
+    return EmpiricalRisk(X, y, loss, row_norm=math.hypot(1.0, constant), constant=constant)
+
+
+def released(data: EmpiricalRisk, plan: SufficientStatistics) -> Floats:
+    """What the noise is added to, from the moments: entries above the diagonal weigh sqrt 2."""
+    A, b = moments(data, plan.offset)
+    p = len(b)
+    entries = [A[j, k] * (1 if j == k else math.sqrt(2)) for j in range(p) for k in range(j, p)]
+    weight = math.hypot(1.0, plan.offset) / (plan.facts.loss.threshold / 2)  # type: ignore[attr-defined]
+    return np.array([*entries, *(weight * b)])
+
+
+def records(rng: np.random.Generator, runs: int) -> Iterator[tuple[Floats, float]]:
+    for _ in range(runs):
+        direction = rng.normal(size=2)
+        length = rng.choice([0.0, 0.5, 1.0, 30.0])
+        yield length * direction / np.linalg.norm(direction), float(rng.choice([-9.0, -1.0, 0.3, 1.0]))
+
+
+def test_no_pair_of_records_moves_the_moments_by_more_than_the_sensitivity() -> None:
+    """Rows beyond the norm and labels beyond the bound included; the worst pair found comes close."""
+    rng = np.random.default_rng(0)
+    plan = SufficientStatistics.plan(
+        RiskFacts(1, 3, SquaredLoss(2.0), math.hypot(1.0, 0.5), constant=0.5), **BUDGET
+    )
+    seen = [released(risk(x[None, :], np.array([y]), SquaredLoss(2.0)), plan) for x, y in records(rng, 1500)]
+    changes = [np.linalg.norm(seen[k] - other) for k in range(0, 1500, 15) for other in seen]
+    assert max(changes) <= plan.vector_noise.sensitivity
+    # Two rows at the angle that the proof finds worst, with labels at either end. The constant feature is
+    # alike in both, and so keeps cosines of all of z from being negative: with it the bound is not met.
+    bare = SufficientStatistics.plan(RiskFacts(1, 2, SquaredLoss(2.0)), **BUDGET)
+    turned = np.array([math.cos(math.pi / 3), math.sin(math.pi / 3)])
+    pair = [
+        EmpiricalRisk(x[None, :], [y], SquaredLoss(2.0))
+        for x, y in ((np.array([1.0, 0.0]), 1.0), (turned, -1.0))
+    ]
+    worst = np.linalg.norm(released(pair[0], bare) - released(pair[1], bare))
+    assert worst == pytest.approx(bare.vector_noise.sensitivity, rel=1e-9)
+    assert worst <= bare.vector_noise.sensitivity
+
+
+def test_the_noise_is_what_the_budget_asks_for() -> None:
+    data = risk(np.zeros((50, 2)), np.zeros(50), SquaredLoss(2.0))
+    plan = SufficientStatistics.plan(data.facts, **BUDGET)
+    added: list[Floats] = []
+
+    class Recording(NoiseSource):
+        def discrete_gaussian(self, exponent: int, size: int) -> NDArray[np.int64]:
+            drawn = super().discrete_gaussian(exponent, size)
+            added.append(drawn * 2.0**-exponent * plan.vector_noise.sigma)
+            return drawn
+
+    for seed in range(400):
+        plan.release(data, Recording(seed))
+    noise = np.concatenate(added)
+    assert len(added) == 400
+    assert noise.size == 400 * (3 * 4 // 2 - 1 + 3)  # the square of the constant is public
+    sigma = 3 / math.sqrt(2) * (1 + plan.offset**2) / 50 / gaussian_mu(**BUDGET)
+    assert np.std(noise) == pytest.approx(sigma, rel=0.06)  # 3200 draws: 5 standard errors
+
+
+def test_the_constant_column_is_not_read() -> None:
+    rng = np.random.default_rng(1)
+    rows, y = rng.uniform(-0.5, 0.5, (40, 2)), rng.uniform(-1, 1, 40)
+    data = risk(rows, y, SquaredLoss(2.0))
+    data.X[:, -1] = rng.normal(size=40)
+    for first, second in zip(moments(data, 0.7), moments(risk(rows, y, SquaredLoss(2.0)), 0.7), strict=True):
+        assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, np.float32])
+def test_moments_by_definition_in_blocks_sparse_and_single_precision(kind: object) -> None:
+    rng = np.random.default_rng(2)
+    rows, y = rng.normal(size=(40_000, 2)), rng.uniform(-3, 3, 40_000)
+    X: object = np.column_stack([rows, np.full(len(rows), 0.5)])
+    X = kind(X)  # type: ignore[operator]
+    data = EmpiricalRisk(X, y, SquaredLoss(2.0), row_norm=math.hypot(1.0, 0.5), constant=0.5)
+    A, b = moments(data, 0.7)
+    z = np.column_stack(
+        [rows / np.maximum(1, np.linalg.norm(rows, axis=1))[:, None], np.full(len(rows), 0.7)]
+    )
+    assert pytest.approx(z.T @ z / len(z), abs=1e-7) == A
+    assert b == pytest.approx(z.T @ np.clip(y, -1, 1) / len(z), abs=1e-7)
+
+
+def test_without_noise_it_is_least_squares() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.uniform(-0.5, 0.5, (300, 3))
+    y = np.clip(rows @ [0.5, -0.3, 0.0] + 0.2 + 0.1 * rng.normal(size=300), -1, 1)
+    X = np.column_stack([rows, np.full(300, 0.5)])
+    data = risk(rows, y, SquaredLoss(2.0))
+    plan = SufficientStatistics.plan(data.facts, **BUDGET)
+    assert plan.without_noise(data) == pytest.approx(np.linalg.lstsq(X, y)[0], abs=1e-9)
+    bare = EmpiricalRisk(rows, y, SquaredLoss(2.0))
+    found = SufficientStatistics.plan(bare.facts, **BUDGET).without_noise(bare)
+    assert found == pytest.approx(np.linalg.lstsq(rows, y)[0], abs=1e-9)
+
+
+def test_classes_get_one_newton_step_from_the_best_constant() -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.uniform(-0.5, 0.5, (500, 3))
+    y = np.where(rng.random(500) < expit(rows @ [3.0, -2, 0] - 1.5), 1.0, -1.0)
+    data = risk(rows, y, LogisticLoss())
+    share = float(np.mean(y > 0))
+    best = np.array([0, 0, 0, math.log(share / (1 - share)) / 0.5])
+    step = np.linalg.solve(data.hessian(best), data.gradient(best))
+    plan = SufficientStatistics.plan(data.facts, **BUDGET)
+    assert plan.without_noise(data) == pytest.approx(best - step, abs=1e-9)
+
+
+def test_shrinkage_follows_the_noise() -> None:
+    """Exact moments with declared noise: a weight is kept where it stands out, given up where it does not."""
+    A, w = np.diag([1.0, 0.5]), np.array([1.0, -1.0])
+    exact = shrunk(A, A @ w, 1e-6, 1e-6, 1.0)
+    assert exact == pytest.approx(w, rel=1e-4)
+    assert np.abs(shrunk(A, A @ w, 10.0, 10.0, 1.0)).max() < 1e-3
+    # An eigenvalue that noise made negative carries nothing.
+    assert shrunk(np.diag([1.0, -0.5]), A @ w, 0.01, 0.01, 1.0)[1] == 0
+
+
+def regression(n: int, seed: int = 5) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(seed)
+    X = np.clip(rng.normal(size=(n, 12)) / 3, -1, 1)
+    y = np.exp(X @ (0.5 * rng.normal(size=12)) + 0.3 * rng.normal(size=n))
+    return X, np.clip(y / 6, 0, 1)
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(0.05, -0.1), (0.3, -0.02), (1.0, 0.15), (10.0, 0.4)])
+def test_small_budgets_give_the_mean_and_large_ones_the_model(epsilon: float, least: float) -> None:
+    """Non-private least squares reaches about .5 on this task. Seeded: the verdict is the same every time."""
+    X, y = regression(12_000)
+    model = PrivateLinearRegression(
+        epsilon, data_norm=math.sqrt(12), label_range=(0.0, 1.0), insecure_seed=11
+    )
+    assert model.fit(X, y).mechanism_ == "sufficient-statistics"
+    assert r2_score(y, model.predict(X)) >= least
+
+
+def test_predictions_stay_in_the_range_also_of_loaded_models(tmp_path: object) -> None:
+    X, y = regression(200)
+    model = PrivateLinearRegression(0.5, data_norm=math.sqrt(12), label_range=(0.1, 0.6), insecure_seed=1)
+    model.set_params(mechanism="objective-perturbation").fit(X, y)
+    far = model.predict(100 * X)
+    assert (far.min(), far.max()) == (0.1, 0.6)
+    assert np.array_equal(type(model).from_dict(model.to_dict()).predict(100 * X), far)
+    old = {k: v for k, v in model.to_dict().items() if k != "label_range"}
+    assert type(model).from_dict(old).predict(100 * X).max() > 0.6  # as the version that wrote it did
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "name"),
+    [(500, 0.1, "sufficient-statistics"), (100_000, 1.0, "objective-perturbation")],
+)
+def test_automatic_choice_for_classes_follows_the_budget(n: int, epsilon: float, name: str) -> None:
+    facts = RiskFacts(n, 20, LogisticLoss())
+    assert choose_risk_mechanism("auto", facts, mu=gaussian_mu(epsilon, 1 / n**2)).kind.name == name
+
+
+def test_auto_fits_few_records() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-0.5, 0.5, (200, 4))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    model = PrivateLogisticRegression(0.5, data_norm=1.0, classes=("no", "yes")).fit(X, y)
+    assert model.mechanism_ == "sufficient-statistics"
+    assert np.all(np.isfinite(model.predict_proba(X)))
+
+
+def test_refusals_name_the_reason() -> None:
+    def refused(text: str, facts: RiskFacts, **more: object) -> None:
+        with pytest.raises(PrivacyParameterError, match=text):
+            SufficientStatistics.plan(facts, **more, **BUDGET)  # type: ignore[arg-type]
+
+    refused("HuberLoss", RiskFacts(9, 2, HuberLoss(1.0)))
+    refused("neither a set nor a penalty", RiskFacts(9, 2, LogisticLoss()), regularizer=ridge(1.0))
+    refused("1,000 features, not 2,000", RiskFacts(9, 2000, LogisticLoss()))
+    with pytest.raises(PrivacyParameterError, match="takes no number of steps"):
+        PrivateLogisticRegression(mechanism="sufficient-statistics", steps=3, data_norm=1.0).fit(
+            np.zeros((4, 1)), [0, 1, 0, 1]
+        )
