@@ -467,16 +467,19 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
             line = bar.add_task("planning", total=None)
 
             def on_progress(now: Progress) -> None:
-                known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
-                text = known if np.isfinite(now.gap) else ""
-                unit = "nodes" if now.total is None else f"of {now.total} steps"
-                bar.update(
-                    line, description=f"{text}{now.nodes} {unit}", completed=now.nodes, total=now.total
-                )
+                bar.update(line, description=_described(now), completed=now.nodes, total=now.total)
 
             yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _described(now: Progress) -> str:
+    """What is shown while a solve runs. Only a number of steps that is fixed in advance tells nothing."""
+    if now.total is not None:
+        return f"{now.nodes} of {now.total} steps"
+    known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
+    return f"{known if np.isfinite(now.gap) else ''}{now.nodes} nodes (progress is not private)"
 
 
 def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
