@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from scipy import special
 
 from privopt.mechanisms.convex.iteration import Output, Perturb
-from privopt.mechanisms.convex.sampling import LAYOUT, TOGETHER
+from privopt.mechanisms.convex.sampling import TOGETHER, sum_share
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent, robust_space
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
@@ -80,9 +80,7 @@ class RobustStochasticGradient(RobustDescent):
             unit = sampled_noise(z, INFLUENCE * math.sqrt(d), d).sigma / (q * n)
             spread = unit * -float(special.ndtri(descent.failure / 2))
             truncation = SoftTruncation.balanced(math.ceil(q * n), moment, descent.failure, spread)
-        # A sum over a batch, rounding included; see ``LAYOUT`` for what the rows beside it can change.
-        rounding = 1 + 2 * n * (n + 3) * 2.0**-53
-        bound = INFLUENCE * truncation.scale * math.sqrt(d) * rounding * LAYOUT * (1 + 1e-12)
+        bound = INFLUENCE * truncation.scale * math.sqrt(d) * sum_share(facts) * (1 + 1e-12)
         noise = sampled_noise(z, bound, d)
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, TOGETHER))
         return cls(facts, space, regularizer, steps, Output.LAST, spend, descent, truncation, q, noise)
