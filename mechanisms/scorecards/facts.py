@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
@@ -26,6 +27,7 @@ class CardFacts:
         intercept: whether a feature that is always 1 follows the others.
         row_norm: a bound on the l2 norm of the features of a record.
         denominator: features are integers over this.
+        costs: of either kind of error.
     """
 
     n_records: int
@@ -34,6 +36,7 @@ class CardFacts:
     intercept: bool
     row_norm: float
     denominator: int = 1
+    costs: Costs = EQUAL_COSTS
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -44,10 +47,10 @@ class CardFacts:
             )
 
     @classmethod
-    def of(cls, schema: Schema, n_records: int, lattice: IntegerLattice) -> Self:
+    def of(cls, schema: Schema, n_records: int, lattice: IntegerLattice, costs: Costs = EQUAL_COSTS) -> Self:
         """The facts of a table with so many records under a schema."""
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
         norm = math.sqrt(squares + schema.intercept) * (1 + 1e-12)
         columns = tuple(itertools.pairwise(ends))
-        return cls(n_records, lattice, columns, schema.intercept, norm, schema.denominator)
+        return cls(n_records, lattice, columns, schema.intercept, norm, schema.denominator, costs)
