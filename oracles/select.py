@@ -71,6 +71,12 @@ def _gibbs_branch() -> GibbsOracle:
     return GibbsBranch(smallest_loss=smallest_loss)
 
 
+def _gibbs_stream() -> GibbsOracle:
+    from privopt.oracles.draw.stream import GibbsStream
+
+    return GibbsStream()
+
+
 MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {
     "auto": lambda: AutoOracle(),
     "native": _native,
@@ -89,6 +95,7 @@ GIBBS: Mapping[str, Callable[[], GibbsOracle]] = {
     "enumerate": _gibbs_enumerate,
     "elimination": _gibbs_elimination,
     "branch": _gibbs_branch,
+    "stream": _gibbs_stream,
 }
 
 
@@ -156,13 +163,18 @@ class AutoOracle(DiscreteOracle):
 
 @dataclass(frozen=True)
 class AutoGibbs(GibbsOracle):
-    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound.
+    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound, a stream.
 
     "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
-    candidates: tuple[Callable[[], GibbsOracle], ...] = (_gibbs_enumerate, _gibbs_elimination, _gibbs_branch)
+    candidates: tuple[Callable[[], GibbsOracle], ...] = (
+        _gibbs_enumerate,
+        _gibbs_elimination,
+        _gibbs_branch,
+        _gibbs_stream,
+    )
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.
@@ -259,7 +271,7 @@ _MINIMISES: Mapping[str, tuple[str, str, str]] = {
     "pulp-cplex": ("CPLEX, commercial (pip install cplex)", "as pulp-highs", "floating point"),
 }
 _DRAWS: Mapping[str, tuple[str, str, str]] = {
-    "auto": ("the first that fits of enumerate, elimination, branch", "", _EXACT_LAW),
+    "auto": ("the first that fits of enumerate, elimination, branch, stream", "", _EXACT_LAW),
     "native": ("the first that fits of elimination, branch; never enumerate", "", _EXACT_LAW),
     "enumerate": (
         "tiny lattices, any problem: every point is weighed",
@@ -274,6 +286,11 @@ _DRAWS: Mapping[str, tuple[str, str, str]] = {
     "branch": (
         "wider weights and norm balls: branch and bound, time depends on the records",
         "as native, minimising",
+        _EXACT_LAW,
+    ),
+    "stream": (
+        "any problem: every point is weighed anew for each draw, in memory that does not grow",
+        "2e10 candidates x records",
         _EXACT_LAW,
     ),
 }

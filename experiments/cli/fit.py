@@ -383,7 +383,13 @@ def _load(
 ) -> tuple[pd.DataFrame, str, Schema | None, tuple[str, ...] | None]:
     """The table, its label column, the public facts and the public labels, as declared."""
     facts = None if schema is None else Schema.load(schema)
-    labels = None if classes is None else tuple(classes.split(","))
+    return read_labelled(data, target, facts, None if classes is None else tuple(classes.split(",")))
+
+
+def read_labelled(
+    data: str, target: str | None, facts: Schema | None, labels: tuple[Any, ...] | None
+) -> tuple[pd.DataFrame, str, Schema | None, tuple[Any, ...] | None]:
+    """A table with its labels as written, the label column, and the public facts and labels."""
     if data == "adult23" or data.startswith("adult23:"):
         table = adult23_frame(_seed(data.partition(":")[2] or "0"))
         target = target or ADULT_TARGET

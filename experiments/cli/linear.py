@@ -196,21 +196,22 @@ def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
     return "l2" if norm == "l2" else "linf"
 
 
-def predict_linear(path: Path, table: pd.DataFrame) -> pd.DataFrame | None:
-    """Predictions, with scores of two classes, of a saved linear model; None for other files."""
+def load_linear(path: Path) -> LinearModel | None:
+    """A saved linear model; None for other files.
+
+    Raises:
+        InvalidInputError: a damaged one.
+    """
     try:
         saved = json.loads(path.read_text())
         kind = _ESTIMATORS[saved["estimator"]]
     except (ValueError, KeyError, TypeError):
         return None
     try:
-        model = kind.from_dict(saved)
+        model: LinearModel = kind.from_dict(saved)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} is not a saved linear model: {error}") from error
-    scored = pd.DataFrame({"prediction": model.predict(table)})
-    if hasattr(model, "decision_function") and len(model.classes_) == 2:
-        scored.insert(0, "score", model.decision_function(table))
-    return scored
+    return model
 
 
 def calibrate_linear(

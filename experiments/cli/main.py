@@ -1,4 +1,4 @@
-"""The command line: ``privopt fit | calibrate | predict | solvers | audit | budget | demo``."""
+"""The command line: ``privopt fit | calibrate | predict | evaluate | solvers | audit | budget | demo``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +16,7 @@ from rich.table import Table
 
 from privopt.experiments.cli.audit import audit
 from privopt.experiments.cli.budget import app as budget
+from privopt.experiments.cli.evaluate import evaluate
 from privopt.experiments.cli.fit import (
     FIT_EXAMPLES,
     EpsilonOption,
@@ -37,19 +37,18 @@ from privopt.experiments.cli.linear import (
     calibrate_linear,
     calibration_lines,
     is_linear,
-    predict_linear,
 )
+from privopt.experiments.cli.models import load_model, predictions
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.discrete.mechanism import check_calibration
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier, write_atomically
+from privopt.mechanisms.estimators.scorecard import write_atomically
 from privopt.oracles.select import inventory
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.tables.schema import Schema, read_table
 
 app = typer.Typer(
     help="Private optimization by reduction to solvers.",
@@ -137,14 +136,13 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A file written by `privopt fit --save`.")],
     data: Annotated[Path, typer.Argument(help="CSV or Parquet with the schema's columns.")],
     output: Annotated[Path | None, typer.Option(help="Write a CSV here instead of printing it.")] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add a column per class: its probability, by the model.")
+    ] = False,
 ) -> None:
     """Score records with a saved model: columns `score` and `prediction`."""
     check_files({"--output": output})
-    table = read_table(data, _text_columns(model))
-    scored = predict_linear(model, table)
-    if scored is None:
-        fitted = PrivateHalfspaceClassifier.load(model)
-        scored = pd.DataFrame({"score": fitted.decision_function(table), "prediction": fitted.predict(table)})
+    scored = predictions(load_model(model), data, proba)
     if output is None:
         sys.stdout.write(scored.to_csv(index=False))
     else:
@@ -202,6 +200,7 @@ def demo(
         ) from None
 
 
+app.command()(evaluate)
 app.add_typer(budget, name="budget")
 app.command()(audit)
 
@@ -268,14 +267,6 @@ def calibration_report(
     check_calibration(calibration, mechanism, ("sound",))
     noise = calibrate_rspm_laplace(epsilon, separators=binary + 2 * ternary)
     return {"scale": noise.scale, **noise.spend.to_dict()}
-
-
-def _text_columns(model: Path) -> list[str]:
-    """The columns that a saved model reads as text; none if it is not a saved model."""
-    try:
-        return Schema.from_dict(json.loads(model.read_text("utf-8"))["schema"]).text_columns
-    except (ValueError, KeyError, TypeError):
-        return []
 
 
 # What typer raises for words it does not understand; where the class lives depends on typer's version.

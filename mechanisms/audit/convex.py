@@ -79,7 +79,7 @@ class Records:
         return np.asarray(sum(x * _LOSS.slope(x * w, np.full_like(w, y)) for x, y in rows))
 
 
-def _outlier(others: int = 0, idle: int = 0) -> tuple[Records, Records]:
+def outlier(others: int = 0, idle: int = 0) -> tuple[Records, Records]:
     """One record far out on either side, others far out on the upper one, and idle ones."""
     features = (1.0,) * (1 + others) + (0.0,) * idle
     first, second = ((s * _FAR, *(_FAR,) * others, *(0.0,) * idle) for s in (1.0, -1.0))
@@ -117,7 +117,7 @@ Law = Callable[[Any, Records], Floats]
 Runner = Callable[[Any, Records], Sampler]
 
 
-def _claim(
+def risk_claim(
     plan: Any, pair: tuple[Records, Records], name: str, run: Runner, law: Law, mutants: Mapping[str, Any]
 ) -> AuditedClaim:
     """A plan and its mutants on one pair, with the exact epsilon of what is seen of each."""
@@ -134,17 +134,17 @@ def _claim(
     return AuditedClaim(plan.name, where, subject(RELEASED, plan), found)
 
 
-def _binned(edges: Floats) -> Runner:
+def binned(edges: Floats) -> Runner:
     return lambda plan, records: Binned(PointSampler(plan, records), tuple(edges.tolist()))
 
 
-def _masses(below: Floats) -> Floats:
+def masses(below: Floats) -> Floats:
     """Probabilities of bins from those of lying below their edges."""
     law = np.maximum(np.diff(np.concatenate([[0.0], below, [1.0]])), 0.0)
     return law / math.fsum(law)
 
 
-def _quieter(noise: Any, factor: float = 0.5) -> Any:
+def quieter(noise: Any, factor: float = 0.5) -> Any:
     return dataclasses.replace(noise, sigma=noise.sigma * factor)
 
 
@@ -152,7 +152,7 @@ def _quieter(noise: Any, factor: float = 0.5) -> Any:
 
 
 def gradient_claims(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
-    pair = _outlier()
+    pair = outlier()
     plan = kind.plan(pair[0].facts, convex_set, epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST)
     start, weights = _affine(plan)
     edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma * np.linalg.norm(weights)
@@ -160,10 +160,10 @@ def gradient_claims(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tu
     def law(one: FullBatchMechanism, records: Records) -> Floats:
         slope = records.slope(np.zeros(1))[0] / one.facts.n_records
         spread = one.vector_noise.sigma * float(np.linalg.norm(weights))
-        return _masses(special.ndtr((edges - start - slope * np.sum(weights)) / spread))
+        return masses(special.ndtr((edges - start - slope * np.sum(weights)) / spread))
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise))}
-    return (_claim(plan, pair, "outlier", _binned(edges), law, mutants),)
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
 def _affine(plan: FullBatchMechanism) -> tuple[float, Floats]:
@@ -184,7 +184,7 @@ def _impulse(at: int, step: int) -> float:
 
 
 def _frank_wolfe_l2() -> tuple[AuditedClaim, ...]:
-    pair = _outlier(others=2)
+    pair = outlier(others=2)
     plan = DPFrankWolfeL2.plan(
         pair[0].facts, L2Ball(1, 1.0), epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST
     )
@@ -193,12 +193,12 @@ def _frank_wolfe_l2() -> tuple[AuditedClaim, ...]:
         down = records.slope(np.zeros(1))[0] / one.facts.n_records
         return _vote_law(float(special.ndtr(-down / one.vector_noise.sigma)), one.steps)
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise))}
-    return (_claim(plan, pair, "outlier", _votes, law, mutants),)
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    return (risk_claim(plan, pair, "outlier", _votes, law, mutants),)
 
 
 def _frank_wolfe_l1() -> tuple[AuditedClaim, ...]:
-    pair = _outlier(others=1)
+    pair = outlier(others=1)
     plan = DPFrankWolfeL1.plan(
         pair[0].facts, L1Ball(1, 1.0), epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST
     )
@@ -210,7 +210,7 @@ def _frank_wolfe_l1() -> tuple[AuditedClaim, ...]:
 
     louder = dataclasses.replace(plan.selection, step_epsilon=2 * plan.selection.step_epsilon)
     mutants = {"noise halved": dataclasses.replace(plan, selection=louder)}
-    return (_claim(plan, pair, "outlier", _votes, law, mutants),)
+    return (risk_claim(plan, pair, "outlier", _votes, law, mutants),)
 
 
 def _votes(plan: Any, records: Records) -> Sampler:
@@ -232,7 +232,7 @@ def _vote_law(up: float, steps: int) -> Floats:
 
 
 def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
-    pair = _outlier(idle=1)
+    pair = outlier(idle=1)
     plan = DPStochasticGradient.plan(
         pair[0].facts, epsilon=_EPSILON, delta=_DELTA, steps=2, batch=1, output=Output.LAST
     )
@@ -248,23 +248,23 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
             stats.binom.pmf(k, one.steps, one.sampling) * special.ndtr((k * slope - at) / spread)
             for k in range(one.steps + 1)
         )
-        return _masses(np.asarray(below))
+        return masses(np.asarray(below))
 
-    halved = _quieter(plan.vector_noise)
+    halved = quieter(plan.vector_noise)
     mutants = {
         "sensitivity C, not 2 C": dataclasses.replace(plan, vector_noise=halved),
         "everyone sampled": dataclasses.replace(plan, sampling=1.0),
     }
-    return (_claim(plan, pair, "outlier", _binned(edges), law, mutants),)
+    return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
 def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[AuditedClaim, ...]:
     """Two pairs: one whose full gradients tell all, one whose batch differences would without noise."""
-    pair = _outlier(idle=3)
+    pair = outlier(idle=3)
     plan = kind.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, rounds=rounds, batch=1)
     edges = np.linspace(-4, 4, 65) * plan.anchor_noise.sigma * plan.step_size * math.sqrt(len(rounds))
-    halved = _quieter(plan.anchor_noise)
-    as_sampled = _quieter(
+    halved = quieter(plan.anchor_noise)
+    as_sampled = quieter(
         plan.anchor_noise,
         plan.multiplier * _LOSS.lipschitz / (plan.anchor_noise.sigma * plan.facts.n_records),
     )
@@ -272,7 +272,7 @@ def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[Audi
         "noise halved": dataclasses.replace(plan, anchor_noise=halved, multiplier=plan.multiplier / 2),
         "full gradients noised like batches": dataclasses.replace(plan, anchor_noise=as_sampled),
     }
-    far = _claim(plan, pair, "outlier", _binned(edges), partial(_svrg_law, edges), mutants)
+    far = risk_claim(plan, pair, "outlier", binned(edges), partial(_svrg_law, edges), mutants)
     return far, _curved_difference(kind)
 
 
@@ -288,8 +288,8 @@ def _curved_difference(kind: type[DPSVRG]) -> AuditedClaim:
     far = np.geomspace(3e-3, 10, 40) * plan.anchor_noise.sigma * plan.step_size
     edges = np.concatenate([-far[::-1], far])
     mutants = {"batch differences without noise": dataclasses.replace(plan, multiplier=1e-6)}
-    run, law = _binned(edges), partial(_svrg_law, edges)
-    return _claim(plan, (curved, flat), "curved or flat record", run, law, mutants)
+    run, law = binned(edges), partial(_svrg_law, edges)
+    return risk_claim(plan, (curved, flat), "curved or flat record", run, law, mutants)
 
 
 def _svrg_law(edges: Floats, plan: DPSVRG, records: Records) -> Floats:
@@ -314,14 +314,14 @@ def _svrg_law(edges: Floats, plan: DPSVRG, records: Records) -> Floats:
     for sampled, chance in ((0.0, 1 - q), (1.0, q)):
         centre = -eta * (earlier * at_start / n + 1.5 * full + sampled * difference / 2)
         below += chance * special.ndtr((edges[:, None] - centre) / np.maximum(spread, 1e-300)) @ weights
-    return _masses(below)
+    return masses(below)
 
 
 # --- minima ----------------------------------------------------------------------------------------------
 
 
 def _output_perturbation() -> tuple[AuditedClaim, ...]:
-    pair, penalty = _outlier(), ridge(0.5)
+    pair, penalty = outlier(), ridge(0.5)
     plan = OutputPerturbation.plan(pair[0].facts, regularizer=penalty, epsilon=_EPSILON, delta=_DELTA)
     lax = OutputPerturbation.plan(
         pair[0].facts, regularizer=ridge(2 * penalty.l2), epsilon=_EPSILON, delta=_DELTA
@@ -330,18 +330,18 @@ def _output_perturbation() -> tuple[AuditedClaim, ...]:
 
     def law(one: OutputPerturbation, records: Records) -> Floats:
         minimum = -records.slope(np.zeros(1))[0] / (one.facts.n_records * one.regularizer.l2)
-        return _masses(special.ndtr((edges - minimum) / one.vector_noise.sigma))
+        return masses(special.ndtr((edges - minimum) / one.vector_noise.sigma))
 
     mutants = {
-        "noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise)),
+        "noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise)),
         "planned for twice the penalty": dataclasses.replace(lax, regularizer=penalty),
     }
-    return (_claim(plan, pair, "outlier", _binned(edges), law, mutants),)
+    return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
 def _objective_perturbation() -> tuple[AuditedClaim, ...]:
     """Two pairs: one of gradients alone, with a penalty that leaves epsilon to them, one of Hessians too."""
-    pair = _outlier()
+    pair = outlier()
     stiff = ObjectivePerturbation.plan(
         pair[0].facts, regularizer=ridge(200.0), epsilon=_EPSILON, delta=_SMALL_DELTA
     )
@@ -354,7 +354,7 @@ def _objective_perturbation() -> tuple[AuditedClaim, ...]:
         one: ObjectivePerturbation, records: tuple[Records, Records], name: str, mutants: Mapping[str, Any]
     ) -> AuditedClaim:
         edges = np.linspace(-4, 4, 65) * one.sigma / one.regularizer.l2
-        return _claim(one, records, name, _binned(edges), partial(_minimum_law, edges), mutants)
+        return risk_claim(one, records, name, binned(edges), partial(_minimum_law, edges), mutants)
 
     return (
         claim(stiff, pair, "outlier", {"noise halved": dataclasses.replace(stiff, sigma=stiff.sigma / 2)}),
@@ -373,7 +373,7 @@ def _objective_perturbation() -> tuple[AuditedClaim, ...]:
 def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -> Floats:
     """The minimum lies below w iff the slope at w, tilted by b, is positive. Further noise can only blur."""
     slope = records.slope(edges) / plan.facts.n_records + plan.regularizer.l2 * edges
-    return _masses(special.ndtr(slope / plan.sigma))
+    return masses(special.ndtr(slope / plan.sigma))
 
 
 # --- moments ---------------------------------------------------------------------------------------------
@@ -408,8 +408,8 @@ def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
     def run(one: SufficientStatistics, records: Records) -> Sampler:
         return SignSampler(PointSampler(one, records))
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=_quieter(plan.vector_noise))}
-    return (_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    return (risk_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
 
 
 RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {

@@ -18,6 +18,7 @@ import numpy as np
 from privopt.mechanisms.audit.audit import Outcome
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import RISK_AUDITS
+from privopt.mechanisms.audit.evaluation import evaluation_claims
 from privopt.mechanisms.audit.laws import audit_plan
 from privopt.mechanisms.audit.neighbours import (
     LossTable,
@@ -35,6 +36,7 @@ from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -129,5 +131,6 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     GaussianRSPM.name: _gaussian,
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
+    HistogramPlan.name: evaluation_claims,
     **NONCONVEX_AUDITS,
 }

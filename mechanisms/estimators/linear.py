@@ -398,6 +398,10 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         total = np.sum(p, axis=1, keepdims=True)
         return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
 
+    def risks_at(self, scores: ArrayLike) -> Floats:
+        """The model's probability of the second of two classes at scores of ``decision_function``."""
+        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
+
 
 class PrivateSigmoidClassifier(_PrivateLinearClassifier):
     """A linear classifier by the sigmoid loss, a smooth count of errors, which outliers sway less.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
+from privopt.mechanisms.nonconvex.net import NetMechanism
 
-NONCONVEX: tuple[type[RiskMechanism], ...] = (DPLangevin,)
+NONCONVEX: tuple[type[RiskMechanism], ...] = (DPLangevin, NetMechanism)
 
 # Importing ``privopt.mechanisms`` comes before anything in it, so whoever looks one up finds these as well.
 RISK_MECHANISMS.update({m.name: m for m in NONCONVEX})

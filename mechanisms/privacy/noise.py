@@ -144,13 +144,13 @@ class NoiseSource:
             words[late] = self.bits(int(np.count_nonzero(late)))
         return (words % np.uint64(n)).astype(np.int64).reshape(size)
 
-    def discrete_laplace(self, exponent: int, size: Size = 1) -> Ints:
-        """Exact discrete Laplace on the integers: P[x] ~ exp(-|x| / 2**exponent).
+    def discrete_laplace(self, exponent: int, size: Size = 1, *, steps: int = 1) -> Ints:
+        """Exact discrete Laplace on the integers: P[x] ~ exp(-|x| steps / 2**exponent), steps >= 1.
 
-        Canonne, Kamath and Steinke (2020), algorithm 2, in integer arithmetic only.
+        Canonne, Kamath and Steinke (2020), algorithm 2, in integer arithmetic only: their s is ``steps``.
         """
-        scale_bits = _exponent(exponent)
-        return _until_accepted(lambda n: self._try_laplace(scale_bits, n), size)
+        scale_bits, steps = _exponent(exponent), check_count(steps, "steps")
+        return _until_accepted(lambda n: self._try_laplace(scale_bits, n, steps), size)
 
     def discrete_gaussian(self, exponent: int, size: Size = 1) -> Ints:
         """Exact discrete Gaussian on the integers: P[x] ~ exp(-x**2 / 2**(2 exponent + 1)).
@@ -236,7 +236,7 @@ class NoiseSource:
             k += 1
         return accepted
 
-    def _try_laplace(self, bits: int, n: int) -> Ints:
+    def _try_laplace(self, bits: int, n: int, steps: int = 1) -> Ints:
         low = self.integers(1 << bits, n)
         low = low[self._accept_exp(low, bits)]
         high = np.zeros(low.size, dtype=np.int64)
@@ -245,7 +245,7 @@ class NoiseSource:
             heads = self._accept_fraction(np.ones(running.size, dtype=np.int64), 0)
             running = running[heads]
             high[running] += 1
-        magnitude = low + (high << bits)
+        magnitude = (low + (high << bits)) // steps
         negative = self.integers(2, low.size) == 1
         kept = ~(negative & (magnitude == 0))  # zero has one sign
         return np.asarray(np.where(negative, -magnitude, magnitude)[kept])

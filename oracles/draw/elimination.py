@@ -42,10 +42,10 @@ from privopt.oracles.draw.interface import (
     Moments,
     Sample,
     Sampler,
+    chain_error,
     exponentials,
     lost_to_the_source,
     race,
-    race_error,
     stop_if_asked,
 )
 from privopt.oracles.draw.sum_product import (
@@ -169,7 +169,7 @@ class _EliminationSampler(Sampler):
         spans = int(np.max(self.cells.lattice.high - self.cells.lattice.low)) + 1
         underflow = math.exp(min(0.0, log_size - LARGEST_EXPONENT))
         return Exactness(
-            races * 2 * (mass + leaf) + races * race_error(2 * magnitude),
+            chain_error(races, mass + leaf, 2 * magnitude),
             races * underflow + lost_to_the_source(len(self._chunks) + races * spans),
         )
 

@@ -114,7 +114,7 @@ class _LevelSampler(Sampler):
         return int(np.argmax(largest - request.beta * (levels.losses - levels.losses[0])))
 
     def _exactness(self, beta: float) -> Exactness:
-        n, log_size = self.problem.n_records, math.log(self.problem.lattice.box_size)
+        n, log_size = self.problem.largest_loss, math.log(self.problem.lattice.box_size)
         lost = lost_to_the_source(n + 1)
         if self.law is Law.GIBBS:
             return Exactness(race_error(log_size + beta * n), lost)

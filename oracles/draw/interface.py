@@ -320,9 +320,25 @@ def race(random: RandomSource, log_weights: FloatArray) -> int:
 
 
 def race_error(magnitude: float) -> float:
-    """What ``race`` adds to a log probability when all finite |log_weights| are at most ``magnitude``."""
-    clock = EXPONENTIAL_ERROR + 4 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
-    return 2 * clock
+    """What ``race`` adds to a log probability when all finite |log_weights| are at most ``magnitude``.
+
+    The clock that wins may be early and all others late: twice what one may be off by.
+    """
+    return 2 * clock_error(magnitude)
+
+
+def clock_error(magnitude: float) -> float:
+    """What the log of one clock of ``race`` may be off by."""
+    return EXPONENTIAL_ERROR + 4 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
+
+
+def chain_error(races: int, weight_error: float, magnitude: float) -> float:
+    """What so many races, one after the other, add to a log probability.
+
+    A probability is a product of one conditional probability per race, and in each of them the weight that
+    wins may be too small and all others too large, by a relative ``weight_error``.
+    """
+    return races * (2 * weight_error + race_error(magnitude))
 
 
 def lost_to_the_source(exponentials_used: float) -> float:

@@ -19,8 +19,7 @@ class LossCheckError(PrivOptError):
 
 
 def check_loss(loss: Loss, *, reach: float = 60.0) -> None:
-    """Check value, slope, curvature, lipschitz, smoothness, curvature_lipschitz and convex against one
-    another.
+    """Check value, slope and curvature against one another and against the declared constants.
 
     Evaluates the loss on a fine grid of predictions, refined where its slope and curvature are largest, for
     the extreme labels and some between. Passing is evidence, not a proof; a constant that is too small by
@@ -47,6 +46,12 @@ def _contradictions(loss: Loss, grid: NDArray[np.float64], label: float) -> list
     if not all(a.shape == grid.shape and np.all(np.isfinite(a)) for a in (value, slope, curvature)):
         return ["value, slope or curvature is not finite or has the wrong shape"]
     problems = []
+    outside = np.any(value < -_TOLERANCE) or np.any(value > loss.value_range * (1 + _TOLERANCE))
+    if np.isfinite(loss.value_range) and outside:
+        problems.append(
+            f"value_range is declared {loss.value_range:.8g}, but values reach from {np.min(value):.8g} to "
+            f"{np.max(value):.8g}"
+        )
     scale = 1 + np.abs(slope)
     # A central difference of a function whose derivative is M-Lipschitz is off by at most M h / 2.
     rise = (loss.value(grid + _STEP, y) - loss.value(grid - _STEP, y)) / (2 * _STEP)

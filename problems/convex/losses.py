@@ -55,6 +55,11 @@ class Loss(ABC):
         """A Lipschitz constant of phi'' likewise; infinite where phi'' jumps, or nobody has worked it out."""
         return math.inf
 
+    @property
+    def value_range(self) -> float:
+        """A bound on phi over all predictions and allowed labels, phi >= 0; infinite if there is none."""
+        return math.inf
+
     @abstractmethod
     def value(self, z: RealArray, y: RealArray) -> RealArray:
         """phi(z, y)."""
@@ -119,6 +124,7 @@ class SigmoidLoss(Loss):
     convex = False
     lipschitz = 0.25
     smoothness = 1 / (6 * math.sqrt(3))  # of s(1-s)(1-2s), at s = (3 +- sqrt 3)/6
+    value_range = 1.0
     curvature_lipschitz = 0.125  # of s(1-s)(1-6s(1-s)), at s = 1/2
 
     def value(self, z: RealArray, y: RealArray) -> RealArray:
@@ -187,6 +193,7 @@ class SigmoidSquaredLoss(Loss):
     convex = False
     lipschitz = 8 / 27  # 2 s^2 (1-s) at s = 2/3; by symmetry the same for y = 1
     smoothness = 0.15405858  # 2 s^2 (1-s)(2-3s) at s = (15 - sqrt 33)/24, rounded up
+    value_range = 1.0
     curvature_lipschitz = 0.20202301  # s(1-s)(8s - 30s^2 + 24s^3) at s = 0.63626, rounded up
 
     def value(self, z: RealArray, y: RealArray) -> RealArray:
@@ -211,6 +218,7 @@ class ProbitSquaredLoss(Loss):
     # Maxima over z of 2 Phi phi (at 0.50605) and of 2 phi (phi - z Phi) (at -0.30275), rounded up.
     lipschitz = 0.48689342
     smoothness = 0.37835237
+    value_range = 1.0
     curvature_lipschitz = 0.73883726  # 2 phi ((z^2 - 1) Phi - 3z phi) at 0.46735, rounded up
 
     def value(self, z: RealArray, y: RealArray) -> RealArray:
@@ -236,6 +244,10 @@ class BiweightLoss(Loss):
 
     def __post_init__(self) -> None:
         _positive("c", self.c)
+
+    @property
+    def value_range(self) -> float:
+        return self.c**2 / 6
 
     @property
     def curvature_lipschitz(self) -> float:

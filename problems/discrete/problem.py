@@ -29,6 +29,11 @@ class DiscreteProblem(ABC):
     def n_records(self) -> int:
         """The number of records: public under the replace-one relation."""
 
+    @property
+    def largest_loss(self) -> int:
+        """A public bound on L(D, w): what floating point is judged by."""
+        return self.n_records * self.record_loss_bound
+
     @abstractmethod
     def losses(self, points: IntArray) -> IntArray:
         """Exact numbers of errors at points of shape (k, dimension); shape (k,)."""

@@ -177,9 +177,14 @@ class Numeric(Column):
         return math.lcm(*(q.denominator for q in self._map))
 
     @property
-    def reach(self) -> Fraction:
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The features of the first and of the last grid point."""
         a, b = self._map
-        return max(abs(a), abs(a + self.top * b))
+        return a, a + self.top * b
+
+    @property
+    def reach(self) -> Fraction:
+        return max(map(abs, self.ends))
 
     @property
     def middle(self) -> tuple[Fraction, ...]:

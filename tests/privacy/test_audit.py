@@ -492,7 +492,7 @@ def cached(name: str) -> tuple[AuditedClaim, ...]:
 
 
 def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
-    assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS)
+    assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS) | {"evaluation"}
     for name in AUDITS:
         found = cached(name)
         assert found
@@ -509,9 +509,10 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
 # whose batch differences are large has full gradients that are not.
 SHARES = {
     "exponential": 0.87, "permute-and-flip": 0.97, "rspm-laplace": 0.99, "rspm": 0.91, "opdisc": 0.71,
+    "evaluation": 0.99,
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
-    "objective-perturbation": 0.79, "sufficient-statistics": 0.62, "dp-gld": 0.99,
+    "objective-perturbation": 0.79, "sufficient-statistics": 0.62, "dp-gld": 0.99, "net": 0.86,
 }  # fmt: skip
 
 
@@ -556,7 +557,7 @@ def fit(counts: Sequence[int], law: Sequence[float]) -> float:
     return float(stats.chisquare(seen, expected).pvalue)
 
 
-@pytest.mark.parametrize("name", RISK_AUDITS)
+@pytest.mark.parametrize("name", [*RISK_AUDITS, "evaluation"])
 def test_releases_of_first_order_mechanisms_follow_the_laws(name: str) -> None:
     """Real releases, of claims and of mutants; those of a mutant do not follow the law of its claim."""
     for audited in cached(name):
@@ -574,7 +575,7 @@ def test_releases_of_first_order_mechanisms_follow_the_laws(name: str) -> None:
                 assert min(others) < 1e-3, subject.name
 
 
-@pytest.mark.parametrize("name", ["exponential", "permute-and-flip", "rspm-laplace"])
+@pytest.mark.parametrize("name", ["exponential", "permute-and-flip", "rspm-laplace", "evaluation"])
 def test_runs_let_claims_stand_and_reject_mutants(name: str) -> None:
     (audited,) = cached(name)
     lines = audit_claim(audited, runs=2000, insecure_seed=SEED)
@@ -640,7 +641,9 @@ def test_every_claim_stands_and_every_mutant_falls_on_the_command_line(tmp_path:
     assert run.exit_code == 0, run.output
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["passed"] is True
-    assert {line["mechanism"] for line in report["lines"]} == set(MECHANISMS) | set(RISK_MECHANISMS)
+    assert {line["mechanism"] for line in report["lines"]} == set(MECHANISMS) | set(RISK_MECHANISMS) | {
+        "evaluation"
+    }
     for line in report["lines"]:
         assert line["verdict"] in (("rejected", "rejected (law)") if line["mutant"] else ("stands",)), line
         assert set(line) == set(report["meanings"])

@@ -107,8 +107,9 @@ def test_every_mechanism_learns_with_its_own_defaults(mechanism: str) -> None:
 @pytest.mark.parametrize("mechanism", by_cost(set(RISK_MECHANISMS) - {*CONVEX_ONLY, *QUADRATIC}))
 def test_the_sigmoid_classifier_takes_mechanisms_for_losses_that_are_not_convex(mechanism: str) -> None:
     X, y = task()
+    steps = None if mechanism == "net" else 40
     model = PrivateSigmoidClassifier(
-        10.0, mechanism=mechanism, data_norm=1.0, classes=("no", "yes"), steps=40, insecure_seed=1
+        10.0, mechanism=mechanism, data_norm=1.0, classes=("no", "yes"), steps=steps, insecure_seed=1
     )
     assert model.fit(X, y).mechanism_ == mechanism
     assert model.coef_.shape == (1, 3)

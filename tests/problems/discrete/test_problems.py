@@ -105,6 +105,29 @@ def test_rounding_of_large_radial_terms_is_within_a_grid_step() -> None:
             assert abs(int(radial[d2 - rest]) - exact) < 1
 
 
+@pytest.mark.parametrize("radial", [False, True])
+def test_the_largest_terms_that_are_admitted_are_within_a_grid_step(radial: bool) -> None:
+    """Noise grows by doubling until it is refused, and so does what float products lose before they are
+    rounded; the rounding slack of calibrations has room for one grid step a term."""
+    lattice = IntegerLattice([-3], [3], radius=7**0.5) if radial else IntegerLattice([-3], [3])
+    coefficient, admitted = 1 + math.pi, 0
+    for _ in range(70):
+        coefficient *= 2
+        eta = np.array([0.0, coefficient]) if radial else np.array([coefficient, 0.0])
+        try:
+            perturbation = Perturbation.normalized(lattice, eta)
+        except InvalidInputError:
+            break
+        admitted += 1
+        d2 = lattice.max_squared_norm
+        for w in (-2, -1, 1, 2):
+            with localcontext(prec=60):
+                share = (Decimal(d2 - w * w) / d2).sqrt() if radial else Decimal(w) / Decimal(d2).sqrt()
+                exact = -Decimal(coefficient) * share * UNIT
+            assert abs(int(perturbation.values(np.array([[w]]))[0]) - exact) <= 1
+    assert 20 < admitted < 40
+
+
 def exact_halfspace_errors(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> int:
     errors = 0
     for row, label in zip(X.tolist(), y.tolist(), strict=True):

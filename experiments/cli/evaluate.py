@@ -1,0 +1,99 @@
+"""``privopt evaluate``: how good a saved classifier is, at a price and with intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from privopt.experiments.cli.budget import open_ledger
+from privopt.experiments.cli.fit import check_files, read_labelled
+from privopt.experiments.cli.models import load_model
+from privopt.mechanisms.estimators.common import write_atomically
+from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
+from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
+from privopt.problems.errors import InvalidInputError
+
+tell = Console(soft_wrap=True, emoji=False)
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A classifier written by `privopt fit --save`.")],
+    data: Annotated[
+        str, typer.Option(help="Labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23.")
+    ],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of this evaluation, > 0; replace-one.")],
+    target: Annotated[str | None, typer.Option(help="Label column. Needed for files.")] = None,
+    about: Annotated[
+        str, typer.Option(help="What intervals are about: population, or table (the records at hand).")
+    ] = "population",
+    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Book the spend in this file first; refuse to overdraw.")
+    ] = None,
+    insecure_seed: Annotated[int | None, typer.Option(help="Reproducible noise. Voids privacy.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole account here.")] = None,
+) -> None:
+    """Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, with intervals."""
+    check_files({"--json": json_file})
+    book = None if ledger is None else open_ledger(ledger)
+    fitted = load_model(model)
+    if not hasattr(fitted, "classes_"):
+        raise InvalidInputError(f"{model} predicts numbers: evaluate takes classifiers with two classes")
+    texts = isinstance(fitted.classes_[0], str)
+    table, column, *_ = read_labelled(data, target, fitted.schema_, tuple(fitted.classes_) if texts else None)
+    found = evaluated(
+        fitted,
+        table.drop(columns=[column]),
+        table[column],
+        epsilon=epsilon,
+        target=about,  # type: ignore[arg-type]  # checked there
+        confidence=confidence,
+        ledger=book,
+        insecure_seed=insecure_seed,
+    )
+    # Shown before the file is written: what was paid for must not be lost to a full disk.
+    show_evaluation(found, tell)
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(found.to_dict(), indent=2) + "\n")
+
+
+def show_evaluation(found: Evaluation, console: Console) -> None:
+    """Numbers with intervals, the confusion matrix and calibration, for people."""
+    subject = "the population" if found.target == "population" else "the records at hand"
+    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
+    for name, estimate in found.metrics.items():
+        value = "open" if math.isnan(estimate.value) else f"{estimate.value:.3f}"
+        numbers.add_row(NAMES[name], value, f"{estimate.low:.3f} to {estimate.high:.3f}")
+    confusion, bounds = found.confusion, list(found.confusion_intervals.values())
+    matrix = Table("true class", *(f"said {escape(str(c))}" for c in confusion.columns), title="Records")
+    for i, (name, row) in enumerate(zip(confusion.index, confusion.to_numpy().tolist(), strict=True)):
+        pairs = zip(row, bounds[2 * i : 2 * i + 2], strict=True)
+        matrix.add_row(escape(str(name)), *(f"{n} ({e.low:.0f} to {e.high:.0f})" for n, e in pairs))
+    risks = Table("score", "share", "predicted", "observed", "interval", title="Risk by score")
+    for above, up_to, share, predicted, observed, low, high in found.calibration.to_numpy().tolist():
+        risks.add_row(
+            between(above, up_to),
+            f"{share:.1%}",
+            "" if math.isnan(predicted) else f"{predicted:.1%}",
+            "open" if math.isnan(observed) else f"{observed:.1%}",
+            f"{low:.1%} to {high:.1%}",
+        )
+    for table in (numbers, matrix, risks):
+        table.title_justify = "left"
+        console.print(table)
+    console.print(f"spend: {found.spend}", markup=False)
+
+
+def between(above: float, up_to: float) -> str:
+    """A range of scores, nan for an open end."""
+    low, high = (None if math.isnan(x) else f"{x:.4g}" for x in (above, up_to))
+    if low is None:
+        return "all" if high is None else f"up to {high}"
+    return f"above {low}" if high is None else f"above {low}, up to {high}"

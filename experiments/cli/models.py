@@ -1,0 +1,50 @@
+"""Saved models of any kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from privopt.experiments.cli.linear import load_linear
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import read_table
+
+
+def load_model(path: Path) -> Any:
+    """A fitted scorecard or linear model, whichever the file holds.
+
+    Raises:
+        InvalidInputError: neither.
+    """
+    return load_linear(path) or PrivateHalfspaceClassifier.load(path)
+
+
+def predictions(model: Any, data: Path, proba: bool = False) -> pd.DataFrame:
+    """Scores where there is one per record, predictions, and on request probabilities of the classes.
+
+    Raises:
+        InvalidInputError: a model without probabilities was asked for them, or an unusable table.
+    """
+    if proba and not hasattr(model, "predict_proba"):
+        raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
+    table = read_table(data, [] if model.schema_ is None else model.schema_.text_columns)
+    scored = pd.DataFrame({"prediction": model.predict(table)})
+    classes = getattr(model, "classes_", ())
+    if len(classes) == 2:
+        scored.insert(0, "score", model.decision_function(table))
+    if proba:
+        probabilities = model.predict_proba(table)
+        for k, name in enumerate(classes):
+            scored[f"probability of {name}"] = probabilities[:, k]
+    return scored
+
+
+def _without_probabilities(model: Any) -> str:
+    if isinstance(model, PrivateHalfspaceClassifier):
+        return "this scorecard was fitted without risks; `privopt fit --risk-share` pays for them"
+    if hasattr(model, "classes_"):
+        return "the sigmoid loss gives no probabilities; --loss logistic does"
+    return "regression predicts numbers, not classes"

@@ -1,0 +1,58 @@
+"""Audit of the histogram of scores by class: one record, moved to another bin and another class.
+
+The outcome is whether each of the two counts that the record moves exceeds 0: the signs of the noise decide,
+so the four outcomes have a closed law, and the worst of them spends epsilon in full.
+Both counts are needed: a mechanism that pays for one of them only is found.
+
+Neighbours: replace-one, the number of records public.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.evaluation.bins import ScoreBins
+from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+
+_BINS = ScoreBins((0.0,))
+
+
+@dataclass(frozen=True)
+class HistogramSampler:
+    """Runs a plan's own ``release`` on one record, a positive one above 0 or a negative one below."""
+
+    plan: HistogramPlan
+    positive: bool
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        score, label = np.array([1.0 if self.positive else -1.0]), np.array([self.positive])
+        counts = [self.plan.release(score, label, noise).counts for _ in range(runs)]
+        return [2 * int(c[0, 0] > 0) + int(c[1, 1] > 0) for c in counts]
+
+
+def _law(plan: HistogramPlan, positive: bool) -> tuple[float, ...]:
+    """P[Z > 0] = a / (1 + a) with a = exp(-rate); P[1 + Z > 0] is one minus that."""
+    ratio = math.exp(-plan.steps / 2**MAX_EXPONENT)
+    without, held = ratio / (1 + ratio), 1 / (1 + ratio)
+    left, right = (without, held) if positive else (held, without)
+    return ((1 - left) * (1 - right), (1 - left) * right, left * (1 - right), left * right)
+
+
+def _subject(name: str, plan: HistogramPlan) -> Subject:
+    laws = _law(plan, True), _law(plan, False)
+    samplers = HistogramSampler(plan, True), HistogramSampler(plan, False)
+    epsilon = plan.spend.epsilon
+    return Subject(name, *samplers, epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+
+
+def evaluation_claims() -> tuple[AuditedClaim, ...]:
+    """The histogram that ``evaluate`` and tables of risks release, and one that pays for one count of two."""
+    plan = HistogramPlan.plan(_BINS, epsilon=1.0)
+    mutant = _subject("one count paid for", replace(plan, steps=2 * plan.steps))
+    return (AuditedClaim(plan.name, "moved record, n = 1", _subject(RELEASED, plan), (mutant,)),)

@@ -1,0 +1,74 @@
+"""``evaluate``: how good a released classifier is, privately."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from privopt.mechanisms.estimators.common import booked, checked_labels, signs
+from privopt.mechanisms.evaluation.bins import bins_of
+from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.evaluation.intervals import Target, check_interval
+from privopt.mechanisms.evaluation.metrics import Evaluation
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.errors import InvalidInputError
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    epsilon: float = 1.0,
+    target: Target = "population",
+    confidence: float = 0.95,
+    ledger: Ledger | str | Path | None = None,
+    insecure_seed: int | None = None,
+) -> Evaluation:
+    """Release confusion matrix, accuracy, balanced accuracy, ROC, AUC and calibration, with intervals.
+
+    Use records that ``fit`` has not seen: on its own a model looks better than it is.
+
+    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record; their number and the
+    model are public. One histogram of (bin of score, class) is released, with exact integer noise on its
+    counts (``HistogramPlan``); bins are fixed by the model, the number of records and epsilon. The guarantee
+    is for the records in X: if ``fit`` read them too, its spend is added.
+
+    Args:
+        model: a fitted scorecard or linear classifier of this package, or any classifier with two
+            ``classes_`` and a ``decision_function`` that is public.
+        X: records, as ``model.predict`` takes them.
+        y: labels, shape (n,).
+        epsilon: > 0, of this evaluation.
+        target: what intervals are about, "population" or "table"; see ``Evaluation``.
+        confidence: of each interval, in (0, 1).
+        ledger: a ``Ledger`` or its path: the spend is booked before the release, an overdraft refused.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Raises:
+        InvalidInputError: a model that is no binary classifier, or unusable records; nothing was released.
+        PrivacyParameterError: epsilon out of range.
+        BudgetExceededError: the ledger refused; nothing was released.
+    """
+    check_interval(target, confidence)
+    check_is_fitted(model)
+    classes = getattr(model, "classes_", None)
+    if classes is None or len(classes) != 2 or not hasattr(model, "decision_function"):
+        raise InvalidInputError(
+            "evaluate takes a classifier of two classes with a decision_function; "
+            f"{type(model).__name__} has {'no' if classes is None else len(classes)} classes"
+        )
+    scores = np.asarray(model.decision_function(X), dtype=np.float64)
+    labels = checked_labels(y, len(scores))
+    positive = signs(labels, classes) > 0
+    bins = bins_of(model, len(scores), epsilon)
+    plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
+    with booked(ledger, plan.spend_with(source)):
+        histogram = plan.release(scores, positive, source)
+    predicted = tuple(model.risks_at(bins.centres).tolist()) if hasattr(model, "risks_at") else None
+    return Evaluation(histogram, (classes[0], classes[1]), predicted, target, confidence)

@@ -1,0 +1,115 @@
+"""Bins of scores, from public facts alone: released weights, schema, number of records, epsilon."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Numeric
+from privopt.problems.tables.schema import Schema
+
+Floats = NDArray[np.float64]
+
+# Log-odds beyond this are a matter of course: bins of models without a schema.
+_FAR = 8.0
+_FEWEST, _MOST = 8, 64
+
+
+@dataclass(frozen=True)
+class ScoreBins:
+    """Bins of the real line, closed on the right: (-inf, e0], (e0, e1], ..., (e_last, inf).
+
+    Attributes:
+        edges: finite, increasing; 0, above which a score is positive, is one of them.
+    """
+
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        finite = all(map(math.isfinite, self.edges))
+        if not finite or 0.0 not in self.edges or any(a >= b for a, b in pairwise(self.edges)):
+            raise InvalidInputError("edges of scores are finite and increase, and 0 is one of them")
+
+    @property
+    def size(self) -> int:
+        return len(self.edges) + 1
+
+    @property
+    def first_positive(self) -> int:
+        """The number of the first bin whose scores are positive."""
+        return self.edges.index(0.0) + 1
+
+    @property
+    def centres(self) -> Floats:
+        """A score inside each bin: the middle, and of the outer ones as far beyond the edge."""
+        edges = np.array(self.edges)
+        widths = np.diff(edges) if len(edges) > 1 else np.ones(1)
+        return np.concatenate([edges - np.append(widths[:1], widths) / 2, [edges[-1] + widths[-1] / 2]])
+
+    def of(self, scores: ArrayLike) -> NDArray[np.int64]:
+        """The number of the bin of each score, shape (n,)."""
+        return np.searchsorted(np.array(self.edges), np.asarray(scores), side="left").astype(np.int64)
+
+
+class ScoreLaw(NamedTuple):
+    """Scores of records whose columns take all declared values alike, independently."""
+
+    low: float
+    high: float
+    mean: float
+    deviation: float
+
+
+def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> ScoreLaw:
+    """What scores a schema and weights, shape (features,), can give. Public: no record is read."""
+    left = np.asarray(weights, dtype=np.float64)
+    low = high = mean = intercept + (float(left[-1]) if schema.intercept else 0.0)
+    variance = 0.0
+    for column in schema.columns:
+        own, left = np.split(left, [len(column.feature_names)])
+        if isinstance(column, Numeric):
+            ends = np.array([float(q) for q in column.ends]) * own[0]
+            share = 3.0  # uniform between its ends
+        else:
+            ends, share = own, 1.0
+        low, high = low + float(ends.min()), high + float(ends.max())
+        mean, variance = mean + float(ends.mean()), variance + float(ends.var()) / share
+    return ScoreLaw(low, high, mean, math.sqrt(variance))
+
+
+def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
+    """Bins for the scores of a released binary classifier.
+
+    The more records and the larger epsilon, the finer: a bin costs noise in all sums. They cover three
+    standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer ones hold
+    the rest. Scores that are integers get bins of whole numbers of points, one each where there are few.
+    """
+    most = min(_MOST, max(_FEWEST, round(2 * (n_records * epsilon) ** (1 / 3))))
+    schema = getattr(model, "schema_", None)
+    if schema is None:
+        return _even(-_FAR, _FAR, 2 * _FAR / most)
+    weights = np.ravel(model.coef_)
+    whole = weights.dtype.kind == "i"
+    # The weights of a card hold its intercept; those of a linear model do not.
+    law = score_law(schema, weights, 0.0 if whole else float(np.ravel(model.intercept_)[0]))
+    reach = 3 * law.deviation
+    low, high = max(law.low, law.mean - reach), min(law.high, law.mean + reach)
+    if whole and schema.denominator == 1:
+        if law.high - law.low < most:
+            low, high = law.low, law.high
+        return _even(low, high, max(1, math.ceil((high - low) / most)))
+    return _even(low, high, (high - low) / most)
+
+
+def _even(low: float, high: float, width: float) -> ScoreBins:
+    """Multiples of the width, as far as they separate scores in [low, high], and 0."""
+    if not width > 0:
+        return ScoreBins((0.0,))
+    inner = range(math.ceil(low / width), math.ceil(high / width))
+    return ScoreBins(tuple(sorted({0.0, *(k * width for k in inner)})))

@@ -1,0 +1,144 @@
+"""Counts of records by score and class, with exact integer noise: the one release of this folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.evaluation.bins import ScoreBins
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.errors import InvalidInputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# At a rate of 1024 the noise is 0; larger ones would leave 64 bits.
+_MOST_STEPS = 1 << 40
+_RECORD_MOVES = 2  # counts: one down, one up
+
+
+@dataclass(frozen=True)
+class ScoreHistogram:
+    """A released histogram. Whatever is computed from it costs nothing more.
+
+    Attributes:
+        bins: of the scores, public.
+        counts: records per bin and class, each with independent noise Z, P[Z = z] ~ exp(-rate |z|); integers
+            of either sign, shape (bins, 2), the positive class second.
+        n_records: public.
+        steps: rate = steps / 2**30.
+        spend: what the release cost.
+    """
+
+    bins: ScoreBins
+    counts: Ints
+    n_records: int
+    steps: int
+    spend: PrivacySpend
+
+    @property
+    def rate(self) -> float:
+        return self.steps / 2.0**MAX_EXPONENT
+
+    @property
+    def variance(self) -> float:
+        """Of the noise of one count."""
+        ratio = math.exp(-self.rate)
+        return 2 * ratio / (1 - ratio) ** 2
+
+    @property
+    def fourth_cumulant(self) -> float:
+        """Of the noise of one count, a difference of two geometric variables."""
+        ratio = math.exp(-self.rate)
+        return 2 * ratio * (1 + 4 * ratio + ratio**2) / (1 - ratio) ** 4
+
+    @property
+    def fitted(self) -> Floats:
+        """The counts moved to the sum that is public, by least squares: all by the same amount."""
+        excess = (int(self.counts.sum()) - self.n_records) / self.counts.size
+        return np.asarray(self.counts - excess, dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; ``from_dict`` reads it back."""
+        return {
+            "edges": list(self.bins.edges),
+            "counts": self.counts.tolist(),
+            "n_records": self.n_records,
+            "steps": self.steps,
+            "spend": self.spend.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read ``to_dict`` back.
+
+        Raises:
+            InvalidInputError: anything else.
+        """
+        try:
+            counts = np.array(record["counts"])
+            bins = ScoreBins(tuple(map(float, record["edges"])))
+            steps, n = check_count(record["steps"], "steps"), check_count(record["n_records"], "n_records")
+            spend = PrivacySpend.from_dict(record["spend"])
+        except (KeyError, TypeError, ValueError, PrivacyParameterError) as error:
+            raise InvalidInputError(f"not a histogram of scores ({type(error).__name__})") from error
+        if counts.shape != (bins.size, 2) or counts.dtype.kind != "i":
+            raise InvalidInputError("a histogram of scores holds a pair of integers for each bin")
+        return cls(bins, counts.astype(np.int64), n, steps, spend)
+
+
+@dataclass(frozen=True)
+class HistogramPlan:
+    """Count records by score bin and class, and add exact two-sided geometric noise to every count.
+
+    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
+    the model and the bins public. A replaced record moves one count down by 1 and one up by 1, or none:
+    2 in l1. Noise with P[z] ~ exp(-rate |z|) makes the probability of any table of counts change by a factor
+    of at most exp(2 rate), and rate = steps / 2**30 is epsilon / 2 rounded down.
+
+    Source: Ghosh, Roughgarden and Sundararajan (STOC 2009); sampled in integers by Canonne, Kamath and
+    Steinke (2020), algorithm 2.
+    """
+
+    name: ClassVar[str] = "evaluation"
+
+    bins: ScoreBins
+    steps: int
+    spend: PrivacySpend
+
+    @classmethod
+    def plan(cls, bins: ScoreBins, *, epsilon: float) -> Self:
+        """Calibrate to public facts.
+
+        Raises:
+            PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
+        """
+        epsilon = check_epsilon(epsilon)
+        steps = math.floor(min(epsilon, 4096.0) / _RECORD_MOVES * 2**MAX_EXPONENT)
+        if steps < 1:
+            raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: noise would exceed 2^30")
+        return cls(bins, min(steps, _MOST_STEPS), PrivacySpend.pure(epsilon, cls.name))
+
+    def release(self, scores: Floats, positive: NDArray[np.bool_], noise: NoiseSource) -> ScoreHistogram:
+        """Count and add noise, once. Costs ``spend``.
+
+        Args:
+            scores: shape (n,), n >= 1, without NaN.
+            positive: whether each record is of the positive class, shape (n,).
+        """
+        cells = 2 * self.bins.of(scores) + positive
+        counts = np.bincount(cells, minlength=2 * self.bins.size).astype(np.int64).reshape(-1, 2)
+        noisy = counts + noise.discrete_laplace(MAX_EXPONENT, counts.shape, steps=self.steps)
+        return ScoreHistogram(self.bins, noisy, len(scores), self.steps, self.spend_with(noise))
+
+    def spend_with(self, noise: NoiseSource) -> PrivacySpend:
+        """The spend of a release with this source."""
+        return replace(self.spend, insecure_seed=noise.insecure_seed)

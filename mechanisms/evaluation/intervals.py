@@ -1,0 +1,192 @@
+"""Intervals from noisy counts: what the noise, and on request the draw of the records, leaves open.
+
+Notation. N holds the m counts of a histogram, moved to the sum n that is public: N = h + Z - mean(Z), h the
+true counts, Z independent with a known law. A quantity theta is tested by a statistic T(theta) whose
+expectation is 0 where theta is true, and the interval holds every theta with T(theta)^2 <= z^2 V(theta). V is
+the variance of T: that of the noise, v (|c|^2 - (sum c)^2 / m) for a statistic sum c_i N_i, known exactly;
+and, for the population that the records were drawn from, the variance of the draw. So an interval is wide
+where noise leaves the denominator of a ratio open, up to [0, 1], and never fails (Fieller 1954; without noise
+it is Wilson's of 1927). z is the normal quantile, corrected for the fourth cumulant of the noise, whose tails
+are heavier (Cornish and Fisher 1938).
+
+Target "table": the quantity of the records at hand. Target "population": of the distribution that they are
+independent draws from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from privopt.mechanisms.evaluation.histogram import ScoreHistogram
+from privopt.problems.errors import InvalidInputError
+
+Floats = NDArray[np.float64]
+Target = Literal["population", "table"]
+
+
+def check_interval(target: object, confidence: object) -> None:
+    """Raise InvalidInputError for a target or a confidence that there is not."""
+    if target not in ("population", "table"):
+        raise InvalidInputError(f'target is "population" or "table", got {target!r}')
+    if not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
+        raise InvalidInputError(f"confidence must be a number in [0.5, 1), got {confidence!r}")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with an interval; ``value`` is nan where noise leaves it open altogether."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, float | None]:
+        """JSON-ready: None for nan."""
+        return {"value": None if math.isnan(self.value) else self.value, "low": self.low, "high": self.high}
+
+    def __str__(self) -> str:
+        value = "open" if math.isnan(self.value) else f"{self.value:.3f}"
+        return f"{value} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals for one histogram.
+
+    Attributes:
+        histogram: the release.
+        target: what intervals are about, see above.
+        confidence: of each interval by itself, in (0, 1).
+    """
+
+    histogram: ScoreHistogram
+    target: Target = "population"
+    confidence: float = 0.95
+
+    def count(self, cells: NDArray[np.bool_]) -> Estimate:
+        """How many records of the table at hand are in some cells: whole numbers, whatever the target."""
+        chosen = cells.astype(np.float64)
+        value, variance = float(np.sum(chosen * self.histogram.fitted)), self._noise(chosen)
+        reach = self._critical(chosen, variance) * math.sqrt(variance)
+        low, high = math.ceil(value - reach), math.floor(value + reach)
+        n = self.histogram.n_records
+        value = min(max(round(value), 0), n)
+        # A whole number is always within half a unit of the value.
+        return Estimate(value, min(max(low, 0), value), max(min(high, n), value))
+
+    def share(self, inside: NDArray[np.bool_], outside: NDArray[np.bool_]) -> Estimate:
+        """The share of some cells among them and others: T(p) = N_in - p (N_in + N_out)."""
+        counts = self.histogram.fitted
+        whole = max(float(counts[inside | outside].sum()), 0.0)
+        part = min(max(float(counts[inside].sum()), 0.0), whole)
+        if whole == 0:
+            return Estimate(math.nan, 0.0, 1.0)
+        p = part / whole
+        weights = inside * (1 - p) - outside * p
+        total = self._noise(weights) + self._drawn * whole * p * (1 - p)
+        z = self._critical(weights, total)
+        # z^2 V - T^2 as a quadratic in p.
+        a, b = self._square(inside), self._square(inside | outside)
+        cross = float(inside.sum()) - float(inside.sum() * (inside | outside).sum()) / counts.size
+        v, drawn = self.histogram.variance, self._drawn * whole
+        square = z * z * (v * b - drawn) - whole * whole
+        linear = z * z * (drawn - 2 * v * cross) + 2 * part * whole
+        constant = z * z * v * a - part * part
+        low, high = _where_positive(square, linear, constant, p)
+        return Estimate(p, low, high)
+
+    def mean(self, values: Floats) -> Estimate:
+        """The mean over all records of a number per cell, shape of the counts."""
+        counts, n = self.histogram.fitted, self.histogram.n_records
+        value = float(np.sum(values * counts)) / n
+        spread = float(np.sum((values - value) ** 2 * np.maximum(counts, 0)))
+        variance = self._noise(values) + self._drawn * spread
+        reach = self._critical(values, variance) * math.sqrt(variance) / n
+        return Estimate(value, value - reach, value + reach)
+
+    def half_sum(self, first: Estimate, second: Estimate) -> Estimate:
+        """The mean of two independent estimates: squares are added (Zou and Donner 2008)."""
+        value = (first.value + second.value) / 2
+        if math.isnan(value):
+            return Estimate(value, (first.low + second.low) / 2, (first.high + second.high) / 2)
+        low = math.hypot(first.value - first.low, second.value - second.low) / 2
+        high = math.hypot(first.high - first.value, second.high - second.value) / 2
+        return Estimate(value, max(0.0, value - low), min(1.0, value + high))
+
+    def concordance(self, value: float) -> Estimate:
+        """The area under the ROC curve around an estimate: of bins i for positives and j for negatives, the
+        share of pairs with i > j, and half of those with i = j. T(theta) = N1' (K - theta) N0.
+
+        The variance of the draw is the larger of DeLong's, which is 0 where the classes seem separated, and
+        that of Hanley and McNeil (1982) at theta.
+        """
+        negatives, positives = self.histogram.fitted.T
+        n0, n1 = float(negatives.sum()), float(positives.sum())
+        if min(n0, n1) <= 0 or math.isnan(value):
+            return Estimate(math.nan, 0.0, 1.0)
+        below = np.cumsum(negatives) - negatives / 2
+        above = n1 - np.cumsum(positives) + positives / 2
+        theta = np.linspace(0, 1, 2001)[:, None]
+        gains, losses = below - theta * n0, above - theta * n1
+        v = self.histogram.variance
+        noise = v * (np.sum(gains**2, axis=1) + np.sum(losses**2, axis=1))
+        p1, p0 = (np.maximum(x, 0) / np.maximum(x, 0).sum() for x in (positives, negatives))
+        delong = n1 * _variance(below, p1) + n0 * _variance(above, p0)
+        t = theta[:, 0]
+        q1, q2 = t / (2 - t) - t**2, 2 * t**2 / (1 + t) - t**2
+        hanley = n1 * n0 * (t * (1 - t) + max(n1 - 1, 0) * q1 + max(n0 - 1, 0) * q2)
+        variance = noise + self._drawn * np.maximum(delong, hanley)
+        here = round(value * 2000)
+        weights = np.column_stack([losses[here], gains[here]])
+        z = self._critical(weights, float(variance[here]))
+        statistic = float(np.sum(positives * below)) - t * n1 * n0
+        inside = t[statistic**2 <= z * z * variance]
+        if not inside.size:
+            return Estimate(value, value, value)
+        return Estimate(value, min(float(inside[0]), value), max(float(inside[-1]), value))
+
+    def _noise(self, weights: Floats) -> float:
+        """The variance of a weighted sum of counts, by the noise."""
+        square = float(np.sum(weights**2)) - float(np.sum(weights)) ** 2 / weights.size
+        return self.histogram.variance * max(square, 0.0)
+
+    def _square(self, cells: NDArray[np.bool_]) -> float:
+        k = float(cells.sum())
+        return k - k * k / cells.size
+
+    @property
+    def _drawn(self) -> float:
+        """1 where the draw of the records counts."""
+        return float(self.target == "population")
+
+    def _critical(self, weights: Floats, variance: float) -> float:
+        """How many standard deviations: more than a normal's, by the excess of the noise."""
+        z = float(stats.norm.isf((1 - self.confidence) / 2))
+        if variance <= 0:
+            return z
+        fourth = self.histogram.fourth_cumulant * float(np.sum(weights**4))
+        return max(z, z + (z**3 - 3 * z) / 24 * fourth / variance**2)
+
+
+def _variance(values: Floats, probabilities: Floats) -> float:
+    return float(probabilities @ values**2 - (probabilities @ values) ** 2)
+
+
+def _where_positive(square: float, linear: float, constant: float, inside: float) -> tuple[float, float]:
+    """The ends, in [0, 1], of where a quadratic is >= 0 around a point where it is."""
+    roots = [0.0, 1.0]
+    if square != 0:
+        discriminant = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
+        # The stable form: no difference of nearly equal numbers.
+        sum_ = -(linear + math.copysign(discriminant, linear)) / 2
+        found = (sum_ / square, constant / sum_ if sum_ else 0.0)
+        if square > 0:  # everything but an interval: what it leaves of [0, 1] is all that can be said
+            return 0.0, 1.0
+        roots = [min(max(r, 0.0), 1.0) for r in found]
+    return min(*roots, inside), max(*roots, inside)

@@ -1,0 +1,182 @@
+"""The exponential mechanism on a net of a ball."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.convex.iteration import Output
+from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space, need_smooth
+from privopt.mechanisms.convex.step_counts import typical_distance
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, check_positive
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.convex.smooth import SmoothCertificate
+from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.select import gibbs_oracle
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.nonconvex.net import LOSS_UNITS, BallNet, NetProblem, loss_spread
+
+# Losses of one record at one point, over the whole net: what a default takes, and what is refused.
+_USUAL_WORK = 2e7
+_MOST_WORK = 2e10
+
+
+@dataclass(frozen=True)
+class NetMechanism(RiskMechanism):
+    """A point w of an alpha-net of a ball, drawn with probability proportional to exp(-beta n F^r(w)).
+
+    beta = epsilon / (2 Delta), Delta the ``loss_spread`` of one record. With probability 1 - q the objective
+    at the released point is within ``excess(q)`` of its minimum over the ball, convex or not; the work grows
+    as (radius / alpha)^d, so this is for a few dimensions.
+
+    The set is an l2 ball, by default the one that holds the minimiser of the penalised risk, |w| <= G / l2,
+    or one of twice the typical size of weights if that is smaller. alpha is by default Delta d / (n epsilon
+    G), about what privacy costs anyway, or coarser where that would take more than 2e7 losses.
+
+    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n public: that of
+    ``ExponentialMechanism``, which this runs on ``NetProblem`` with any oracle that draws. The released
+    point is a function of integers. delta is accepted for uniformity and not used.
+
+    Source: Wang, Chen and Xu (2019), Theorem 4, with the net and all constants worked out.
+
+    Attributes:
+        net: where points are drawn from.
+        draw: the exponential mechanism.
+        oracle: name of the oracle that draws.
+    """
+
+    name: ClassVar[str] = "net"
+    noised: ClassVar[str] = "the choice of a point of the net"
+
+    net: BallNet
+    draw: ExponentialMechanism
+    oracle: str = "auto"
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        steps: int | None = None,
+        output: Output | None = None,
+        releases: int = 1,
+        alpha: float | None = None,
+        oracle: str = "auto",
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            facts, regularizer: see ``FullBatchMechanism.plan``; a ridge at most.
+            convex_set: an ``L2Ball``; None or the whole space for the default ball.
+            epsilon: the budget.
+            delta: not used.
+            releases: how many releases share epsilon, evenly.
+            alpha: every point of the ball has one of the net within alpha.
+            oracle: who draws, a name of ``privopt.oracles.select.GIBBS``.
+            steps, output: there are none; for uniformity.
+
+        Raises:
+            PrivacyParameterError: another set, an l1 penalty, a number of steps, or a net that takes too
+                much work: the message says how much.
+        """
+        epsilon, together = check_epsilon(epsilon), check_count(releases, "releases")
+        check_delta(delta, zero_allowed=True)
+        need_smooth(cls.name, regularizer)
+        if steps is not None or output not in (None, Output.LAST):
+            raise PrivacyParameterError("net takes no number of steps and no choice of iterates")
+        ball = _ball(facts, checked_space(facts, convex_set), regularizer)
+        spread = loss_spread(facts, ball.size)
+        if alpha is None:
+            wanted = spread * facts.dimension * together / (facts.n_records * epsilon * facts.gradient_bound)
+            alpha = _affordable(facts, ball.size, min(wanted, ball.size))
+        net = BallNet(facts.dimension, ball.size, check_positive(alpha, "alpha"))
+        if (work := net.size_bound * facts.n_records) > _MOST_WORK:
+            raise PrivacyParameterError(
+                f"a net with alpha = {alpha:.3g} of a ball of radius {ball.size:.3g} in {facts.dimension} "
+                f"dimensions has up to {net.size_bound:.3g} points: {work:.3g} losses for {facts.n_records} "
+                f"records, more than {_MOST_WORK:g}. A coarser alpha, a smaller ball or fewer features, or "
+                "dp-gld"
+            )
+        draw = ExponentialMechanism.plan(NetProblem, net.lattice, epsilon=epsilon / together)
+        note = (
+            "" if together == 1 else f"{together} releases share it, epsilon = {epsilon / together:.4g} each"
+        )
+        spend = PrivacySpend.pure(epsilon, cls.name, note=note)
+        return cls(facts, ball, regularizer, 1, Output.LAST, spend, net, draw, oracle)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {"beta": self.beta, "alpha": self.net.alpha, "most_candidates": self.net.size_bound}
+
+    @property
+    def beta(self) -> float:
+        """The inverse temperature, per unit of summed loss."""
+        return self.draw.beta * LOSS_UNITS / loss_spread(self.facts, self.net.radius)
+
+    @property
+    def step_sizes(self) -> None:
+        return None
+
+    def excess(self, failure: float) -> float:
+        """With probability 1 - failure, F^r at the point is at most so much above its minimum over the ball.
+
+        alpha (G + l2 radius) for the net, (ln N + ln(1 / failure)) / (beta n) for the draw (McSherry and
+        Talwar 2007), and a unit for rounding at either point.
+        """
+        slope = self.facts.gradient_bound + self.regularizer.l2 * self.net.radius
+        drawn = (math.log(self.net.size_bound) - math.log(failure)) / (self.beta * self.facts.n_records)
+        unit = loss_spread(self.facts, self.net.radius) / LOSS_UNITS
+        return self.net.alpha * slope + drawn + 2 * unit
+
+    def _run(
+        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, SmoothCertificate | None]:
+        problem = NetProblem(risk, self.net, self.regularizer.l2)
+        if source is None:
+            return self.net.points(_best(problem)[None, :])[0], None
+        left = Limits(watch.remaining, watch.limits.on_progress, watch.limits.cancelled)
+        prepared = gibbs_oracle(self.oracle).prepare(problem, self.draw.question)
+        drawn = self.draw.release(prepared, source, left)
+        return self.net.points(drawn.point[None, :])[0], None
+
+
+def _best(problem: NetProblem) -> IntArray:
+    """The point with the least loss, the first of several."""
+    blocks = [(points, problem.losses(points)) for points in problem.lattice.batches(1 << 12)]
+    points, losses = min(blocks, key=lambda block: int(block[1].min()))
+    return np.asarray(points[int(losses.argmin())])
+
+
+def _ball(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> L2Ball:
+    if isinstance(convex_set, L2Ball):
+        return convex_set
+    if not isinstance(convex_set, WholeSpace):
+        raise PrivacyParameterError(f"net takes an l2 ball, got {type(convex_set).__name__}: use l2:SIZE")
+    usual = 2 * typical_distance(facts, convex_set)
+    # Of the penalised risk, grad F(w) + l2 w = 0 at the minimiser, so |w| <= G / l2.
+    sure = facts.gradient_bound / regularizer.l2 if regularizer.l2 > 0 else math.inf
+    return L2Ball(facts.dimension, min(usual, sure))
+
+
+def _affordable(facts: RiskFacts, radius: float, alpha: float) -> float:
+    """alpha, or the least multiple by a power of 2^(1/8) whose net takes no more than the usual work."""
+    while (
+        alpha < radius and BallNet(facts.dimension, radius, alpha).size_bound * facts.n_records > _USUAL_WORK
+    ):
+        alpha *= 2**0.125
+    return min(alpha, radius)

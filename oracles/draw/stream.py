@@ -1,0 +1,82 @@
+"""Exact draws in constant memory: the points pass by in blocks, and the best so far is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.draw.interface import (
+    EXPONENTIAL_ERROR,
+    LOG_EXPONENTIAL_RANGE,
+    UNIT_ROUNDOFF,
+    DrawRequest,
+    Exactness,
+    GibbsOracle,
+    Law,
+    Sample,
+    Sampler,
+    exponentials,
+    lost_to_the_source,
+    race_error,
+    stop_if_asked,
+)
+from privopt.oracles.limits import too_many_points
+from privopt.problems.discrete.problem import DiscreteProblem
+
+# Numbers that a block may take: points times records, where a problem makes a table of them.
+_ENTRIES = 1 << 22
+_LARGEST_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class GibbsStream(GibbsOracle):
+    """Weighs every point anew for each draw; memory grows neither with the lattice nor with the records.
+
+    The race of ``privopt.oracles.draw.interface.race`` is run block by block: its winner is the winner of the
+    blocks' winners. Permute-and-flip likewise.
+
+    Args:
+        max_work: largest candidates x records that is accepted.
+    """
+
+    name: ClassVar[str] = "gibbs-stream"
+    max_work: float = 2e10
+
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        return too_many_points(problem, 1 << 62, self.max_work)
+
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        return _Stream(problem, law)
+
+
+@dataclass(frozen=True)
+class _Stream(Sampler):
+    problem: DiscreteProblem
+    law: Law
+
+    def draw(self, request: DrawRequest) -> Sample:
+        size = max(1, min(_LARGEST_BLOCK, _ENTRIES // self.problem.n_records))
+        best, point, seen = -math.inf, None, 0
+        for points in self.problem.lattice.batches(size):
+            stop_if_asked(request.watch, seen)
+            clocks = exponentials(request.random, len(points))
+            noise = -np.log(clocks) if self.law is Law.GIBBS else clocks
+            scores = noise - request.beta * self.problem.losses(points)
+            first = int(np.argmax(scores))
+            if scores[first] > best:
+                best, point = float(scores[first]), points[first]
+            seen += len(points)
+        assert point is not None  # a lattice is never empty
+        return Sample(point, self._exactness(request.beta, seen), nodes=seen)
+
+    def _exactness(self, beta: float, drawn: int) -> Exactness:
+        magnitude = beta * self.problem.largest_loss
+        lost = lost_to_the_source(drawn)
+        if self.law is Law.GIBBS:
+            return Exactness(race_error(magnitude), lost)
+        # An absolute error of a score changes P[w wins] by a factor: exponentials are memoryless.
+        score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
+        return Exactness(2 * score, lost)

@@ -1,0 +1,148 @@
+"""A finite net of a ball, and the risk on it as a discrete problem."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import special
+
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.errors import InvalidInputError
+
+# Units per record: losses are rounded to a millionth of what they may be.
+LOSS_UNITS = 1 << 20
+_ENTRIES = 1 << 22  # of a table of records and points
+
+
+@dataclass(frozen=True)
+class BallNet:
+    """Points of {|w|_2 <= radius} such that every point of it has one within ``alpha``.
+
+    They are the multiples s k, k integer, of s = 2 alpha / sqrt(d) with |s k| <= radius + alpha, those
+    outside the ball brought to its surface. Proof of the covering: a point w of the ball lies in a cube of
+    side s around some s k, so |w - s k| <= sqrt(d) s / 2 = alpha, hence |s k| <= radius + alpha; projecting
+    onto the convex set that w is in brings s k no farther from w.
+
+    Raises:
+        InvalidInputError: not finite and > 0, or so fine that points are no longer told apart.
+    """
+
+    dimension: int
+    radius: float
+    alpha: float
+
+    def __post_init__(self) -> None:
+        if not (self.dimension >= 1 and 0 < self.radius < math.inf and 0 < self.alpha < math.inf):
+            raise InvalidInputError(
+                f"a net needs a dimension >= 1, a radius and an alpha > 0, got {self.dimension}, "
+                f"{self.radius:g} and {self.alpha:g}"
+            )
+        if self.radius / self.alpha > 1e9:
+            raise InvalidInputError(
+                f"alpha = {self.alpha:g} is too fine for a ball of radius {self.radius:g}"
+            )
+
+    @property
+    def spacing(self) -> float:
+        return 2 * self.alpha / math.sqrt(self.dimension)
+
+    @property
+    def reach(self) -> float:
+        """The largest |k|; rounded up, more points only cover more."""
+        return (self.radius + self.alpha) / self.spacing * (1 + 1e-12)
+
+    @cached_property
+    def lattice(self) -> IntegerLattice:
+        """The k."""
+        most = math.floor(self.reach)
+        return IntegerLattice(-most, most, dimension=self.dimension, radius=self.reach)
+
+    @property
+    def size_bound(self) -> float:
+        """At least as many points as there are: unit cubes around them fit into a larger ball."""
+        d, r = self.dimension, self.reach + math.sqrt(self.dimension) / 2
+        log_volume = d / 2 * math.log(math.pi) - float(special.gammaln(d / 2 + 1)) + d * math.log(r)
+        return math.exp(min(log_volume, 700.0))
+
+    def points(self, indices: IntArray) -> Vector:
+        """The points of the net for k of shape (m, d); shape (m, d)."""
+        w = self.spacing * indices
+        lengths = np.linalg.norm(w, axis=1, keepdims=True)
+        return np.asarray(w * np.minimum(1, self.radius / np.maximum(lengths, self.radius)))
+
+
+def loss_spread(facts: RiskFacts, radius: float) -> float:
+    """A bound on how far apart losses of one record on a ball are, after a constant per record is taken off.
+
+    The smaller of the range of the loss and of 2 G radius: f(w) - f(0) lies within G radius of 0.
+    """
+    return min(facts.loss.value_range, 2 * facts.gradient_bound * radius)
+
+
+class NetProblem(DiscreteProblem):
+    """The risk on a net: n F + n (l2/2) |w|^2 in whole units, ``LOSS_UNITS`` of which are the
+    ``loss_spread``.
+
+    Every record's loss is rounded to units by itself, so that replacing one moves the sum at a point by at
+    most ``LOSS_UNITS``, exactly. Where the range of the loss is larger than 2 G radius, its loss at 0 is
+    taken off first. The penalty is public, and rounded as a whole.
+
+    Args:
+        risk: the records.
+        net: the net.
+        l2: strength of the penalty (l2/2) |w|^2.
+    """
+
+    record_loss_bound = LOSS_UNITS
+
+    def __init__(self, risk: EmpiricalRisk, net: BallNet, l2: float = 0.0) -> None:
+        if net.dimension != risk.facts.dimension:
+            raise InvalidInputError(
+                f"a net in {net.dimension} dimensions for a risk in {risk.facts.dimension}"
+            )
+        self.facts, self.net, self.l2 = risk.facts, net, l2
+        self.lattice = net.lattice
+        # The clipped rows, column by column.
+        self._rows = np.column_stack([risk.predictions(e) for e in np.eye(net.dimension)]).astype(np.float64)
+        self._labels = risk.y.astype(np.float64)
+        self._spread = loss_spread(self.facts, net.radius)
+        self._least = np.zeros_like(self._labels)
+        if self.facts.loss.value_range > self._spread:
+            centre = self.facts.loss.value(np.zeros_like(self._labels), self._labels)
+            self._least = np.asarray(centre - self._spread / 2, dtype=np.float64)
+
+    @property
+    def n_records(self) -> int:
+        return self.facts.n_records
+
+    @property
+    def largest_loss(self) -> int:
+        return self.n_records * LOSS_UNITS + int(self._penalty(np.array([self.net.radius**2]))[0])
+
+    @classmethod
+    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
+        raise InvalidInputError(
+            "separators of real-valued losses are not known: use the exponential mechanism"
+        )
+
+    def losses(self, points: IntArray) -> IntArray:
+        w = self.net.points(points)
+        total = self._penalty(np.sum(w * w, axis=1))
+        rows = max(1, _ENTRIES // len(points))
+        for start in range(0, self.n_records, rows):
+            block = slice(start, start + rows)
+            z = self._rows[block] @ w.T
+            y = np.broadcast_to(self._labels[block, None], z.shape)
+            share = (self.facts.loss.value(z, y) - self._least[block, None]) / self._spread
+            total += np.rint(np.clip(share, 0.0, 1.0) * LOSS_UNITS).astype(np.int64).sum(axis=0)
+        return total
+
+    def _penalty(self, squares: Vector) -> IntArray:
+        units = self.n_records * self.l2 / 2 * squares / self._spread * LOSS_UNITS
+        return np.rint(units).astype(np.int64)

@@ -1,0 +1,90 @@
+"""``privopt evaluate`` and ``privopt predict --proba``, as a user types them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from privopt.experiments.cli.main import app
+from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression, PrivateSigmoidClassifier
+from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
+
+SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(0, 101, 900), "smoker": rng.choice(["no", "yes"], 900)})
+    frame["state"] = np.where((frame["smoker"] == "yes") & (frame["age"] > 30), 1, 0)
+    frame.to_csv(tmp_path / "clinic.csv", index=False)
+    model = PrivateLogisticRegression(5.0, schema=SCHEMA, classes=("0", "1"), insecure_seed=0)
+    model.fit(frame, frame["state"].astype(str)).save(tmp_path / "model.json")
+    return tmp_path
+
+
+def run(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_evaluate_prints_numbers_with_intervals_and_books_them(clinic: Path) -> None:
+    data, ledger = clinic / "clinic.csv", clinic / "ledger.json"
+    run("budget", "create", ledger, "--epsilon", 3)
+    words = ("evaluate", clinic / "model.json", "--data", data, "--target", "state", "--epsilon", 2)
+    text = run(*words, "--ledger", ledger, "--json", clinic / "out.json")
+    for part in ("accuracy", "area under the ROC curve", "said 1", "Risk by score", "epsilon = 2"):
+        assert part in text
+    report = json.loads((clinic / "out.json").read_text())
+    assert np.sum(report["confusion"]) == 900
+    accuracy = report["metrics"]["accuracy"]
+    assert accuracy["low"] < accuracy["value"] < accuracy["high"]
+    assert "epsilon = 2" in run("budget", "show", ledger)
+    again = CliRunner().invoke(app, [str(word) for word in (*words, "--ledger", ledger)])
+    assert again.exit_code != 0
+    assert "overdraw" in str(again.exception)
+
+
+def test_evaluate_takes_the_data_that_ships(clinic: Path) -> None:
+    saved = clinic / "adult.json"
+    run("fit", "--data", "adult23", "--epsilon", 1, "--mechanism", "dp-gd", "--save", saved)
+    assert "share of the larger class" in run("evaluate", saved, "--data", "adult23:1", "--epsilon", 1)
+
+
+def test_evaluate_refuses_what_it_cannot_evaluate(clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "clinic.csv")
+    numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
+    numbers.fit(frame, frame["state"]).save(clinic / "numbers.json")
+    with pytest.raises(InvalidInputError, match="predicts numbers"):
+        run("evaluate", clinic / "numbers.json", "--data", clinic / "clinic.csv", "--epsilon", 1)
+    with pytest.raises(InvalidInputError, match="--target is needed"):
+        run("evaluate", clinic / "model.json", "--data", clinic / "clinic.csv", "--epsilon", 1)
+    with pytest.raises(InvalidInputError, match="target is"):
+        run("evaluate", clinic / "model.json", "--data", clinic / "clinic.csv", "--epsilon", 1,
+            "--target", "state", "--about", "me")  # fmt: skip
+
+
+def test_predict_prints_probabilities_of_the_classes(clinic: Path) -> None:
+    table = pd.read_csv(io.StringIO(run("predict", clinic / "model.json", clinic / "clinic.csv", "--proba")))
+    assert list(table) == ["score", "prediction", "probability of 0", "probability of 1"]
+    assert np.allclose(table["probability of 0"] + table["probability of 1"], 1)
+    assert ((table["probability of 1"] > 0.5) == (table["prediction"] == 1)).all()
+    assert list(pd.read_csv(io.StringIO(run("predict", clinic / "model.json", clinic / "clinic.csv")))) == [
+        "score",
+        "prediction",
+    ]
+
+
+def test_models_without_probabilities_say_so(clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "clinic.csv")
+    sigmoid = PrivateSigmoidClassifier(5.0, schema=SCHEMA, classes=(0, 1), insecure_seed=0)
+    sigmoid.fit(frame, frame["state"]).save(clinic / "sigmoid.json")
+    with pytest.raises(InvalidInputError, match="--loss logistic does"):
+        run("predict", clinic / "sigmoid.json", clinic / "clinic.csv", "--proba")

@@ -1,0 +1,326 @@
+"""Evaluation: one histogram, its noise, its bins, and intervals that hold what they say."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score, brier_score_loss, confusion_matrix, roc_auc_score
+
+from privopt.mechanisms import (
+    NoiseSource,
+    PrivateHalfspaceClassifier,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    evaluate,
+)
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
+from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
+from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
+from privopt.mechanisms.evaluation.metrics import Evaluation, _whole, supported
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
+
+SCHEMA = Schema(
+    [
+        Numeric("age", 0, 100, step=10),
+        Binned("pulse", [40, 60, 80, 120]),
+        Categorical("smoker", ["no", "yes"]),
+    ],
+    intercept=True,
+)
+
+
+def patients(n: int, seed: int = 0) -> tuple[pd.DataFrame, Any]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(0, 101, n),
+            "pulse": rng.integers(40, 120, n),
+            "smoker": rng.choice(["no", "yes"], n),
+        }
+    )
+    risk = 1 / (1 + np.exp(-(frame["age"] / 20 - 4 + 2 * (frame["smoker"] == "yes"))))
+    return frame, np.where(rng.uniform(size=n) < risk, "ill", "well")
+
+
+def linear(n: int = 2000) -> PrivateLogisticRegression:
+    model = PrivateLogisticRegression(5.0, schema=SCHEMA, classes=("well", "ill"), insecure_seed=0)
+    return model.fit(*patients(n))
+
+
+def card(weights: list[int]) -> PrivateHalfspaceClassifier:
+    """A scorecard as if it had been released."""
+    model = PrivateHalfspaceClassifier(schema=SCHEMA)
+    model.coef_, model.schema_ = np.array([weights]), SCHEMA
+    model.classes_, model.intercept_ = np.array(["well", "ill"]), np.array([weights[-1]])
+    return model
+
+
+# ---------------------------------------------------------------- the release
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
+def test_counts_carry_the_noise_that_the_plan_states(epsilon: float) -> None:
+    plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=epsilon)
+    source, scores = NoiseSource(insecure_seed=1), np.array([-1.0, 2.0, 2.0])
+    truth = np.array([[0, 1], [2, 0]])
+    drawn = [plan.release(scores, np.array([True, False, False]), source) for _ in range(3000)]
+    noise = np.concatenate([(h.counts - truth).ravel() for h in drawn])
+    reach = np.arange(-200, 201)
+    law = np.exp(-epsilon / 2 * np.abs(reach))  # discrete Laplace at the rate epsilon / 2, by its definition
+    law /= law.sum()
+    seen = np.bincount(np.clip(noise, -200, 200) + 200, minlength=401)
+    inner = law * len(noise) >= 5
+    counts = [*seen[inner], seen[~inner].sum()]
+    expected = np.array([*law[inner], law[~inner].sum()]) * len(noise)
+    assert stats.chisquare(counts, expected * len(noise) / expected.sum()).pvalue > 1e-3
+    assert drawn[0].variance == pytest.approx(np.sum(law * reach**2), rel=1e-3)
+    fourth = np.sum(law * reach**4) - 3 * drawn[0].variance ** 2
+    assert drawn[0].fourth_cumulant == pytest.approx(fourth, rel=0.02)
+
+
+def test_the_rate_is_never_above_half_of_epsilon() -> None:
+    for epsilon in (1e-8, 0.1, 1 / 3, 1.0, 50.0, 1e300):
+        plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=epsilon)
+        assert 0 < plan.steps / 2**30 <= epsilon / 2
+        assert plan.spend.epsilon == epsilon
+        assert (plan.spend.delta, plan.spend.notion) == (0.0, "pure")
+    with pytest.raises(PrivacyParameterError, match="too small"):
+        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=1e-10)
+
+
+def test_one_record_moves_two_counts_at_most() -> None:
+    plan, rng = HistogramPlan.plan(ScoreBins((-1.0, 0.0, 1.0)), epsilon=1e300), np.random.default_rng(0)
+    for _ in range(50):
+        scores, labels = rng.normal(size=6), rng.uniform(size=6) < 0.5
+        other, flipped = scores.copy(), labels.copy()
+        other[0], flipped[0] = rng.normal(), not labels[0]
+        tables = [plan.release(s, y, NoiseSource(insecure_seed=0)).counts
+                  for s, y in ((scores, labels), (other, flipped), (other, labels))]  # fmt: skip
+        assert np.abs(tables[0] - tables[1]).sum() <= 2
+        assert np.abs(tables[0] - tables[2]).sum() <= 2
+
+
+def test_bins_are_closed_on_the_right_so_that_the_rule_of_the_model_is_an_edge() -> None:
+    bins = ScoreBins((-1.0, 0.0, 2.5))
+    assert bins.of([-1.0, -0.5, 0.0, 1e-300, 2.5, 9.0]).tolist() == [0, 1, 1, 2, 2, 3]
+    assert bins.first_positive == 2
+    assert bins.of(bins.centres).tolist() == [0, 1, 2, 3]
+    for edges in ((1.0,), (0.0, 0.0), (0.0, math.inf), (1.0, 0.0)):
+        with pytest.raises(InvalidInputError):
+            ScoreBins(edges)
+
+
+def test_bins_come_from_the_schema_and_the_weights_alone() -> None:
+    # age up to 5 points, pulse 0, 2 or -1, smoker 0 or 3, constant -4: scores from -5 to 6.
+    law = score_law(SCHEMA, [5, 0, 2, -1, 0, 3, -4])
+    assert (law.low, law.high) == (-5, 6)
+    assert law.mean == pytest.approx(2.5 + 1 / 3 + 1.5 - 4)
+    assert law.deviation**2 == pytest.approx(25 / 12 + np.var([0, 2, -1]) + 2.25)
+    # Without numbers, integer scores: a bin each.
+    levels = Schema(SCHEMA.columns[1:], intercept=True)
+    small = card([0])
+    small.schema_, small.coef_ = levels, np.array([[0, 2, -1, 0, 3, -1]])
+    assert bins_of(small, 1000, 1.0).edges == (-2, -1, 0, 1, 2, 3)
+    assert bins_of(card([0] * 7), 1000, 1.0).edges == (0.0,)
+    assert bins_of(linear(), 10**6, 1.0).size > bins_of(linear(), 1000, 1.0).size
+
+
+# ---------------------------------------------------------------- what follows
+
+
+def test_without_noise_the_numbers_are_scikit_learns() -> None:
+    X, y = patients(4000, seed=1)
+    model = linear()
+    found = evaluate(model, X, y, epsilon=2000.0, insecure_seed=0)
+    ill, said = y == "ill", model.predict(X)
+    assert found.confusion.to_numpy().tolist() == confusion_matrix(y, said, labels=["well", "ill"]).tolist()
+    metrics = found.metrics
+    assert metrics["accuracy"].value == pytest.approx(np.mean(said == y))
+    assert metrics["balanced_accuracy"].value == pytest.approx(balanced_accuracy_score(y, said))
+    assert metrics["positive_share"].value == pytest.approx(ill.mean())
+    # Bins cost a little.
+    assert metrics["auc"].value == pytest.approx(roc_auc_score(ill, model.decision_function(X)), abs=3e-3)
+    risk = model.predict_proba(X)[:, 1]
+    assert metrics["brier"].value == pytest.approx(brier_score_loss(ill, risk), abs=3e-3)
+    assert metrics["calibration"].value == pytest.approx(risk.mean() - ill.mean(), abs=5e-3)
+    table = evaluate(model, X, y, epsilon=2000.0, target="table", insecure_seed=0).metrics["accuracy"]
+    assert table.low == pytest.approx(table.high, abs=1e-6)
+    # Without noise an interval for a share is Wilson's.
+    wilson = stats.binomtest(int(np.sum(said == y)), len(y)).proportion_ci(0.95, method="wilson")
+    assert (metrics["accuracy"].low, metrics["accuracy"].high) == pytest.approx((wilson.low, wilson.high))
+
+
+def test_calibration_counts_each_record_once() -> None:
+    X, y = patients(4000, seed=1)
+    rows = evaluate(linear(), X, y, epsilon=2000.0, insecure_seed=0).calibration
+    assert rows["share"].sum() == pytest.approx(1)
+    assert (rows["share"] * rows["observed"]).sum() == pytest.approx(np.mean(y == "ill"))
+    assert math.isnan(rows["above"].iloc[0])
+    assert math.isnan(rows["up_to"].iloc[-1])
+    assert rows["up_to"].iloc[:-1].tolist() == rows["above"].iloc[1:].tolist()
+
+
+LAW = np.array([[30, 0.2], [25, 0.3], [18, 0.5], [10, 0.8], [6, 1.2], [3, 1.5], [1.5, 1.2], [0.5, 0.8]])
+BINS = ScoreBins((-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0))
+
+
+def quantities(table: Any) -> dict[str, float]:
+    """By their definitions, from counts or probabilities per bin and class."""
+    negatives, positives = np.asarray(table, dtype=float).T
+    pairs = np.subtract.outer(np.arange(8), np.arange(8))  # bin of the positive minus that of the negative
+    wins = positives @ ((pairs > 0) + 0.5 * (pairs == 0)) @ negatives
+    tp, tn = positives[4:].sum(), negatives[:4].sum()
+    sensitivity, specificity = tp / positives.sum(), tn / negatives.sum()
+    return {
+        "positive_share": positives.sum() / np.sum(table),
+        "accuracy": (tp + tn) / np.sum(table),
+        "sensitivity": sensitivity,
+        "specificity": specificity,
+        "balanced_accuracy": (sensitivity + specificity) / 2,
+        "precision": tp / (tp + negatives[4:].sum()),
+        "auc": wins / positives.sum() / negatives.sum(),
+    }
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(3000, 0.2), (1500, 2.0), (1500, 50.0)])
+def test_intervals_cover_the_table_and_the_population(n: int, epsilon: float) -> None:
+    """About 6% of the records are positive. 150 tables, seeded; three standard errors of 95% are 5.3%."""
+    rng, law = np.random.default_rng(1), LAW / LAW.sum()
+    plan, source, runs = HistogramPlan.plan(BINS, epsilon=epsilon), NoiseSource(insecure_seed=1), 150
+    risks = law[:, 1] / law.sum(axis=1)
+    held: dict[str, int] = {}
+    rows = within = 0
+    for _ in range(runs):
+        table = rng.multinomial(n, law.ravel()).reshape(law.shape)
+        cells = np.repeat(np.arange(16), table.ravel())
+        released = plan.release(BINS.centres[cells // 2], cells % 2 == 1, source)
+        for target, truth in (("population", law), ("table", table)):
+            found = Evaluation(released, (0, 1), tuple(risks), target)  # type: ignore[arg-type]
+            for name, value in quantities(truth).items():
+                interval = found.metrics[name]
+                held.setdefault(f"{target} {name}", 0)
+                held[f"{target} {name}"] += interval.low - 1e-9 <= value <= interval.high + 1e-9
+        intervals = found.confusion_intervals["true_positives"]
+        held["count"] = held.get("count", 0) + (intervals.low <= table[4:, 1].sum() <= intervals.high)
+        observed = Evaluation(released, (0, 1)).calibration
+        for (first, last), low, high in zip(
+            supported(released), observed["low"], observed["high"], strict=True
+        ):
+            risk = law[first:last, 1].sum() / law[first:last].sum()
+            rows, within = rows + 1, within + (low <= risk <= high)
+    assert min(held.values()) >= 0.897 * runs, held
+    assert within >= 0.925 * rows
+
+
+def test_intervals_are_not_wider_than_needed() -> None:
+    """At n = 1500 and epsilon = 2 sampling dominates: widths stay within a third of those without noise."""
+    law, widths = LAW / LAW.sum(), []
+    table = np.round(1500 * law).astype(int)
+    cells = np.repeat(np.arange(16), table.ravel())
+    for epsilon in (2.0, 1000.0):
+        plan = HistogramPlan.plan(BINS, epsilon=epsilon)
+        released = plan.release(BINS.centres[cells // 2], cells % 2 == 1, NoiseSource(insecure_seed=3))
+        found = Evaluation(released, (0, 1)).metrics
+        widths.append([found[name].high - found[name].low for name in ("accuracy", "auc", "sensitivity")])
+    assert np.all(np.array(widths[0]) < 1.34 * np.array(widths[1]))
+
+
+def test_where_noise_drowns_everything_intervals_say_so() -> None:
+    X, y = patients(30)
+    found = evaluate(linear(), X, y, epsilon=0.01, insecure_seed=4)
+    for interval in found.metrics.values():
+        assert math.isnan(interval.value) or interval.low <= interval.value <= interval.high
+    for name in ("accuracy", "auc", "sensitivity", "precision"):
+        assert found.metrics[name].high - found.metrics[name].low > 0.6, name
+    assert found.confusion.to_numpy().sum() == 30
+    assert (found.confusion.to_numpy() >= 0).all()
+    assert len(found.calibration) >= 1
+
+
+def test_whole_counts_have_the_public_sum() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        noisy = rng.normal(10, 30, 4)
+        noisy += (40 - noisy.sum()) / 4
+        whole = _whole(noisy, 40)
+        assert whole.sum() == 40
+        assert whole.min() >= 0
+    assert _whole(np.array([3.2, -1.0, 7.8, 0.0]), 10).tolist() == [3, 0, 7, 0]  # 2.7, 7.3 after the shift
+
+
+def test_the_curve_rises_and_its_area_is_the_auc() -> None:
+    X, y = patients(500)
+    found = evaluate(linear(), X, y, epsilon=0.5, insecure_seed=0)
+    curve = found.roc
+    assert (np.diff(curve["tpr"]) >= 0).all()
+    assert (np.diff(curve["fpr"]) >= 0).all()
+    area = np.trapezoid([0, *curve["tpr"], 1], [0, *curve["fpr"], 1])
+    assert found.metrics["auc"].value == pytest.approx(area)
+
+
+def test_a_histogram_survives_a_file() -> None:
+    X, y = patients(300)
+    released = evaluate(linear(), X, y, epsilon=0.5, insecure_seed=0).histogram
+    again = ScoreHistogram.from_dict(released.to_dict())
+    assert again.to_dict() == released.to_dict()
+    for damage in ({"counts": [[1, 2]]}, {"edges": [1.0]}, {"steps": 0}, {"counts": [[0.5, 1.0]] * 2}):
+        with pytest.raises(InvalidInputError):
+            ScoreHistogram.from_dict({**released.to_dict(), **damage})
+
+
+# ---------------------------------------------------------------- the function
+
+
+def test_the_spend_is_booked_before_the_release(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.json", epsilon=1.0)
+    X, y = patients(300)
+    found = evaluate(linear(), X, y, epsilon=0.75, ledger=ledger)
+    assert found.spend.guaranteed
+    assert ledger.total().epsilon == 0.75
+    with pytest.raises(BudgetExceededError):
+        evaluate(linear(), X, y, epsilon=0.75, ledger=ledger)
+
+
+def test_a_seed_voids_the_guarantee() -> None:
+    X, y = patients(300)
+    one, two = (evaluate(linear(), X, y, epsilon=1.0, insecure_seed=5) for _ in range(2))
+    assert one.to_dict() == two.to_dict()
+    assert not one.spend.guaranteed
+
+
+def test_any_public_classifier_with_scores_is_evaluated() -> None:
+    X, y = patients(300)
+    features = SCHEMA.encode(X).X
+    model = LogisticRegression(max_iter=1000).fit(features, y == "ill")
+    found = evaluate(model, features, y == "ill", epsilon=2000.0, insecure_seed=0)
+    assert found.metrics["accuracy"].value == pytest.approx(model.score(features, y == "ill"))
+
+
+def test_what_cannot_be_evaluated_is_refused() -> None:
+    X, y = patients(300)
+    model = linear()
+    three = PrivateLogisticRegression(5.0, schema=SCHEMA, classes=("a", "b", "c"), insecure_seed=0)
+    three.fit(X, np.resize(["a", "b", "c"], 300))
+    with pytest.raises(InvalidInputError, match="has 3 classes"):
+        evaluate(three, X, y)
+    numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
+    with pytest.raises(InvalidInputError, match="has no classes"):
+        evaluate(numbers.fit(X, np.zeros(300)), X, y)
+    with pytest.raises(InvalidInputError, match="outside the declared classes"):
+        evaluate(model, X, np.where(y == "ill", "sick", "well"))
+    with pytest.raises(InvalidInputError, match="missing labels"):
+        evaluate(model, X, [None, *y[1:]])
+    with pytest.raises(InvalidInputError, match="target is"):
+        evaluate(model, X, y, target="everybody")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="confidence"):
+        evaluate(model, X, y, confidence=95)
+    with pytest.raises(PrivacyParameterError, match="epsilon"):
+        evaluate(model, X, y, epsilon=0)
