@@ -276,9 +276,7 @@ def test_with_a_schema_tables_are_read_by_it_and_nothing_leaks(tmp_path: Path) -
     facts: dict[str, Any] = {"classes": ("well", "ill"), "insecure_seed": 0}
     Schema(columns).save(tmp_path / "schema.toml")
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error"
-        )  # the bound is the schema's: sqrt(1/4 + 1/2) from the middle
+        warnings.simplefilter("error")  # the bound is the schema's: sqrt(1/4 + 1/2) from the middle
         own = PrivateLogisticRegression(5.0, schema=tmp_path / "schema.toml", **facts).fit(table, y)
     by_hand = PrivateLogisticRegression(5.0, data_norm=math.sqrt(0.75), **facts).fit(X - 0.5, y)
     assert own.coef_ == pytest.approx(by_hand.coef_, abs=1e-6)
