@@ -133,6 +133,11 @@ def fit_linear(
         "steps": options.steps,
     }
     loss = options.loss or _CLASSIFYING[0]
+    weighted = {key: common.pop(key, None) for key in ("class_weight", "prevalence")}
+    if loss in _CLASSIFYING:
+        common |= weighted
+    elif any(value is not None for value in weighted.values()):
+        raise InvalidInputError("--class-weight and --prevalence belong to classification")
     model: LinearModel
     if loss == "logistic":
         model = PrivateLogisticRegression(classes=classes, **common)

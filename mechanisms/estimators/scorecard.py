@@ -120,7 +120,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
         calibration: str = "sound",
         class_weight: dict[Any, float] | str | None = None,
-        prevalence: float | None = None,
+        prevalence: float | Sequence[float] | None = None,
         risk_share: float = 0.0,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,

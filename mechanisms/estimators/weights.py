@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.prevalence import RAREST, PrevalencePlan
 from privopt.problems.discrete.costs import Costs
 from privopt.problems.errors import InvalidInputError
 
@@ -19,42 +20,6 @@ Floats = NDArray[np.float64]
 
 # The share of epsilon that an estimate of the prevalence costs: it is a single count, so little is enough.
 _PREVALENCE_SHARE = 0.05
-# Balanced weights differ by this factor at most: rarer classes are weighted as if they were so common.
-_RAREST = 1e-3
-
-
-@dataclass(frozen=True)
-class PrevalencePlan:
-    """The counts of records by class, with exact discrete Laplace noise.
-
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n public. For two
-    classes one count is released, which moves by 1 when a record is replaced; for more a count of each, of
-    which two move by 1. The noise is P[Z = z] ~ exp(-rate |z|), rate = epsilon over the number of counts that
-    move, rounded down.
-
-    Attributes:
-        epsilon: of the release.
-        steps: rate = steps / 2**30.
-    """
-
-    name: ClassVar[str] = "prevalence"
-
-    epsilon: float
-    steps: int
-
-    @classmethod
-    def plan(cls, epsilon: float, classes: int) -> Self:
-        moves = 1 if classes == 2 else 2
-        return cls(epsilon, max(1, math.floor(min(epsilon, 1000.0) / moves * 2**MAX_EXPONENT * (1 - 1e-12))))
-
-    def release(self, index: NDArray[np.int64], classes: int, source: NoiseSource) -> Floats:
-        """Shares of the classes, from class numbers of shape (n,); all > 0, their sum is 1."""
-        counts = np.bincount(index, minlength=classes)
-        released = counts[1:] if classes == 2 else counts
-        noisy = released + source.discrete_laplace(MAX_EXPONENT, len(released), steps=self.steps)
-        shares = np.clip(noisy / len(index), _RAREST, 1 - _RAREST)
-        whole = np.array([1 - shares[0], shares[0]]) if classes == 2 else shares
-        return np.asarray(whole / np.sum(whole))
 
 
 @dataclass(frozen=True)
@@ -135,9 +100,9 @@ def _given(class_weight: Any, classes: NDArray[Any]) -> Floats:
         if not number or not (math.isfinite(weight) and weight > 0):
             raise InvalidInputError(f"class weights must be finite numbers > 0, got {weight!r}")
         weights[known[label]] = float(weight)
-    if np.max(weights) > np.min(weights) / _RAREST:
+    if np.max(weights) > np.min(weights) / RAREST:
         raise InvalidInputError(
-            f"class weights may differ by a factor of {1 / _RAREST:g} at most, got {weights.tolist()}"
+            f"class weights may differ by a factor of {1 / RAREST:g} at most, got {weights.tolist()}"
         )
     return weights
 
@@ -156,7 +121,7 @@ def _shares(prevalence: Any, classes: int) -> Floats:
             "prevalence is the share of the second of two classes, in (0, 1), or a share > 0 for each of "
             f"{classes} classes that sum to 1; got {prevalence!r}"
         )
-    at_least: Floats = np.maximum(found, _RAREST)
+    at_least: Floats = np.maximum(found, RAREST)
     return at_least
 
 
