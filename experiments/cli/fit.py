@@ -122,7 +122,7 @@ privopt fit --data adult23 --epsilon 1
 
 privopt fit --data patients.csv --target state --classes well,ill --schema s.toml --epsilon 1 --save m.json
 
-privopt fit --data adult23 --epsilon 0.5 --lattice -4:4:4.8 --ledger ledger.json
+privopt fit --data adult23 --epsilon 0.5 --mechanism exponential --lattice -4:4:4.8
 
 privopt fit --data adult23 --epsilon 1 --mechanism dp-gd --loss logistic --json report.json"""
 
