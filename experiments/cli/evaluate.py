@@ -21,9 +21,11 @@ from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
 
+app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
 
 
+@app.command()
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A classifier written by `privopt fit --save`.")],
     data: Annotated[
