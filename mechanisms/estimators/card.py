@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.tables.columns import Categorical, Column, Numeric, plain
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, plain
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
@@ -42,6 +43,12 @@ class CardColumn:
         """Whether some record gets points."""
         return any(self.points)
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        levels = [{"level": level, "points": points} for level, points in self.rows]
+        line = None if self.proportion is None else [list(end) for end in self.proportion]
+        return {"name": self.name, "levels": levels, "in_proportion": line}
+
     def lines(self) -> Iterator[tuple[str, str]]:
         """Level and points as text."""
         if self.proportion is not None:
@@ -55,8 +62,8 @@ class CardColumn:
 class Card:
     """A released scorecard to print.
 
-    A record starts with ``base`` points, gets those of its level in every column, and is of the positive class
-    when they are more than ``threshold``.
+    A record starts with ``base`` points, gets those of its level in every column, and is of the positive
+    class when they are more than ``threshold``.
 
     Attributes:
         columns: those that give points, in the order of the schema.
@@ -82,10 +89,14 @@ class Card:
     @property
     def rule(self) -> str:
         """How points become a label, in words."""
-        enough = (
-            f"{self.threshold + 1} points or more" if self.whole else f"more than {self.threshold} points"
+        return f"{self.classes[1]}: {self.enough} points; else {self.classes[0]}"
+
+    @property
+    def enough(self) -> str:
+        """How many points the positive class takes."""
+        return (
+            f"{number(self.threshold + 1)} or more" if self.whole else f"more than {number(self.threshold)}"
         )
-        return f"{self.classes[1]}: {enough}; else {self.classes[0]}"
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -112,16 +123,7 @@ class Card:
             "classes": list(self.classes),
             "base": self.base,
             "threshold": self.threshold,
-            "columns": [
-                {
-                    "name": c.name,
-                    "levels": [{"level": level, "points": points} for level, points in c.rows],
-                    **(
-                        {} if c.proportion is None else {"in_proportion": [list(end) for end in c.proportion]}
-                    ),
-                }
-                for c in self.columns
-            ],
+            "columns": [c.to_dict() for c in self.columns],
             "unused": list(self.unused),
             "risks": None if self.risks is None else self.risk_rows(),
             "spend": self.spend.to_dict(),
@@ -138,16 +140,13 @@ class Card:
         assert self.risks is not None
         if not self.risks.up_to:
             return ["any"]
-        edges = list(self.risks.up_to)
+        edges = self.risks.up_to
         if not self.whole:
-            middle = [f"over {number(a)} to {number(b)}" for a, b in zip(edges, edges[1:], strict=False)]
+            middle = [f"over {number(a)} to {number(b)}" for a, b in pairwise(edges)]
             return [f"up to {number(edges[0])}", *middle, f"over {number(edges[-1])}"]
-        first, last = (math.floor(edges[0]), math.floor(edges[-1]) + 1)
-        middle = []
-        for a, b in zip(edges, edges[1:], strict=False):
-            low, high = math.floor(a) + 1, math.floor(b)
-            middle.append(number(low) if low == high else f"{number(low)} to {number(high)}")
-        return [f"{number(first)} or fewer", *middle, f"{number(last)} or more"]
+        middle = [_between(math.floor(a) + 1, math.floor(b)) for a, b in pairwise(edges)]
+        last = number(math.floor(edges[-1]) + 1)
+        return [f"{number(math.floor(edges[0]))} or fewer", *middle, f"{last} or more"]
 
     def to_markdown(self) -> str:
         """Tables in Markdown."""
@@ -160,21 +159,15 @@ class Card:
         if self.unused:
             lines += ["", f"No points for {', '.join(map(_cell, self.unused))}."]
         if self.risks is not None:
+            interval = f"{self.risks.confidence:.0%} interval"
+            head = f"| points | risk of {_cell(str(self.classes[1]))} | {interval} |"
+            lines += ["", head, "|---|---:|---:|"]
             lines += [
-                "",
-                f"| points | risk of {_cell(str(self.classes[1]))} | {self._interval} |",
-                "|---|---:|---:|",
+                f"| {row['points']} | {row['risk']:.1%} | {row['low']:.1%} to {row['high']:.1%} |"
+                for row in self.risk_rows()
             ]
-            for row in self.risk_rows():
-                lines.append(
-                    f"| {row['points']} | {row['risk']:.1%} | {row['low']:.1%} to {row['high']:.1%} |"
-                )
         lines += ["", f"Privacy: {_cell(str(self.spend))}."]
         return "\n".join(lines) + "\n"
-
-    @property
-    def _interval(self) -> str:
-        return "interval" if self.risks is None else f"{self.risks.confidence:.0%} interval"
 
 
 def card_of(
@@ -204,17 +197,32 @@ def number(value: float) -> str:
 
 
 def _column(column: Column, points: list[int]) -> CardColumn:
-    kind, missing = plain_column(column)
+    kind, _ = plain_column(column)
     if isinstance(kind, Numeric):
         slope, *rest = points
         low, high = (str(plain(kind.low + k * kind.step)) for k in (0, kind.top))
         first, last = (float(end * slope) for end in kind.ends)
         rows = tuple(("missing", p) for p in rest)
         return CardColumn(column.name, rows, ((low, first), (high, last)) if slope else None)
-    rows = tuple(zip(column.levels, points, strict=True))
+    names = (*_bins(kind), "missing") if isinstance(kind, Binned) else column.levels
+    rows = tuple(zip(names, points, strict=False))
     if isinstance(kind, Categorical) and kind.outside == "ignore":
         rows = (*rows, ("any other", 0))
     return CardColumn(column.name, rows)
+
+
+def _bins(column: Binned) -> list[str]:
+    """Bins in words."""
+    texts = [str(plain(edge)) for edge in column.edges]
+    names = [f"{low} to below {high}" for low, high in pairwise(texts)]
+    names[-1] = f"{texts[-2]} to {texts[-1]}"
+    if column.outside == "clip" and len(names) > 1:
+        names[0], names[-1] = f"below {texts[1]}", f"{texts[-2]} or more"
+    return names if len(names) > 1 or column.outside == "refuse" else ["any"]
+
+
+def _between(low: int, high: int) -> str:
+    return number(low) if low == high else f"{number(low)} to {number(high)}"
 
 
 def _shifted(column: CardColumn, by: int) -> CardColumn:

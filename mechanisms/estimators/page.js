@@ -12,8 +12,8 @@ function add() {
     } else open += 1;
   }
   document.getElementById("total").textContent = show(total);
-  const row = card.risks.findIndex(([end]) => end === null || total <= end);
-  const risk = row < 0 ? "" : `, risk ${(100 * card.risks[row][1]).toFixed(1)}%`;
+  const row = card.risks ? card.risks[0].findIndex((end) => end === null || total <= end) : -1;
+  const risk = row < 0 ? "" : `, risk ${(100 * card.risks[1][row]).toFixed(1)}%`;
   const verdict = card.classes[total > card.threshold ? 1 : 0] + risk;
   document.getElementById("verdict").textContent = open ? `${open} of ${section.querySelectorAll("fieldset").length} boxes open` : verdict;
   document.querySelectorAll("#risks tbody tr").forEach((tr, k) => tr.classList.toggle("here", !open && k === row));

@@ -71,56 +71,68 @@ def literal(value: Any) -> str:
 
 def _column(column: Column, points: list[int], denominator: int) -> str:
     kind, has_level = plain_column(column)
-    name = identifier(column.name)
+    scaled = [p * denominator for p in points]
     if isinstance(kind, Categorical):
-        cases = [f"WHEN {name} = {literal(c)} THEN {p * denominator}" for c, p in
-                 zip(kind.categories, points, strict=False)]  # fmt: skip
-        if kind.outside == "ignore":
-            cases.append(f"WHEN {name} IS NOT NULL THEN 0")
-        known = dict(zip(kind.categories, points, strict=False))
-        gap = None if kind.missing is None else known.get(kind.missing, 0) * denominator
+        cases, gap = _categorical(kind, scaled)
     elif isinstance(kind, Binned):
-        floats = [float(e) for e in kind.edges]
-        scaled = [p * denominator for p in points[: len(floats) - 1]]
-        cases = _outside(kind, name, floats[0], floats[-1]) + _steps(name, floats[1:-1], scaled)
-        gap = None
-        if kind.missing is not None:
-            gap = scaled[int(np.searchsorted(floats[1:-1], float(kind.missing), side="right"))]
+        cases, gap = _binned(kind, scaled)
     elif isinstance(kind, Numeric):
-        if kind.top >= _MOST_GRID_POINTS:
-            raise InvalidInputError(
-                f"column {kind.name!r} has {kind.top + 1} grid points; SQL takes up to {_MOST_GRID_POINTS}: "
-                "declare a coarser step"
-            )
-        a, b = (kind.ends[0], kind.ends[1] - kind.ends[0])
-        grid = [a + b * Fraction(k, max(kind.top, 1)) for k in range(kind.top + 1)]
-        scaled = [int(value * points[0] * denominator) for value in grid]
-        middles = [_first_float(kind.low + (k - Fraction(1, 2)) * kind.step) for k in range(1, kind.top + 1)]
-        ends = _outside(kind, name, float(kind.low), float(kind.high))
-        cases = ends + ([] if points[0] == 0 else _steps(name, middles, scaled))
-        cases += [] if points[0] else [f"WHEN {name} IS NOT NULL THEN 0"]
-        gap = None
-        if kind.missing is not None:
-            gap = scaled[
-                min(max(math.floor((kind.missing - kind.low) / kind.step + Fraction(1, 2)), 0), kind.top)
-            ]
+        cases, gap = _numeric(kind, scaled[0])
     else:
         raise InvalidInputError(f"column {column.name!r}: {type(column).__name__} has no translation to SQL")
     if has_level:
-        gap = points[-1] * denominator
+        gap = scaled[-1]
     if gap is not None:
-        cases.append(f"WHEN {name} IS NULL THEN {gap}")
+        cases.append(f"WHEN {identifier(column.name)} IS NULL THEN {gap}")
     return "CASE " + " ".join(cases) + " END"
 
 
-def _outside(kind: Numeric | Binned, name: str, low: float, high: float) -> list[str]:
+def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:
+    """Cases by category, and the points of what missing values are read as."""
+    name, known = identifier(kind.name), dict(zip(kind.categories, points, strict=False))
+    cases = [f"WHEN {name} = {literal(c)} THEN {p}" for c, p in known.items()]
+    if kind.outside == "ignore":
+        cases.append(f"WHEN {name} IS NOT NULL THEN 0")
+    return cases, None if kind.missing is None else known.get(kind.missing, 0)
+
+
+def _binned(kind: Binned, points: list[int]) -> tuple[list[str], int | None]:
+    edges = [float(e) for e in kind.edges]
+    held = points[: len(edges) - 1]
+    cases = _outside(kind, edges[0], edges[-1]) + _steps(kind.name, edges[1:-1], held)
+    if kind.missing is None:
+        return cases, None
+    return cases, held[int(np.searchsorted(edges[1:-1], float(kind.missing), side="right"))]
+
+
+def _numeric(kind: Numeric, slope: int) -> tuple[list[str], int | None]:
+    if kind.top >= _MOST_GRID_POINTS:
+        raise InvalidInputError(
+            f"column {kind.name!r} has {kind.top + 1} grid points; SQL takes up to {_MOST_GRID_POINTS}: "
+            "declare a coarser step"
+        )
+    first, last = kind.ends
+    points = [int((first + (last - first) * Fraction(k, kind.top)) * slope) for k in range(kind.top + 1)]
+    half = Fraction(1, 2)
+    middles = [_first_float(kind.low + (k - half) * kind.step) for k in range(1, kind.top + 1)]
+    # A column without points still refuses what it refuses.
+    steps = _steps(kind.name, middles, points) if slope else _steps(kind.name, [], [0])
+    cases = _outside(kind, float(kind.low), float(kind.high)) + steps
+    if kind.missing is None:
+        return cases, None
+    return cases, points[min(math.floor((kind.missing - kind.low) / kind.step + half), kind.top)]
+
+
+def _outside(kind: Numeric | Binned, low: float, high: float) -> list[str]:
     if kind.outside == "clip":
         return []
+    name = identifier(kind.name)
     return [f"WHEN {name} < {_float(low)} OR {name} > {_float(high)} THEN NULL"]
 
 
-def _steps(name: str, edges: list[float], points: list[int]) -> list[str]:
+def _steps(column: str, edges: list[float], points: list[int]) -> list[str]:
     """Points by the first edge that a number is below."""
+    name = identifier(column)
     cases = [f"WHEN {name} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
     return [*cases, f"WHEN {name} IS NOT NULL THEN {points[-1]}"]
 
