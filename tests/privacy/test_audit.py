@@ -636,14 +636,12 @@ def test_every_claim_stands_and_every_mutant_falls_on_the_command_line(tmp_path:
 
     A true claim falls by bad luck with probability 1e-6 at most; there are fewer than 25.
     """
-    words = ["audit", "--all", "--runs", "400", "--confidence", "0.999999"]
+    words = ["audit", "--all", "--runs", "400", "--confidence", "0.999999", "--workers", "1"]
     run = CliRunner().invoke(app, [*words, "--json", str(tmp_path / "out.json")])
     assert run.exit_code == 0, run.output
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["passed"] is True
-    assert {line["mechanism"] for line in report["lines"]} == set(MECHANISMS) | set(RISK_MECHANISMS) | {
-        "evaluation"
-    }
+    assert {line["mechanism"] for line in report["lines"]} == set(AUDITS)
     for line in report["lines"]:
         assert line["verdict"] in (("rejected", "rejected (law)") if line["mutant"] else ("stands",)), line
         assert set(line) == set(report["meanings"])
@@ -654,7 +652,23 @@ def test_every_claim_stands_and_every_mutant_falls_on_the_command_line(tmp_path:
 def test_command_fails_when_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in (weak_claim, false_claim):
         monkeypatch.setattr(audit_command, "AUDITS", {"wrong": lambda claim=claim: (claim(),)})
-        assert CliRunner().invoke(app, ["audit", "--all", "--runs", "1000"]).exit_code == 1
+        words = ["audit", "--all", "--runs", "1000", "--workers", "1"]
+        assert CliRunner().invoke(app, words).exit_code == 1
+
+
+def test_all_cores_are_used_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def listening(claim: AuditedClaim, **options: Any) -> list[Any]:
+        asked.append((options["workers"], options["runs"]))
+        options["on_progress"](claim.claim.name, 1, 4)
+        return []
+
+    monkeypatch.setattr(audit_command, "audit_claim", listening)
+    monkeypatch.setattr(audit_command.joblib, "cpu_count", lambda: 5)
+    for more in ([], ["--workers", "3", "--runs", "800"]):
+        assert CliRunner().invoke(app, ["audit", "exponential", *more]).exit_code == 0
+    assert asked == [(5, 10_000), (3, 800)]
 
 
 def test_command_resumes_from_its_journal(tmp_path: Path) -> None:
