@@ -95,7 +95,7 @@ def run_audits(
     lines: list[AuditLine] = []
     with Progress(*columns, console=say, transient=True) as bar:
         planning = bar.add_task("plans", total=len(names))
-        claims = []
+        claims: list[AuditedClaim] = []
         for name in names:
             bar.update(planning, description=f"planning {name}")
             claims += AUDITS[name]()
