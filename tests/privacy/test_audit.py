@@ -46,6 +46,7 @@ from privopt.mechanisms.audit.registry import AUDITS, ReleaseSampler
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.errors import AuditError, PrivacyParameterError
+from privopt.mechanisms.nonconvex.registry import NONCONVEX
 from privopt.mechanisms.privacy.accounting import gaussian_delta
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles import Task, minimizer
@@ -493,7 +494,8 @@ def cached(name: str) -> tuple[AuditedClaim, ...]:
 
 
 def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
-    assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS) | {"evaluation", SeededScorecard.name}
+    others = {"evaluation", SeededScorecard.name, *(kind.name for kind in NONCONVEX)}
+    assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS) | others
     for name in AUDITS:
         found = cached(name)
         assert found
