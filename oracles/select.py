@@ -13,6 +13,7 @@ from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Samp
 from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.task import Task
+from privopt.problems.arguments import check_type
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import did_you_mean
 
@@ -106,6 +107,7 @@ def minimizer(name: str) -> DiscreteOracle:
         UnknownOracleError: listing the names there are.
         MissingSolverError: the solver behind it is not installed.
     """
+    check_type(name, str, "an oracle is named by text")
     if name in GIBBS and name not in MINIMIZERS:
         raise UnknownOracleError(
             f"oracle {name!r} draws at random, and this mechanism needs a minimiser; "
@@ -120,6 +122,7 @@ def gibbs_oracle(name: str) -> GibbsOracle:
     Raises:
         UnknownOracleError: listing the names there are.
     """
+    check_type(name, str, "an oracle is named by text")
     if name in MINIMIZERS and name not in GIBBS:
         raise UnknownOracleError(
             f"oracle {name!r} minimises, and this mechanism needs a sampler: an oracle that draws at random; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,12 @@ class LinearOptions:
     def given(self) -> bool:
         return self != LinearOptions()
 
+    @property
+    def names(self) -> list[str]:
+        """The options that were given, as the command line writes them."""
+        given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
+        return [f"--{'set' if name == 'convex_set' else name.replace('_', '-')}" for name in given]
+
 
 def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]) -> bool:
     """Whether a linear model is asked for: by the mechanism's name, or, under "auto", by its options.
@@ -87,13 +93,18 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
     Raises:
         InvalidInputError: options of one with a mechanism of the other.
     """
-    linear = mechanism in RISK_MECHANISMS or (mechanism == "auto" and options.given)
+    linear = mechanism in RISK_MECHANISMS or (mechanism == "auto" and options.loss is not None)
     wrong = [name for name, used in scorecard.items() if used]
     if linear and wrong:
         raise InvalidInputError(
             f"{', '.join(wrong)} belong to scorecards, not to linear models ({mechanism})"
         )
     if not linear and options.given:
+        if mechanism == "auto":
+            raise InvalidInputError(
+                f"{', '.join(options.names)}: only linear models have that; add --loss logistic, say, or leave "
+                "it out for a scorecard"
+            )
         raise InvalidInputError(
             "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
             f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"

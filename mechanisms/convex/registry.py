@@ -21,6 +21,7 @@ from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.arguments import told
 from privopt.problems.convex.losses import SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet
 from privopt.problems.convex.risk import RiskFacts
@@ -120,6 +121,8 @@ def choose_risk_mechanism(
     Raises:
         UnknownMechanismError: listing the names there are.
     """
+    if not isinstance(name, str):
+        raise UnknownMechanismError(f"a mechanism is named by text, got {told(name)}")
     if name == "auto":
         name, reason = _fitting(facts, convex_set, regularizer, mu)
     elif name in RISK_MECHANISMS:
