@@ -14,7 +14,7 @@ from privopt.oracles.errors import MissingSolverError, UnknownOracleError, Unsup
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.task import Task
 from privopt.problems.arguments import check_type
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
 
 Kind = TypeVar("Kind")
@@ -161,6 +161,7 @@ class AutoOracle(DiscreteOracle):
         return self.choose(problem, task)[0].build(problem, task)
 
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
+        check_question(problem, task, Task)
         return self.choose(problem, task)[0].prepare(problem, task)
 
 
@@ -194,6 +195,7 @@ class AutoGibbs(GibbsOracle):
         return self.choose(problem, law)[0].build(problem, law)
 
     def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
+        check_question(problem, law, Law)
         return self.choose(problem, law)[0].prepare(problem, law)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,10 +42,10 @@ def check_real(value: Any, name: str) -> float:
     Raises:
         InvalidTypeError: not a number, or one beyond 64-bit floats.
     """
-    if not isinstance(value, bool | str | bytes) and np.ndim(value) == 0:
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
         try:
             return float(value)
-        except (TypeError, ValueError, OverflowError):
+        except OverflowError:
             pass
     raise InvalidTypeError(f"{name} must be a number, got {told(value)}")
 

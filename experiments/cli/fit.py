@@ -22,7 +22,9 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from privopt.experiments.cli.budget import open_ledger
+from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
+from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS, choose_mechanism
@@ -39,6 +41,7 @@ from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
 from privopt.problems.tables.schema import Schema, missing_columns, read_table
 
+app = typer.Typer()
 say = Console(stderr=True, emoji=False)
 tell = Console(soft_wrap=True, emoji=False)
 
@@ -124,6 +127,7 @@ privopt fit --data adult23 --epsilon 0.5 --lattice -4:4:4.8 --ledger ledger.json
 privopt fit --data adult23 --epsilon 1 --mechanism dp-gd --loss logistic --json report.json"""
 
 
+@app.command(epilog=FIT_EXAMPLES)
 def fit(
     data: Annotated[
         str,
@@ -187,6 +191,14 @@ def fit(
             rich_help_panel=_PROBLEM,
         ),
     ] = None,
+    risk_share: Annotated[
+        float,
+        typer.Option(
+            help="Share of epsilon, in [0, 1), for a table from score to risk: `privopt predict --proba`. "
+            "Try 0.2.",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = 0.0,
     oracle: Annotated[
         str, typer.Option(help="auto, or a name from `privopt solvers`.", rich_help_panel=_SOLVER)
     ] = "auto",
@@ -220,6 +232,7 @@ def fit(
         "--oracle": oracle != "auto",
         "--lattice": lattice is not None,
         "--calibration": calibration != "sound",
+        "--risk-share": risk_share != 0,
     }
     linear = is_linear(mechanism, options, scorecard_only)
     if delta != "auto" and not linear and issubclass(choose_mechanism(mechanism)[0], _PURE):
@@ -255,6 +268,7 @@ def fit(
                     classes=labels,
                     lattice=parse_lattice(lattice),
                     calibration=calibration,
+                    risk_share=risk_share,
                     limits=limits,
                     ledger=book,
                     insecure_seed=insecure_seed,
@@ -296,6 +310,7 @@ def fit_report(
         "weights": model.coef_[0].tolist(),
         "rule": model.rule_,
         "scorecard": model.scorecard_.to_dict("records"),
+        "risks": None if model.risk_ is None else risk_rows(model.risk_),
         "not_private": NOT_PRIVATE,
         "train_accuracy": float(np.mean(correct)),
         "certificate": certificate,
@@ -327,6 +342,11 @@ def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
     return bounds
 
 
+def split_classes(text: str | None) -> tuple[str, ...] | None:
+    """The labels of --classes; blanks after a comma belong to none, as in files."""
+    return None if text is None else tuple(label.lstrip(" ") for label in text.split(","))
+
+
 def check_mechanism(name: str, known: tuple[str, ...]) -> None:
     """Raise UnknownMechanismError for a name that is not among ``known``."""
     if name not in known:
@@ -343,10 +363,6 @@ def check_files(outputs: dict[str, Path | None]) -> None:
             say.print(
                 f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
             )
-
-
-class InterruptedRunError(PrivOptError):
-    """Ctrl-C came before a release."""
 
 
 @contextmanager
@@ -383,7 +399,7 @@ def _load(
 ) -> tuple[pd.DataFrame, str, Schema | None, tuple[str, ...] | None]:
     """The table, its label column, the public facts and the public labels, as declared."""
     facts = None if schema is None else Schema.load(schema)
-    return read_labelled(data, target, facts, None if classes is None else tuple(classes.split(",")))
+    return read_labelled(data, target, facts, split_classes(classes))
 
 
 def read_labelled(
@@ -467,16 +483,19 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
             line = bar.add_task("planning", total=None)
 
             def on_progress(now: Progress) -> None:
-                known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
-                text = known if np.isfinite(now.gap) else ""
-                unit = "nodes" if now.total is None else f"of {now.total} steps"
-                bar.update(
-                    line, description=f"{text}{now.nodes} {unit}", completed=now.nodes, total=now.total
-                )
+                bar.update(line, description=_described(now), completed=now.nodes, total=now.total)
 
             yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _described(now: Progress) -> str:
+    """What is shown while a solve runs. Only a number of steps that is fixed in advance tells nothing."""
+    if now.total is not None:
+        return f"{now.nodes} of {now.total} steps"
+    known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
+    return f"{known if np.isfinite(now.gap) else ''}{now.nodes} nodes (progress is not private)"
 
 
 def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
@@ -484,9 +503,12 @@ def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None
     for row in model.scorecard_.itertuples(index=False):
         card.add_row(*(escape(str(cell)) for cell in row))
     tell.print(card)
+    if model.risk_ is not None:
+        tell.print(risk_table(model.risk_, str(model.classes_[1])))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
+        *([f"budget: {model.spend_.note}"] if model.spend_.note else []),
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
         f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",

@@ -102,8 +102,8 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
     if not linear and options.given:
         if mechanism == "auto":
             raise InvalidInputError(
-                f"{', '.join(options.names)}: only linear models have that; add --loss logistic, say, or leave "
-                "it out for a scorecard"
+                f"{', '.join(options.names)}: only linear models have that; add --loss logistic, say, or "
+                "leave it out for a scorecard"
             )
         raise InvalidInputError(
             "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
@@ -214,14 +214,12 @@ def load_linear(path: Path) -> LinearModel | None:
         InvalidInputError: a damaged one.
     """
     try:
-        saved = json.loads(path.read_text())
-        kind = _ESTIMATORS[saved["estimator"]]
-    except (ValueError, KeyError, TypeError):
+        name = json.loads(path.read_text("utf-8-sig"))["estimator"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    try:
-        model: LinearModel = kind.from_dict(saved)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"{path} is not a saved linear model: {error}") from error
+    if not isinstance(name, str) or name not in _ESTIMATORS:
+        return None
+    model: LinearModel = _ESTIMATORS[name].load(path)
     return model
 
 

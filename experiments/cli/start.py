@@ -1,4 +1,4 @@
-"""What the command ``privopt`` starts: Ctrl-C while modules are imported ends it with a word, not a traceback."""
+"""What ``privopt`` starts: Ctrl-C while modules are imported ends it with a word, not a traceback."""
 
 from __future__ import annotations
 

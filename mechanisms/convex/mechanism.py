@@ -198,8 +198,7 @@ class FullBatchMechanism(RiskMechanism):
             PrivacyParameterError: parameters out of range, or a combination that the method cannot take.
             UnsupportedProblemError: no oracle for the set and the regulariser.
         """
-        space = checked_space(facts, convex_set)
-        check_regularizer(regularizer)
+        space = checked_space(facts, convex_set, regularizer)
         cls._refuse(facts, space, regularizer)
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
@@ -254,13 +253,16 @@ class FullBatchMechanism(RiskMechanism):
         return choose_output(iterates, self.output, method.point(method.start)), None
 
 
-def checked_space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
+def checked_space(
+    facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet = NO_REGULARIZER
+) -> ConvexSet:
     """The set, or the whole space.
 
     Raises:
         PrivacyParameterError: a set of another dimension.
     """
     check_type(facts, RiskFacts, "a plan is made for RiskFacts")
+    check_regularizer(regularizer)
     space = WholeSpace(facts.dimension) if convex_set is None else convex_set
     check_type(space, ConvexSet, "convex_set must be a ConvexSet, such as an L2Ball")
     if space.dimension != facts.dimension:

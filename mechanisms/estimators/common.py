@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.parameters import check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import check_limits as check_limits
 from privopt.problems.arguments import as_path, check_unmasked, told
@@ -74,7 +75,7 @@ def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -
         check_no_text(X, "X")
     try:
         return validate_data(estimator, X, *y, **options)
-    except TypeError:
+    except (TypeError, IndexError, OverflowError):
         raise InvalidTypeError(
             "X holds other things than numbers: an argument must be neither text (a string) nor an object "
             "but a number; declare a schema, or convert the column"
@@ -170,7 +171,7 @@ def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDAr
         leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
         classes = np.unique(labels)
     else:
-        if isinstance(declared, str) or not isinstance(declared, Sequence | np.ndarray | pd.Series):
+        if isinstance(declared, str | bytes) or not isinstance(declared, Sequence | np.ndarray | pd.Series):
             raise InvalidInputError('classes must be a list of labels, such as ("well", "ill")')
         kinds = {"text" if isinstance(c, str) else "whole" if _is_whole(c) else "other" for c in declared}
         if len(kinds) > 1 or "other" in kinds:
@@ -226,7 +227,7 @@ def public_delta(delta: float | str, n: int) -> float:
     """delta, or 1/n^2 for "auto"."""
     if isinstance(delta, str) and delta != "auto":
         raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
-    return 1.0 / n**2 if isinstance(delta, str) else delta
+    return 1.0 / n**2 if isinstance(delta, str) else check_delta(delta, zero_allowed=True)
 
 
 @contextmanager
@@ -298,6 +299,8 @@ def write_atomically(path: str | Path, text: str) -> None:
         OSError: it cannot be written.
     """
     path = file_behind(as_path(path, "a file"), "file")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"{path}: its folder does not exist")
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(text, "utf-8")

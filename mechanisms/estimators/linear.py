@@ -516,7 +516,10 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R squared of the predictions. Not private."""
-        return float(r2_score(_real_labels(y), self.predict(X), sample_weight=sample_weight))
+        labels, predicted = _real_labels(y), self.predict(X)
+        if len(labels) != len(predicted):
+            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
+        return float(r2_score(labels, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -578,8 +581,8 @@ def _real_labels(y: ArrayLike) -> Floats:
         check_no_text(y, "y")
         checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         return np.asarray(column_or_1d(checked, warn=True))
-    except (TypeError, ValueError) as error:
-        if isinstance(error, TypeError) or "text where numbers" in str(error):
+    except (TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, ValueError) or "text where numbers" in str(error):
             raise InvalidInputError(
                 "y holds labels that are not numbers: regression needs numbers; for classes use the logistic "
                 "or the sigmoid loss"

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
@@ -34,6 +35,9 @@ from privopt.mechanisms.estimators.common import (
 )
 from privopt.mechanisms.estimators.common import check_writable as check_writable
 from privopt.mechanisms.estimators.common import write_atomically as write_atomically
+from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.evaluation.histogram import ScoreHistogram
+from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -71,6 +75,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes: the two labels, (negative, positive). None reads them off the data, with the same warning.
         lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
+        risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
+            and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
@@ -81,7 +87,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         intercept_: the weight of the schema's constant column, or 0; shape (1,).
         schema_: the schema in use.
         scorecard_: points per feature level, a data frame.
-        spend_: what the fit cost.
+        spend_: what the fit cost, the table of risks included.
+        risk_: the ``RiskTable``, or None; ``histogram_`` is what it was made of.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
         release_: all of it.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
@@ -102,6 +109,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes: Sequence[Any] | None = None,
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
         calibration: str = "sound",
+        risk_share: float = 0.0,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -114,6 +122,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         self.classes = classes
         self.lattice = lattice
         self.calibration = calibration
+        self.risk_share = risk_share
         self.limits = limits
         self.ledger = ledger
         self.insecure_seed = insecure_seed
@@ -139,19 +148,24 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         schema = self._public_schema(X)
         kind, reason = choose_mechanism(self.mechanism)
         # The plan is complete before a single feature is looked at.
-        plan = self._plan(kind, schema, len(targets))
+        budget = CardBudget.of(self.epsilon, self.risk_share)
+        plan = self._plan(kind, schema, len(targets), budget.card)
         problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
         oracle = prepare_oracle(self.oracle, plan, problem)
         source = NoiseSource(self.insecure_seed)
-        with booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)):
-            release = plan.release(oracle, source, self.limits)
-        return self._set(release, schema, classes, plan.name, reason)
+        spend = budget.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
+        with booked(self.ledger, spend):
+            release = replace(plan.release(oracle, source, self.limits), spend=spend)
+            histogram = budget.histogram(schema, release.point, problem, source)
+        return self._set(release, schema, classes, plan.name, reason, histogram)
 
-    def _plan(self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int) -> LatticeMechanism[Any]:
+    def _plan(
+        self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int, epsilon: float
+    ) -> LatticeMechanism[Any]:
         delta = public_delta(self.delta, n)
         lattice = _as_lattice(self.lattice, kind, schema.n_features)
         return kind.plan(
-            ZeroOneHalfspace, lattice, epsilon=self.epsilon, delta=delta, calibration=self.calibration
+            ZeroOneHalfspace, lattice, epsilon=epsilon, delta=delta, calibration=self.calibration
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
@@ -182,9 +196,17 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         return declared_schema(self.schema)
 
     def _set(
-        self, release: Release, schema: Schema, classes: NDArray[Any], mechanism: str, reason: str
+        self,
+        release: Release,
+        schema: Schema,
+        classes: NDArray[Any],
+        mechanism: str,
+        reason: str,
+        histogram: ScoreHistogram | None,
     ) -> Self:
         self.release_ = release
+        self.histogram_ = histogram
+        self.risk_ = None if histogram is None else RiskTable.of(histogram)
         self.schema_ = schema
         self.classes_ = classes
         self.mechanism_, self.mechanism_reason_ = mechanism, reason
@@ -221,6 +243,22 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
+    @available_if(lambda self: getattr(self, "risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Risks, shape (n, 2): the share of either class where records score alike, from ``risk_``.
+
+        Not a rule: a label follows from the sign of the score, whatever the risk. There only with a
+        ``risk_share``.
+        """
+        risk = self.risks_at(self.decision_function(X))
+        return np.column_stack([1 - risk, risk])
+
+    @available_if(lambda self: getattr(self, "risk_", None) is not None)  # type: ignore[untyped-decorator]
+    def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """The risk of the second class at scores of ``decision_function``."""
+        assert self.risk_ is not None
+        return self.risk_.at(scores)
+
     def _scores(self, X: Any) -> NDArray[np.int64]:
         X = as_table(X)
         if self.schema is None and not isinstance(X, pd.DataFrame):
@@ -249,6 +287,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             "spend": self.spend_.to_dict(),
             "rule": self.rule_,
             "scorecard": self.scorecard_.to_dict("records"),
+            **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
             "classes": self.classes_.tolist(),
             "weights": self.coef_[0].tolist(),
             "schema": self.schema_.to_dict(),
@@ -267,12 +306,17 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             weights, oracle = np.array(model["weights"], dtype=np.int64), str(model["oracle"])
             if weights.shape != (schema.n_features,):
                 raise InvalidInputError(f"{weights.size} weights for {schema.n_features} features")
+            histogram = ScoreHistogram.from_dict(model["histogram"]) if "histogram" in model else None
             fitted = cls(
-                spend.epsilon, mechanism=model["mechanism"], schema=schema, classes=tuple(model["classes"])
+                spend.epsilon,
+                mechanism=model["mechanism"],
+                schema=schema,
+                classes=tuple(model["classes"]),
+                risk_share=0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon,
             )
             classes = fitted._public_classes(np.array([]))
             release = Release(weights, spend, dict(model["noise"]), oracle)
-            fitted._set(release, schema, classes, model["mechanism"], "it was saved")
+            fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
             raise InvalidInputError(f"{path} is not a scorecard that privopt saved: {what}") from error

@@ -102,7 +102,7 @@ class DPLangevin(FullBatchMechanism):
             PrivacyParameterError: parameters out of range, a constraint or an l1 penalty, or ``steps`` and
                 ``beta`` that make the step size unstable.
         """
-        space = checked_space(facts, convex_set)
+        space = checked_space(facts, convex_set, regularizer)
         cls._refuse(facts, space, regularizer)
         together = check_count(releases, "releases")
         mu = gaussian_mu(epsilon, delta) / math.sqrt(together)

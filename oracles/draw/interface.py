@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch, started
-from privopt.problems.arguments import check_type
 from privopt.problems.discrete.lattice import FloatArray, IntArray
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -178,8 +177,7 @@ class GibbsOracle(ABC):
         Raises:
             UnsupportedProblemError: listing every refusal.
         """
-        check_type(problem, DiscreteProblem, "an oracle is prepared for a problem, say a ZeroOneHalfspace")
-        check_type(law, Law, "an oracle that draws is prepared for a Law")
+        check_question(problem, law, Law)
         if reasons := self.refusals(problem, law):
             raise UnsupportedProblemError(
                 f"oracle {self.name!r} cannot draw ({law.name}) for {type(problem).__name__} over "

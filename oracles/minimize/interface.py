@@ -17,10 +17,9 @@ from privopt.oracles.certificate import Answer, Certificate, Status
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch, started
 from privopt.oracles.task import Task
-from privopt.problems.arguments import check_type
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import Perturbation
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
 
@@ -89,8 +88,7 @@ class DiscreteOracle(ABC):
         Raises:
             UnsupportedProblemError: listing every refusal.
         """
-        check_type(problem, DiscreteProblem, "an oracle is prepared for a problem, say a ZeroOneHalfspace")
-        check_type(task, Task, "a minimising oracle is prepared for a Task")
+        check_question(problem, task, Task)
         if reasons := self.refusals(problem, task):
             raise UnsupportedProblemError(
                 f"oracle {self.name!r} cannot minimise {type(problem).__name__} over {problem.lattice}: "

@@ -234,7 +234,7 @@ class Categorical(Column):
         missing: str | int | None = None,
     ) -> None:
         _declare(self, name, outside, ("refuse", "ignore"))
-        if isinstance(categories, str) or not isinstance(categories, Sequence) or not categories:
+        if isinstance(categories, str | bytes) or not isinstance(categories, Sequence) or not categories:
             raise SchemaError(f"column {name!r}: categories must be a list with at least one entry")
         if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
             raise SchemaError(f"column {name!r}: categories must be all text, or all integers or booleans")
