@@ -128,6 +128,7 @@ def fit_linear(
     another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
     or for dp-fw-l1 l-infinity, whose noise grows with it.
     """
+    parse_loss(options.loss or _CLASSIFYING[0])  # a name that there is
     if classes is not None and (options.loss or "logistic") not in _CLASSIFYING:
         raise InvalidInputError(f"--classes belongs to classification, --loss {options.loss} to regression")
     features = table.drop(columns=[target])
