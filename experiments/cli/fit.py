@@ -27,7 +27,7 @@ from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is
 from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.registry import MECHANISMS, choose_mechanism
+from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.scorecard import (
@@ -36,6 +36,7 @@ from privopt.mechanisms.estimators.scorecard import (
     write_atomically,
 )
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
@@ -46,7 +47,9 @@ say = Console(stderr=True, emoji=False)
 tell = Console(soft_wrap=True, emoji=False)
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
-NOT_PRIVATE = ["oracle", "train_accuracy", "certificate", "seconds"]
+NOT_PRIVATE = [
+    "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
+]  # fmt: skip
 
 _DATA, _PRIVACY, _PROBLEM, _SOLVER, _OUTPUT, _LINEAR, _LIMITS = (
     "Data (public facts are declared, not read off)",
@@ -164,7 +167,7 @@ def fit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help=f"Scorecards: auto (exponential), {', '.join(MECHANISMS)}. "
+            help=f"Scorecards: auto, {', '.join(card_mechanisms())}. "
             f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}.",
             rich_help_panel=_PRIVACY,
         ),
@@ -225,7 +228,7 @@ def fit(
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
-    check_mechanism(mechanism, ("auto", *MECHANISMS, *RISK_MECHANISMS))
+    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS))
     check_files({"--save": save, "--json": json_file})
     options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
     scorecard_only = {
@@ -235,10 +238,8 @@ def fit(
         "--risk-share": risk_share != 0,
     }
     linear = is_linear(mechanism, options, scorecard_only)
-    if delta != "auto" and not linear and issubclass(choose_mechanism(mechanism)[0], _PURE):
-        raise InvalidInputError(
-            f"--delta: {choose_mechanism(mechanism)[0].name} is pure, and has none; leave it out"
-        )
+    if delta != "auto" and mechanism in MECHANISMS and issubclass(MECHANISMS[mechanism], _PURE):
+        raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
     with _accounted(ledger) as book:
         table, target, facts, labels = _load(data, target, schema, classes)
         if linear:
@@ -250,7 +251,7 @@ def fit(
                     labels,
                     options,
                     epsilon=epsilon,
-                    delta=_delta(delta),
+                    delta=parse_delta(delta),
                     mechanism=mechanism,
                     limits=limits,
                     ledger=book,
@@ -261,7 +262,7 @@ def fit(
             with _stoppable(time_limit) as limits:
                 model = PrivateHalfspaceClassifier(
                     epsilon,
-                    delta=_delta(delta),
+                    delta=parse_delta(delta),
                     mechanism=mechanism,
                     oracle=oracle,
                     schema=facts,
@@ -291,7 +292,7 @@ def fit_report(
 ) -> dict[str, Any]:
     """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
     spend, proof = model.spend_, model.certificate_
-    correct = model.predict(table.drop(columns=[target])) == table[target].to_numpy()
+    said, truth = model.predict(table.drop(columns=[target])), table[target].to_numpy()
     certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
     if proof is not None:
         certificate = {
@@ -312,7 +313,9 @@ def fit_report(
         "scorecard": model.scorecard_.to_dict("records"),
         "risks": None if model.risk_ is None else risk_rows(model.risk_),
         "not_private": NOT_PRIVATE,
-        "train_accuracy": float(np.mean(correct)),
+        "train_accuracy": float(np.mean(said == truth)),
+        "larger_class": max(float(np.mean(truth == label)) for label in model.classes_.tolist()),
+        "said_to_be_positive": float(np.mean(said == model.classes_[1])),
         "certificate": certificate,
         "seconds": seconds,
     }
@@ -439,7 +442,8 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def _delta(text: str) -> float | str:
+def parse_delta(text: str) -> float | str:
+    """A number, or "auto"."""
     if text == "auto":
         return text
     try:
@@ -512,6 +516,19 @@ def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
         f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",
-        f"training accuracy (not private): {report['train_accuracy']:.4f}",
+        f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the larger class: "
+        f"{report['larger_class']:.4f}",
+        *_one_sided(model, report),
     ):
         tell.print(line, markup=False)
+
+
+def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> list[str]:
+    """What to say of a card that says the same of all records."""
+    if 0 < report["said_to_be_positive"] < 1:
+        return []
+    only = model.classes_[int(report["said_to_be_positive"])]
+    return [
+        f"note (not private): this card says {only} of every record here. Its scores may still rank them; "
+        "another threshold would tell them apart"
+    ]

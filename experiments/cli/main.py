@@ -1,4 +1,4 @@
-"""The command line: ``privopt fit | calibrate | predict | evaluate | solvers | audit | budget | demo``.
+"""The command line: ``privopt fit | plan | calibrate | predict | evaluate | audit | budget | ...``.
 
 A command is a file of its name beside this one, with a typer application ``app``. It is imported when it is
 run: ``privopt --help`` and ``privopt budget`` do not wait for the libraries that fit models.
@@ -24,6 +24,7 @@ from privopt.problems.errors import PrivOptError
 COMMANDS = {
     "fit": "Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear "
     "model; print it.",
+    "plan": "Say what fitting a scorecard will do, why, and how long it takes, before any data.",
     "calibrate": "Show the noise that a guarantee costs, before any data.",
     "predict": "Score records with a saved model: columns `score` and `prediction`.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "

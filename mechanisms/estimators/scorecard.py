@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,8 +18,8 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
-from privopt.mechanisms.discrete.registry import choose_mechanism, prepare_oracle
+from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     as_table,
@@ -40,12 +41,14 @@ from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
-from privopt.problems.arguments import told
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
@@ -67,13 +70,16 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
     Args:
         epsilon: privacy budget, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
-        mechanism: "auto" or a name of ``privopt.mechanisms.MECHANISMS``; ``mechanism_reason_`` tells why.
+        mechanism: "seeded" (a rounded linear model; any number of features), a name of
+            ``privopt.mechanisms.MECHANISMS``, or "auto" for one that is sure to end: ``plan`` tells which
+            beforehand, and ``mechanism_reason_`` why.
         oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
             from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the two labels, (negative, positive). None reads them off the data, with the same warning.
-        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own.
+        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own;
+            (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
         risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
             and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
@@ -146,26 +152,42 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes = self._public_classes(labels)
         targets = signs(labels, classes)
         schema = self._public_schema(X)
-        kind, reason = choose_mechanism(self.mechanism)
         # The plan is complete before a single feature is looked at.
         budget = CardBudget.of(self.epsilon, self.risk_share)
-        plan = self._plan(kind, schema, len(targets), budget.card)
+        planned = self._planned(schema, len(targets), budget.card)
+        plan = planned.plan
         problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
-        oracle = prepare_oracle(self.oracle, plan, problem)
+        oracle = planned.prepare(problem)
         source = NoiseSource(self.insecure_seed)
         spend = budget.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
-        with booked(self.ledger, spend):
+        with booked(self.ledger, spend), _searching(plan.name, self.limits):
             release = replace(plan.release(oracle, source, self.limits), spend=spend)
             histogram = budget.histogram(schema, release.point, problem, source)
-        return self._set(release, schema, classes, plan.name, reason, histogram)
+        return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
-    def _plan(
-        self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int, epsilon: float
-    ) -> LatticeMechanism[Any]:
-        delta = public_delta(self.delta, n)
-        lattice = _as_lattice(self.lattice, kind, schema.n_features)
-        return kind.plan(
-            ZeroOneHalfspace, lattice, epsilon=epsilon, delta=delta, calibration=self.calibration
+    def plan(self, n_records: int) -> CardPlan:
+        """What ``fit`` would do with so many records: the mechanism and why, noise, spend, seconds. No data.
+
+        Raises:
+            InvalidInputError: without a declared schema there is nothing to plan from.
+            PrivOptError: what ``fit`` would refuse before it looks at the records.
+        """
+        if self.schema is None:
+            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+        schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
+        planned = self._planned(schema, check_count(n_records, "n_records"), budget.card)
+        return replace(planned, spend=budget.whole(planned.plan.spend))
+
+    def _planned(self, schema: Schema, n: int, epsilon: float) -> CardPlan:
+        return plan_card(
+            self.mechanism,
+            schema,
+            n,
+            epsilon=epsilon,
+            delta=public_delta(self.delta, n),
+            lattice=self.lattice,
+            calibration=self.calibration,
+            oracle=self.oracle,
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
@@ -332,6 +354,21 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         return tags
 
 
+@contextmanager
+def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
+    """Say what to use in place of a search that did not end in time."""
+    try:
+        yield
+    except (UnfinishedDrawError, CertificateError) as error:
+        if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
+            error.add_note(
+                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
+                "(--loss logistic)"
+            )
+        raise
+
+
 def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
     """Points per feature level; a record is positive exactly when its points sum to more than 0.
 
@@ -339,24 +376,3 @@ def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
     """
     features, levels = zip(*schema.levels, strict=True)
     return pd.DataFrame({"feature": features, "level": levels, "points": points})
-
-
-def _as_lattice(
-    given: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None,
-    kind: type[LatticeMechanism[Any]],
-    dimension: int,
-) -> IntegerLattice:
-    if given is None:
-        return kind.default_lattice(dimension)
-    if isinstance(given, IntegerLattice):
-        if given.dimension != dimension:
-            raise InvalidInputError(
-                f"the lattice has dimension {given.dimension}, the schema {dimension} features"
-            )
-        return given
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        raise InvalidInputError(
-            f"lattice must be an IntegerLattice, (low, high) or (low, high, radius), got {told(given)}"
-        )
-    low, high, *radius = given
-    return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)
