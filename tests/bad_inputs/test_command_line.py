@@ -79,7 +79,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --mechanism opdisc --delta 1 | delta must satisfy
 {FIT} --mechanism opdisc --delta -1 | delta must satisfy
 {FIT} --mechanism opdisc --delta nan | delta must satisfy
-{FIT} --delta 1e-6 | exponential is pure
+{FIT} --mechanism exponential --delta 1e-6 | exponential is pure
 {FIT} --mechanism magic | unknown mechanism 'magic'
 {FIT} --mechanism OPDISC | did you mean 'opdisc'?
 {FIT} --oracle magic | 'magic'
@@ -106,8 +106,9 @@ fti --data t.csv | No such command 'fti'
 {LINEAR} --lattice 0:1 | --lattice belong to scorecards
 {LINEAR} --oracle native | --oracle belong to scorecards
 {LINEAR} --loss magic | a loss is logistic
-{LINEAR} --loss huber | --classes belongs to classification
-{LINEAR} --loss huber:x | --classes belongs to classification
+{LINEAR} --loss huber | a loss is logistic
+{LINEAR} --loss huber:x | a loss is logistic
+{LINEAR} --loss huber:1 | --classes belongs to classification
 {LINEAR} --label-range 0:1 | --label-range belongs to regression
 {LINEAR} --data-norm 0 | data_norm must be finite and > 0
 {LINEAR} --data-norm nan | data_norm must be finite and > 0
