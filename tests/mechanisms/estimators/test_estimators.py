@@ -33,7 +33,6 @@ from privopt.mechanisms.estimators.linear import (
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
     encoded,
-    schema_middle,
     schema_norm,
 )
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
@@ -586,7 +585,7 @@ def test_with_a_schema_rows_are_measured_from_the_middle(constant: bool) -> None
     """Every record is within the stated distance, one reaches it; the model is one for encoded rows."""
     schema, table, y = measured_from_the_middle()
     schema = Schema(schema.columns, intercept=constant)
-    middle, bound = schema_middle(schema)
+    middle, bound = schema.middle, schema.spread
     distances = np.linalg.norm(encoded(schema, table) - middle, axis=1)
     assert distances.max() == pytest.approx(bound, rel=1e-9)
     assert distances.max() <= bound < 0.75 * schema_norm(schema) + constant
@@ -604,6 +603,6 @@ def test_sets_and_declared_norms_are_for_weights_from_zero() -> None:
     from_zero = PrivateLogisticRegression(1.0, convex_set="l2:5", **common).fit(table, y)
     declared = PrivateLogisticRegression(1.0, data_norm=schema_norm(schema), **common).fit(table, y)
     centred = PrivateLogisticRegression(1.0, **common).fit(table, y)
-    ratio = schema_middle(schema)[1] / schema_norm(schema)
+    ratio = schema.spread / schema_norm(schema)
     assert from_zero.noise_["sigma"] == pytest.approx(declared.noise_["sigma"])
     assert centred.noise_["sigma"] == pytest.approx(ratio * declared.noise_["sigma"])
