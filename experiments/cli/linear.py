@@ -29,8 +29,6 @@ from privopt.mechanisms.estimators.linear import (
     PrivateSigmoidClassifier,
     check_label_range,
 )
-from privopt.mechanisms.estimators.linear import encoded as encoded
-from privopt.mechanisms.estimators.linear import schema_norm as schema_norm
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,
