@@ -8,12 +8,7 @@ from typing import ClassVar, Self
 
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, normalized_dof
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, largest_loss
-<<<<<<< HEAD
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.spend import PrivacySpend
-=======
-from privopt.mechanisms.privacy.noise import NoiseSource
->>>>>>> main
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
