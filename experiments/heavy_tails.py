@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,7 @@ def means(n: int = 10_000, runs: int = 40) -> str:
     }
     rows = []
     for name, (draw, mean, moment) in laws.items():
-        budget = {"epsilon": 1.0, "delta": _DELTA}
+        budget: dict[str, Any] = {"epsilon": 1.0, "delta": _DELTA}
         plans = (
             RobustMean.plan(n, 1, moment=moment, **budget),
             RobustMean.plan(
@@ -119,7 +120,7 @@ def descents(runs: int = 5) -> str:
         X, y, w = make_lognormal_line(n, d, seed=0)
         risk, ball, noise = UnclippedRisk(X, y, PLAIN_SQUARES), L2Ball(d, 2.0), NoiseSource(insecure_seed=0)
         moment = 10.0
-        budget = {"epsilon": epsilon, "delta": _DELTA}
+        budget: dict[str, Any] = {"epsilon": epsilon, "delta": _DELTA}
         printed = SoftTruncation.as_printed(n, moment, 0.05)
         guess = Descent()
         robust = RobustGradientDescent.plan(risk.facts, ball, moment=moment, descent=guess, **budget)
