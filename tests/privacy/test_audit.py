@@ -522,7 +522,7 @@ SHARES = {
     "net": 0.86,
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a
     # factor of 5 in rho.
-    "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.27, "trimmed-gd": 0.27,
+    "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.26, "trimmed-gd": 0.26,
     "opsamp": 0.99, "opsamp-convex": 0.99,
 }  # fmt: skip
 
