@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo test test-slow lint imports types tree clean
+.PHONY: demo test test-slow mutants lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -15,6 +15,10 @@ test: lint types
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
+
+# Faults that tests have to notice, in what privacy rests on: half an hour or so; goes on where it was stopped.
+mutants: $(VENV)/ready
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
 
 lint: $(VENV)/ready imports
 	$(BIN)/ruff check .

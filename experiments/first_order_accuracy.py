@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress as Bar
 
-from privopt.experiments.cli.linear import encoded, schema_norm
 from privopt.experiments.workbench import peers
 from privopt.experiments.workbench.figures import accuracy_figure, save
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.experiments.workbench.runs import Results, Row
 from privopt.mechanisms.convex.utility import accuracy
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
+from privopt.mechanisms.estimators.linear import PrivateLogisticRegression, encoded, schema_norm
 from privopt.mechanisms.estimators.scorecard import write_atomically
 from privopt.oracles.convex.smooth import minimize_ridge
 from privopt.problems.convex.losses import LogisticLoss

@@ -3,21 +3,28 @@
 if __name__ != "privopt.mechanisms":
     raise ImportError("import privopt.mechanisms: under the bare name every class would exist twice")
 
-from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
-from privopt.mechanisms.discrete.opdisc import OPDisc
-from privopt.mechanisms.discrete.registry import MECHANISMS
-from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
-from privopt.mechanisms.estimators.evaluate import evaluate
-from privopt.mechanisms.estimators.linear import (
-    PrivateLinearRegression,
-    PrivateLogisticRegression,
-    PrivateSigmoidClassifier,
-)
-from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
-from privopt.mechanisms.nonconvex.registry import NONCONVEX
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from typing import TYPE_CHECKING
+
+from privopt.problems.lazy import lazily
+
+if TYPE_CHECKING:  # at run time each is imported when it is asked for
+    from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
+    from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
+    from privopt.mechanisms.discrete.opdisc import OPDisc
+    from privopt.mechanisms.discrete.registry import MECHANISMS
+    from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+    from privopt.mechanisms.estimators.evaluate import evaluate
+    from privopt.mechanisms.estimators.linear import (
+        PrivateLinearRegression,
+        PrivateLogisticRegression,
+        PrivateSigmoidClassifier,
+    )
+    from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+    from privopt.mechanisms.nonconvex.registry import NONCONVEX
+    from privopt.mechanisms.privacy.noise import NoiseSource
+    from privopt.mechanisms.privacy.spend import PrivacySpend
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "MECHANISMS",

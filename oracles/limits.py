@@ -13,7 +13,7 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Progress:
-    """A snapshot of a running solve, in units of loss.
+    """A snapshot of a running solve, in units of loss. Not private: it tells of the records and the noise.
 
     Attributes:
         incumbent, bound: the best value and the proved bound so far; NaN where there is no such thing.
@@ -39,7 +39,8 @@ class Limits:
 
     Attributes:
         seconds: wall-clock limit of one solve, > 0, or None.
-        on_progress: called at most a few times per second with a ``Progress``.
+        on_progress: called at most a few times per second with a ``Progress``. What it is told, and when,
+            depends on the records, and no privacy guarantee covers it: for those who may see the records.
         cancelled: asked often; True stops the solve with a valid bound.
     """
 

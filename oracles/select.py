@@ -92,6 +92,7 @@ MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {
 GIBBS: Mapping[str, Callable[[], GibbsOracle]] = {
     "auto": lambda: AutoGibbs(),
     "native": lambda: AutoGibbs((_gibbs_elimination, _gibbs_branch)),
+    "bounded": lambda: AutoGibbs((_gibbs_enumerate, _gibbs_elimination)),
     "enumerate": _gibbs_enumerate,
     "elimination": _gibbs_elimination,
     "branch": _gibbs_branch,
@@ -273,6 +274,11 @@ _MINIMISES: Mapping[str, tuple[str, str, str]] = {
 _DRAWS: Mapping[str, tuple[str, str, str]] = {
     "auto": ("the first that fits of enumerate, elimination, branch, stream", "", _EXACT_LAW),
     "native": ("the first that fits of elimination, branch; never enumerate", "", _EXACT_LAW),
+    "bounded": (
+        "the first that fits of enumerate, elimination: their work is known beforehand",
+        "",
+        _EXACT_LAW,
+    ),
     "enumerate": (
         "tiny lattices, any problem: every point is weighed",
         "2,000,000 candidates, 2e9 candidates x records",

@@ -3,14 +3,26 @@
 if __name__ != "privopt.problems":
     raise ImportError("import privopt.problems: under the bare name every class would exist twice")
 
-from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
-from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.discrete.objective import Perturbation
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
-from privopt.problems.errors import InfeasibleDomainError, InvalidInputError, PrivacyLeakWarning, PrivOptError
-from privopt.problems.tables.columns import Binned, Categorical, Numeric
-from privopt.problems.tables.schema import Schema, read_table
+from typing import TYPE_CHECKING
+
+from privopt.problems.lazy import lazily
+
+if TYPE_CHECKING:  # at run time each is imported when it is asked for
+    from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
+    from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+    from privopt.problems.discrete.lattice import IntegerLattice
+    from privopt.problems.discrete.objective import Perturbation
+    from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+    from privopt.problems.errors import (
+        InfeasibleDomainError,
+        InvalidInputError,
+        PrivacyLeakWarning,
+        PrivOptError,
+    )
+    from privopt.problems.tables.columns import Binned, Categorical, Numeric
+    from privopt.problems.tables.schema import Schema, read_table
+else:
+    __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
     "Binned",

@@ -19,6 +19,7 @@ from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.scorecard import write_atomically
 from privopt.problems.errors import InvalidInputError
 
+app = typer.Typer()
 say = Console(stderr=True, emoji=False)
 tell = Console(emoji=False)
 
@@ -33,6 +34,7 @@ MEANINGS = {
 }
 
 
+@app.command()
 def audit(
     mechanism: Annotated[str | None, typer.Argument(help=", ".join(AUDITS), show_default=False)] = None,
     every: Annotated[bool, typer.Option("--all", help="Audit every mechanism of the package.")] = False,

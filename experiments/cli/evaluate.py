@@ -15,14 +15,17 @@ from rich.table import Table
 from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.fit import check_files, read_labelled
 from privopt.experiments.cli.models import load_model
+from privopt.experiments.cli.risks import between
 from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
 
+app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
 
 
+@app.command()
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A classifier written by `privopt fit --save`.")],
     data: Annotated[
@@ -89,11 +92,3 @@ def show_evaluation(found: Evaluation, console: Console) -> None:
         table.title_justify = "left"
         console.print(table)
     console.print(f"spend: {found.spend}", markup=False)
-
-
-def between(above: float, up_to: float) -> str:
-    """A range of scores, nan for an open end."""
-    low, high = (None if math.isnan(x) else f"{x:.4g}" for x in (above, up_to))
-    if low is None:
-        return "all" if high is None else f"up to {high}"
-    return f"above {low}" if high is None else f"above {low}, up to {high}"

@@ -22,10 +22,12 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from privopt.experiments.cli.budget import open_ledger
+from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
+from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.registry import MECHANISMS, choose_mechanism
+from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.scorecard import (
@@ -34,16 +36,20 @@ from privopt.mechanisms.estimators.scorecard import (
     write_atomically,
 )
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
 from privopt.problems.tables.schema import Schema, missing_columns, read_table
 
+app = typer.Typer()
 say = Console(stderr=True, emoji=False)
 tell = Console(soft_wrap=True, emoji=False)
 
 # What a report says about itself: everything else in it is covered by epsilon and delta.
-NOT_PRIVATE = ["oracle", "train_accuracy", "certificate", "seconds"]
+NOT_PRIVATE = [
+    "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
+]  # fmt: skip
 
 _DATA, _PRIVACY, _PROBLEM, _SOLVER, _OUTPUT, _LINEAR, _LIMITS = (
     "Data (public facts are declared, not read off)",
@@ -124,6 +130,7 @@ privopt fit --data adult23 --epsilon 0.5 --lattice -4:4:4.8 --ledger ledger.json
 privopt fit --data adult23 --epsilon 1 --mechanism dp-gd --loss logistic --json report.json"""
 
 
+@app.command(epilog=FIT_EXAMPLES)
 def fit(
     data: Annotated[
         str,
@@ -160,7 +167,7 @@ def fit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help=f"Scorecards: auto (exponential), {', '.join(MECHANISMS)}. "
+            help=f"Scorecards: auto, {', '.join(card_mechanisms())}. "
             f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}.",
             rich_help_panel=_PRIVACY,
         ),
@@ -187,6 +194,14 @@ def fit(
             rich_help_panel=_PROBLEM,
         ),
     ] = None,
+    risk_share: Annotated[
+        float,
+        typer.Option(
+            help="Share of epsilon, in [0, 1), for a table from score to risk: `privopt predict --proba`. "
+            "Try 0.2.",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = 0.0,
     oracle: Annotated[
         str, typer.Option(help="auto, or a name from `privopt solvers`.", rich_help_panel=_SOLVER)
     ] = "auto",
@@ -213,19 +228,18 @@ def fit(
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
-    check_mechanism(mechanism, ("auto", *MECHANISMS, *RISK_MECHANISMS))
+    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS))
     check_files({"--save": save, "--json": json_file})
     options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
     scorecard_only = {
         "--oracle": oracle != "auto",
         "--lattice": lattice is not None,
         "--calibration": calibration != "sound",
+        "--risk-share": risk_share != 0,
     }
     linear = is_linear(mechanism, options, scorecard_only)
-    if delta != "auto" and not linear and issubclass(choose_mechanism(mechanism)[0], _PURE):
-        raise InvalidInputError(
-            f"--delta: {choose_mechanism(mechanism)[0].name} is pure, and has none; leave it out"
-        )
+    if delta != "auto" and mechanism in MECHANISMS and issubclass(MECHANISMS[mechanism], _PURE):
+        raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
     with _accounted(ledger) as book:
         table, target, facts, labels = _load(data, target, schema, classes)
         if linear:
@@ -237,7 +251,7 @@ def fit(
                     labels,
                     options,
                     epsilon=epsilon,
-                    delta=_delta(delta),
+                    delta=parse_delta(delta),
                     mechanism=mechanism,
                     limits=limits,
                     ledger=book,
@@ -248,13 +262,14 @@ def fit(
             with _stoppable(time_limit) as limits:
                 model = PrivateHalfspaceClassifier(
                     epsilon,
-                    delta=_delta(delta),
+                    delta=parse_delta(delta),
                     mechanism=mechanism,
                     oracle=oracle,
                     schema=facts,
                     classes=labels,
                     lattice=parse_lattice(lattice),
                     calibration=calibration,
+                    risk_share=risk_share,
                     limits=limits,
                     ledger=book,
                     insecure_seed=insecure_seed,
@@ -277,7 +292,7 @@ def fit_report(
 ) -> dict[str, Any]:
     """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
     spend, proof = model.spend_, model.certificate_
-    correct = model.predict(table.drop(columns=[target])) == table[target].to_numpy()
+    said, truth = model.predict(table.drop(columns=[target])), table[target].to_numpy()
     certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
     if proof is not None:
         certificate = {
@@ -296,8 +311,11 @@ def fit_report(
         "weights": model.coef_[0].tolist(),
         "rule": model.rule_,
         "scorecard": model.scorecard_.to_dict("records"),
+        "risks": None if model.risk_ is None else risk_rows(model.risk_),
         "not_private": NOT_PRIVATE,
-        "train_accuracy": float(np.mean(correct)),
+        "train_accuracy": float(np.mean(said == truth)),
+        "larger_class": max(float(np.mean(truth == label)) for label in model.classes_.tolist()),
+        "said_to_be_positive": float(np.mean(said == model.classes_[1])),
         "certificate": certificate,
         "seconds": seconds,
     }
@@ -343,10 +361,6 @@ def check_files(outputs: dict[str, Path | None]) -> None:
             say.print(
                 f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
             )
-
-
-class InterruptedRunError(PrivOptError):
-    """Ctrl-C came before a release."""
 
 
 @contextmanager
@@ -423,7 +437,8 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def _delta(text: str) -> float | str:
+def parse_delta(text: str) -> float | str:
+    """A number, or "auto"."""
     if text == "auto":
         return text
     try:
@@ -467,16 +482,19 @@ def _stoppable(seconds: float | None) -> Iterator[Limits]:
             line = bar.add_task("planning", total=None)
 
             def on_progress(now: Progress) -> None:
-                known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
-                text = known if np.isfinite(now.gap) else ""
-                unit = "nodes" if now.total is None else f"of {now.total} steps"
-                bar.update(
-                    line, description=f"{text}{now.nodes} {unit}", completed=now.nodes, total=now.total
-                )
+                bar.update(line, description=_described(now), completed=now.nodes, total=now.total)
 
             yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _described(now: Progress) -> str:
+    """What is shown while a solve runs. Only a number of steps that is fixed in advance tells nothing."""
+    if now.total is not None:
+        return f"{now.nodes} of {now.total} steps"
+    known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
+    return f"{known if np.isfinite(now.gap) else ''}{now.nodes} nodes (progress is not private)"
 
 
 def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
@@ -484,12 +502,28 @@ def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None
     for row in model.scorecard_.itertuples(index=False):
         card.add_row(*(escape(str(cell)) for cell in row))
     tell.print(card)
+    if model.risk_ is not None:
+        tell.print(risk_table(model.risk_, str(model.classes_[1])))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
+        *([f"budget: {model.spend_.note}"] if model.spend_.note else []),
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
         f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",
-        f"training accuracy (not private): {report['train_accuracy']:.4f}",
+        f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the larger class: "
+        f"{report['larger_class']:.4f}",
+        *_one_sided(model, report),
     ):
         tell.print(line, markup=False)
+
+
+def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> list[str]:
+    """What to say of a card that says the same of all records."""
+    if 0 < report["said_to_be_positive"] < 1:
+        return []
+    only = model.classes_[int(report["said_to_be_positive"])]
+    return [
+        f"note (not private): this card says {only} of every record here. Its scores may still rank them; "
+        "another threshold would tell them apart"
+    ]

@@ -31,6 +31,7 @@ from privopt.mechanisms.audit.neighbours import (
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
+from privopt.mechanisms.audit.scorecards import seeded_claims
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -38,6 +39,7 @@ from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 
@@ -133,4 +135,5 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     **RISK_AUDITS,
     HistogramPlan.name: evaluation_claims,
     **NONCONVEX_AUDITS,
+    SeededScorecard.name: seeded_claims,
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,10 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
-from privopt.mechanisms.discrete.registry import choose_mechanism, prepare_oracle
+from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     booked,
@@ -31,11 +33,17 @@ from privopt.mechanisms.estimators.common import (
 )
 from privopt.mechanisms.estimators.common import check_writable as check_writable
 from privopt.mechanisms.estimators.common import write_atomically as write_atomically
+from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.evaluation.histogram import ScoreHistogram
+from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -59,14 +67,19 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
     Args:
         epsilon: privacy budget, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
-        mechanism: "auto" or a name of ``privopt.mechanisms.MECHANISMS``; ``mechanism_reason_`` tells why.
+        mechanism: "seeded" (a rounded linear model; any number of features), a name of
+            ``privopt.mechanisms.MECHANISMS``, or "auto" for one that is sure to end: ``plan`` tells which
+            beforehand, and ``mechanism_reason_`` why.
         oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
             from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the two labels, (negative, positive). None reads them off the data, with the same warning.
-        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own.
+        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own;
+            (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
+        risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
+            and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
@@ -77,7 +90,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         intercept_: the weight of the schema's constant column, or 0; shape (1,).
         schema_: the schema in use.
         scorecard_: points per feature level, a data frame.
-        spend_: what the fit cost.
+        spend_: what the fit cost, the table of risks included.
+        risk_: the ``RiskTable``, or None; ``histogram_`` is what it was made of.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
         release_: all of it.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
@@ -98,6 +112,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes: Sequence[Any] | None = None,
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
         calibration: str = "sound",
+        risk_share: float = 0.0,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -110,6 +125,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         self.classes = classes
         self.lattice = lattice
         self.calibration = calibration
+        self.risk_share = risk_share
         self.limits = limits
         self.ledger = ledger
         self.insecure_seed = insecure_seed
@@ -133,21 +149,42 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes = self._public_classes(labels)
         targets = signs(labels, classes)
         schema = self._public_schema(X)
-        kind, reason = choose_mechanism(self.mechanism)
         # The plan is complete before a single feature is looked at.
-        plan = self._plan(kind, schema, len(targets))
+        budget = CardBudget.of(self.epsilon, self.risk_share)
+        planned = self._planned(schema, len(targets), budget.card)
+        plan = planned.plan
         problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
-        oracle = prepare_oracle(self.oracle, plan, problem)
+        oracle = planned.prepare(problem)
         source = NoiseSource(self.insecure_seed)
-        with booked(self.ledger, replace(plan.spend, insecure_seed=source.insecure_seed)):
-            release = plan.release(oracle, source, self.limits)
-        return self._set(release, schema, classes, plan.name, reason)
+        spend = budget.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
+        with booked(self.ledger, spend), _searching(plan.name, self.limits):
+            release = replace(plan.release(oracle, source, self.limits), spend=spend)
+            histogram = budget.histogram(schema, release.point, problem, source)
+        return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
-    def _plan(self, kind: type[LatticeMechanism[Any]], schema: Schema, n: int) -> LatticeMechanism[Any]:
-        delta = public_delta(self.delta, n)
-        lattice = _as_lattice(self.lattice, kind, schema.n_features)
-        return kind.plan(
-            ZeroOneHalfspace, lattice, epsilon=self.epsilon, delta=delta, calibration=self.calibration
+    def plan(self, n_records: int) -> CardPlan:
+        """What ``fit`` would do with so many records: the mechanism and why, noise, spend, seconds. No data.
+
+        Raises:
+            InvalidInputError: without a declared schema there is nothing to plan from.
+            PrivOptError: what ``fit`` would refuse before it looks at the records.
+        """
+        if self.schema is None:
+            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+        schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
+        planned = self._planned(schema, check_count(n_records, "n_records"), budget.card)
+        return replace(planned, spend=budget.whole(planned.plan.spend))
+
+    def _planned(self, schema: Schema, n: int, epsilon: float) -> CardPlan:
+        return plan_card(
+            self.mechanism,
+            schema,
+            n,
+            epsilon=epsilon,
+            delta=public_delta(self.delta, n),
+            lattice=self.lattice,
+            calibration=self.calibration,
+            oracle=self.oracle,
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
@@ -177,9 +214,17 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         return declared_schema(self.schema)
 
     def _set(
-        self, release: Release, schema: Schema, classes: NDArray[Any], mechanism: str, reason: str
+        self,
+        release: Release,
+        schema: Schema,
+        classes: NDArray[Any],
+        mechanism: str,
+        reason: str,
+        histogram: ScoreHistogram | None,
     ) -> Self:
         self.release_ = release
+        self.histogram_ = histogram
+        self.risk_ = None if histogram is None else RiskTable.of(histogram)
         self.schema_ = schema
         self.classes_ = classes
         self.mechanism_, self.mechanism_reason_ = mechanism, reason
@@ -216,6 +261,22 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
+    @available_if(lambda self: getattr(self, "risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Risks, shape (n, 2): the share of either class where records score alike, from ``risk_``.
+
+        Not a rule: a label follows from the sign of the score, whatever the risk. There only with a
+        ``risk_share``.
+        """
+        risk = self.risks_at(self.decision_function(X))
+        return np.column_stack([1 - risk, risk])
+
+    @available_if(lambda self: getattr(self, "risk_", None) is not None)  # type: ignore[untyped-decorator]
+    def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """The risk of the second class at scores of ``decision_function``."""
+        assert self.risk_ is not None
+        return self.risk_.at(scores)
+
     def _scores(self, X: Any) -> NDArray[np.int64]:
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X = validated(self, X, reset=False, dtype=np.float64)
@@ -240,6 +301,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
                 "spend": self.spend_.to_dict(),
                 "rule": self.rule_,
                 "scorecard": self.scorecard_.to_dict("records"),
+                **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
                 "classes": self.classes_.tolist(),
                 "weights": self.coef_[0].tolist(),
                 "schema": self.schema_.to_dict(),
@@ -265,6 +327,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             release = Release(
                 np.array(model["weights"], dtype=np.int64), spend, model["noise"], model["oracle"]
             )
+            histogram = ScoreHistogram.from_dict(model["histogram"]) if "histogram" in model else None
         except InvalidInputError:
             raise
         except (KeyError, TypeError, ValueError) as error:
@@ -274,10 +337,15 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             ) from error
         if release.point.shape != (schema.n_features,):
             raise InvalidInputError(f"{path}: {release.point.size} weights for {schema.n_features} features")
+        share = 0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon
         fitted = cls(
-            spend.epsilon, mechanism=model["mechanism"], schema=schema, classes=tuple(model["classes"])
+            spend.epsilon,
+            mechanism=model["mechanism"],
+            schema=schema,
+            classes=tuple(model["classes"]),
+            risk_share=share,
         )
-        return fitted._set(release, schema, classes, model["mechanism"], "it was saved")
+        return fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -288,6 +356,21 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         return tags
 
 
+@contextmanager
+def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
+    """Say what to use in place of a search that did not end in time."""
+    try:
+        yield
+    except (UnfinishedDrawError, CertificateError) as error:
+        if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
+            error.add_note(
+                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
+                "(--loss logistic)"
+            )
+        raise
+
+
 def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
     """Points per feature level; a record is positive exactly when its points sum to more than 0.
 
@@ -295,20 +378,3 @@ def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
     """
     features, levels = zip(*schema.levels, strict=True)
     return pd.DataFrame({"feature": features, "level": levels, "points": points})
-
-
-def _as_lattice(
-    given: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None,
-    kind: type[LatticeMechanism[Any]],
-    dimension: int,
-) -> IntegerLattice:
-    if given is None:
-        return kind.default_lattice(dimension)
-    if isinstance(given, IntegerLattice):
-        if given.dimension != dimension:
-            raise InvalidInputError(
-                f"the lattice has dimension {given.dimension}, the schema {dimension} features"
-            )
-        return given
-    low, high, *radius = given
-    return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ Floats = NDArray[np.float64]
 # Log-odds beyond this are a matter of course: bins of models without a schema.
 _FAR = 8.0
 _FEWEST, _MOST = 8, 64
+# Widths that people read with ease, times powers of ten, in quarters.
+_QUARTERS = (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,12 @@ class ScoreLaw(NamedTuple):
     mean: float
     deviation: float
 
+    @property
+    def usual(self) -> tuple[float, float]:
+        """Three standard deviations around the mean, as far as there are scores."""
+        reach = 3 * self.deviation
+        return max(self.low, self.mean - reach), min(self.high, self.mean + reach)
+
 
 def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> ScoreLaw:
     """What scores a schema and weights, shape (features,), can give. Public: no record is read."""
@@ -88,28 +97,43 @@ def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
 
     The more records and the larger epsilon, the finer: a bin costs noise in all sums. They cover three
     standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer ones hold
-    the rest. Scores that are integers get bins of whole numbers of points, one each where there are few.
+    the rest.
     """
-    most = min(_MOST, max(_FEWEST, round(2 * (n_records * epsilon) ** (1 / 3))))
     schema = getattr(model, "schema_", None)
     if schema is None:
-        return _even(-_FAR, _FAR, 2 * _FAR / most)
+        return _even(-_FAR, _FAR, 2 * _FAR / _most(n_records, epsilon))
     weights = np.ravel(model.coef_)
-    whole = weights.dtype.kind == "i"
-    # The weights of a card hold its intercept; those of a linear model do not.
-    law = score_law(schema, weights, 0.0 if whole else float(np.ravel(model.intercept_)[0]))
-    reach = 3 * law.deviation
-    low, high = max(law.low, law.mean - reach), min(law.high, law.mean + reach)
-    if whole and schema.denominator == 1:
-        if law.high - law.low < most:
-            low, high = law.low, law.high
-        return _even(low, high, max(1, math.ceil((high - low) / most)))
-    return _even(low, high, (high - low) / most)
+    if weights.dtype.kind == "i":
+        return card_bins(schema, weights, n_records, epsilon)
+    law = score_law(schema, weights, float(np.ravel(model.intercept_)[0]))
+    low, high = law.usual
+    return _even(low, high, (high - low) / _most(n_records, epsilon))
+
+
+def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
+    """Bins for the scores of a scorecard, whose points hold its intercept.
+
+    Scores that are integers get bins of whole numbers of points, one each where there are few.
+    """
+    law, most = score_law(schema, points), _most(n_records, epsilon)
+    low, high = law.usual
+    if schema.denominator > 1:
+        return _even(low, high, (high - low) / most)
+    if law.high - law.low < most:
+        low, high = law.low, law.high
+    return _even(low, high, max(1, math.ceil((high - low) / most)))
+
+
+def _most(n_records: int, epsilon: float) -> int:
+    """How many bins; chosen on synthetic tasks."""
+    return min(_MOST, max(_FEWEST, round(2 * math.cbrt(n_records * epsilon))))
 
 
 def _even(low: float, high: float, width: float) -> ScoreBins:
-    """Multiples of the width, as far as they separate scores in [low, high], and 0."""
+    """Multiples of a round number >= ``width``, as far as they separate scores in [low, high], and 0."""
     if not width > 0:
         return ScoreBins((0.0,))
-    inner = range(math.ceil(low / width), math.ceil(high / width))
-    return ScoreBins(tuple(sorted({0.0, *(k * width for k in inner)})))
+    power = Fraction(10) ** math.floor(math.log10(width))
+    step = next(Fraction(m, 4) * power for m in _QUARTERS if Fraction(m, 4) * power >= Fraction(width))
+    inner = range(math.ceil(low / step), math.ceil(high / step))
+    return ScoreBins(tuple(sorted({0.0, *(float(k * step) for k in inner)})))

@@ -3,7 +3,12 @@
 The file holds one JSON object per line: a header with the budget, then "reserve", "commit" and "cancel"
 entries. A reservation is on disk before the release may run and counts as spent from then on, whether or not
 the release finished; only ``cancel``, for a failure before any record was read, takes it back. A file that
-cannot be read in full (a torn last line, an unknown entry) refuses all further spending.
+cannot be read in full (a torn last line, an unknown entry or key) refuses all further spending.
+
+Beside the ledger stands its head, ``NAME.head``: how many bytes the ledger had after the last entry, and
+their SHA-256. What the ledger held must still be its beginning, so lines that are gone or edited are noticed,
+an older copy put back included, and so is a head that is gone. What no file can show is not noticed: an older
+copy of *both*, or both made anew. Move and copy the two together.
 
 Which releases are affordable is decided by one rule, fixed when the ledger is made: parameters of later
 releases may depend on earlier results, and that is proved for each rule by itself (Rogers et al. 2016 for
@@ -16,6 +21,7 @@ POSIX only: it relies on ``fcntl`` locks, so the file should be on a local disk.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -42,9 +48,12 @@ from privopt.mechanisms.privacy.accounting import (
 )
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.errors import as_path
 
 RULES = ("basic", "zcdp", "gdp")
-_FORMAT = 1
+_FORMAT = 2  # of 1, without a head from the start, the first entry that is added makes the head
+_HEADER = {"privopt_ledger", "neighbours", "epsilon", "delta", "rule"}
+_ENTRIES = {"reserve": {"spend"}, "commit": set[str](), "cancel": {"reason"}}  # beside action, id and time
 # Ten tenths are one: the rounding of decimal numbers, and of sums of squares, is forgiven. The conversions
 # keep a larger margin of their own.
 _ROUNDING = 1 + 1e-15
@@ -183,7 +192,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = as_path(path, "a ledger")
         self.budget, _ = self._read()
 
     @classmethod
@@ -196,22 +205,22 @@ class Ledger:
             PrivacyParameterError: an invalid budget.
             LedgerError: the file exists, or cannot be written.
         """
-        budget = Budget(epsilon, delta, rule)
+        path, budget = as_path(path, "a ledger"), Budget(epsilon, delta, rule)
+        head = _head_of(path)
+        if head.exists() and not path.exists():
+            raise LedgerError(
+                f"{head} remembers a ledger that is gone from there: put it back, or remove that file too if "
+                "a new budget is meant"
+            )
         header = {"privopt_ledger": _FORMAT, "neighbours": "replace-one", "epsilon": budget.epsilon}
         line = _line({**header, "delta": budget.delta, "rule": budget.rule})
         # Written aside and linked into place: nobody ever sees a ledger without its header.
-        aside = Path(f"{os.fspath(path)}.{uuid.uuid4().hex}.new")
         try:
-            file = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                _append(file, line)
+            with _written_aside(path, line) as aside:
                 os.link(aside, path)
-            finally:
-                os.close(file)
-                aside.unlink()
-            _sync_folder(Path(path).parent)
+            _sync_folder(path.parent)
         except OSError as error:
-            raise LedgerError(f"cannot create a ledger at {os.fspath(path)}: {error.strerror}") from error
+            raise LedgerError(f"cannot create a ledger at {path}: {error.strerror}") from error
         return cls(path)
 
     def entries(self) -> list[Entry]:
@@ -248,7 +257,7 @@ class Ledger:
                     "Nothing was run"
                 )
             identifier = uuid.uuid4().hex
-            _append(file, _line({**_stamp("reserve", identifier), "spend": spend.to_dict()}))
+            self._add(file, {**_stamp("reserve", identifier), "spend": spend.to_dict()})
         return identifier
 
     def commit(self, identifier: str) -> None:
@@ -284,44 +293,112 @@ class Ledger:
             _, entries = self._parse(file)
             if not any(e.identifier == identifier and e.state == "reserved" for e in entries):
                 raise LedgerError(f"there is no open reservation of that identifier to {action}")
-            _append(file, _line({**_stamp(action, identifier), **more}))
+            self._add(file, {**_stamp(action, identifier), **more})
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """The open file under an exclusive lock, which ends with the descriptor, even by a kill."""
+        while True:
+            try:
+                file = os.open(self.path, os.O_RDWR | os.O_APPEND)
+            except OSError as error:
+                raise LedgerError(f"cannot open the ledger {self.path}: {error.strerror}") from error
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if self._is_at_its_path(file):  # and was not replaced while this call waited
+                    yield file
+                    return
+            finally:
+                os.close(file)
+
+    def _is_at_its_path(self, file: int) -> bool:
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_APPEND)
+            return os.path.samestat(os.fstat(file), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _add(self, file: int, record: dict[str, Any]) -> None:
+        """Write an entry, then the head: a kill in between leaves a ledger longer than its head says."""
+        before = _content(file)
+        if not self._head_file.exists():
+            self._write_head(before)
+        _append(file, (b"" if before.endswith(b"\n") else b"\n") + _line(record))
+        self._write_head(_content(file))
+        if not self._is_at_its_path(file):
+            raise LedgerError(f"{self.path} was replaced by another file meanwhile; nothing was run")
+
+    @property
+    def _head_file(self) -> Path:
+        return _head_of(self.path)
+
+    def _write_head(self, content: bytes) -> None:
+        head = {
+            "privopt_ledger_head": 1,
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        try:
+            with _written_aside(self._head_file, _line(head)) as aside:
+                os.replace(aside, self._head_file)
+            _sync_folder(self._head_file.parent)
         except OSError as error:
-            raise LedgerError(f"cannot open the ledger {self.path}: {error.strerror}") from error
+            raise LedgerError(
+                f"{self._head_file} could not be written: {error.strerror}. Nothing was run; an entry that "
+                "stands in the ledger counts"
+            ) from error
+
+    def _check_head(self, content: bytes, needed: bool) -> None:
+        """Raise LedgerCorruptError unless the ledger begins as its head says."""
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-        finally:
-            os.close(file)
+            text = self._head_file.read_bytes().decode()
+        except FileNotFoundError:
+            if needed:
+                raise self._corrupt(
+                    f"its head {self._head_file.name} is gone; the two belong together"
+                ) from None
+            return
+        except (OSError, ValueError) as error:
+            raise self._corrupt(f"its head {self._head_file.name} cannot be read") from error
+        try:
+            head = _strict_object(text)
+        except (ValueError, RecursionError) as error:
+            raise self._corrupt(f"its head {self._head_file.name} is damaged") from error
+        size = head.get("bytes")
+        if type(size) is not int or not 0 < size <= len(content):
+            raise self._corrupt("lines are gone: it is shorter than its head says, as an older copy is")
+        if head.get("sha256") != hashlib.sha256(content[:size]).hexdigest():
+            raise self._corrupt("it was edited, or is another ledger: its head does not fit")
 
     def _read(self) -> tuple[Budget, list[Entry]]:
         with self._locked() as file:
             return self._parse(file)
 
     def _parse(self, file: int) -> tuple[Budget, list[Entry]]:
-        with open(os.dup(file), "rb") as stream:
-            stream.seek(0)
-            content = stream.read()
-        if not content.endswith(b"\n"):
-            raise self._corrupt("the last line is incomplete, as after a power failure")
+        content = _content(file)
+        # Without its last newline, as some editors leave it, a line is whole if it is an object: no shorter
+        # part of it is one.
+        whole = content if content.endswith(b"\n") else content + b"\n"
         try:
-            header, *records = [_strict_object(line) for line in content.decode().split("\n")[:-1]]
-            if header.get("privopt_ledger") != _FORMAT:
-                raise self._corrupt("the first line is not a ledger's header")
+            header, *records = [_strict_object(line) for line in whole.decode().split("\n")[:-1]]
+        except (ValueError, RecursionError) as error:
+            torn = "the last line is incomplete, as after a power failure"
+            unreadable = f"an entry cannot be read ({type(error).__name__})"
+            raise self._corrupt(unreadable if content.endswith(b"\n") else torn) from error
+        if header.get("privopt_ledger") not in (1, _FORMAT):
+            raise self._corrupt("the first line is not a ledger's header")
+        if set(header) != _HEADER or header["neighbours"] != "replace-one":
+            raise self._corrupt(f"its header must hold {', '.join(sorted(_HEADER))}, and nothing else")
+        self._check_head(whole, needed=header["privopt_ledger"] != 1 and bool(records))
+        try:
             budget = Budget(header["epsilon"], header["delta"], header["rule"])
             entries: dict[str, Entry] = {}
             for record in records:
                 _apply(entries, record)
-            spent = _spent(list(entries.values()))
-            if not budget.affords(spent):
-                raise self._corrupt("more has been spent than the budget allows")
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            affordable = budget.affords(_spent(list(entries.values())))
+        except (KeyError, TypeError, ValueError) as error:
             raise self._corrupt(f"an entry cannot be read ({type(error).__name__})") from error
+        if not affordable:
+            raise self._corrupt("more has been spent than the budget allows")
         return budget, list(entries.values())
 
     def _corrupt(self, what: str) -> LedgerCorruptError:
@@ -334,11 +411,15 @@ class Ledger:
 def _apply(entries: dict[str, Entry], record: dict[str, Any]) -> None:
     """Replay one line; any irregularity is a ValueError or KeyError."""
     identifier, action = record["id"], record["action"]
+    if set(record) - {"time"} != {"action", "id"} | _ENTRIES[action]:
+        raise ValueError("a key is missing or unknown")
+    if not (isinstance(identifier, str) and isinstance(record.get("time", ""), str)):
+        raise ValueError("identifiers and times are text")
     if action == "reserve":
         if identifier in entries:
             raise ValueError("an identifier is used twice")
         spend = PrivacySpend.from_dict(record["spend"])
-        entries[identifier] = Entry(identifier, spend, "reserved", str(record.get("time", "")))
+        entries[identifier] = Entry(identifier, spend, "reserved", record.get("time", ""))
         return
     state = {"commit": "committed", "cancel": "cancelled"}[action]
     if entries[identifier].state != "reserved":
@@ -417,6 +498,31 @@ def _strict_object(line: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError("a line is not an object")
     return record
+
+
+def _head_of(path: Path) -> Path:
+    """Beside the ledger itself, whatever link leads to it."""
+    real = path.resolve()
+    return real.with_name(f"{real.name}.head")
+
+
+@contextmanager
+def _written_aside(path: Path, line: bytes) -> Iterator[Path]:
+    """A new file beside ``path`` with that line on disk, to be moved or linked to its place."""
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
+    file = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _append(file, line)
+        yield aside
+    finally:
+        os.close(file)
+        aside.unlink(missing_ok=True)
+
+
+def _content(file: int) -> bytes:
+    with open(os.dup(file), "rb") as stream:
+        stream.seek(0)
+        return stream.read()
 
 
 def _append(file: int, line: bytes) -> None:

@@ -59,6 +59,20 @@ class Column(ABC):
         """The largest absolute value of a feature."""
         return Fraction(1)
 
+    @property
+    def middle(self) -> tuple[Fraction, ...]:
+        """A public point that no record's features are far from: for levels, their mean."""
+        return (Fraction(1, max(2, len(self.feature_names))),) * len(self.feature_names)
+
+    @property
+    def squared_spread(self) -> Fraction:
+        """The largest squared l2 distance of a record's features from ``middle``.
+
+        Of k levels from 1/k each: 1 - 1/k with one of them, 1/k, which is no more, with none.
+        """
+        levels = len(self.feature_names)
+        return Fraction(1, 4) if levels == 1 else 1 - Fraction(1, levels)
+
     @abstractmethod
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
         """Write the features of ``values``, shape (n,), times ``denominator`` to zeros ``out``, (n, k).
@@ -171,6 +185,15 @@ class Numeric(Column):
     @property
     def reach(self) -> Fraction:
         return max(map(abs, self.ends))
+
+    @property
+    def middle(self) -> tuple[Fraction, ...]:
+        a, b = self._map
+        return (a + self.top * b / 2,)
+
+    @property
+    def squared_spread(self) -> Fraction:
+        return (self.top * self._map[1] / 2) ** 2
 
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
         x = as_numbers(f"column {self.name!r}", values, self.missing)

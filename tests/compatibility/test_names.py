@@ -31,7 +31,14 @@ def test_public_names_are_still_there(wing: str) -> None:
     module = importlib.import_module(f"privopt.{wing}")
     names = set(PUBLIC[wing].split())
     assert names <= set(module.__all__)
-    assert all(hasattr(module, name) for name in module.__all__)
+    assert sorted(module.__all__) == dir(module)  # what is listed is what can be imported on demand
+    assert all(getattr(module, name) is not None for name in module.__all__)
+
+
+@pytest.mark.parametrize("wing", PUBLIC)
+def test_an_unknown_name_is_no_attribute(wing: str) -> None:
+    with pytest.raises(AttributeError, match=f"module 'privopt.{wing}' has no attribute 'nothing'"):
+        _ = importlib.import_module(f"privopt.{wing}").nothing
 
 
 def runnables() -> list[str]:

@@ -84,7 +84,7 @@ def test_names_make_oracles_or_say_what_is_missing() -> None:
 def test_names_are_corrected_and_kinds_told_apart() -> None:
     with pytest.raises(UnknownOracleError, match=r"did you mean 'pulp-highs'"):
         minimizer("pulp-higs")
-    with pytest.raises(UnknownOracleError, match=r"needs a sampler.*there are auto, native, enumerate, elim"):
+    with pytest.raises(UnknownOracleError, match=r"needs a sampler.*there are auto, native, bounded, enum"):
         gibbs_oracle("pulp-highs")
     with pytest.raises(UnknownOracleError, match=r"needs a minimiser.*pulp-highs"):
         minimizer("elimination")

@@ -10,7 +10,10 @@ releases of OR-tools in one process), so it is imported when a model is built, n
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -22,8 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import MissingSolverError, SolverFailedError, UnknownOracleError
+from privopt.oracles.errors import (
+    MissingSolverError,
+    SolverFailedError,
+    UnknownOracleError,
+)
 from privopt.oracles.limits import Watch
+from privopt.oracles.minimize.mip.private import CARELESS, private_folder
 from privopt.problems.discrete.lattice import FloatArray
 
 # What PuLP calls the solvers that people call by shorter names.
@@ -177,16 +185,52 @@ def require_solver(solver: str) -> str:
         known = ", ".join(sorted(["HiGHS", "CBC", *names.values()]))
         raise UnknownOracleError(f"PuLP knows no solver {solver!r}; it knows {known}")
     name = str(names[wanted.lower()])
+    if name in CARELESS:
+        raise UnknownOracleError(
+            f"privopt does not use PuLP's {name}, which writes the problem, and so what it tells of records "
+            f"and noise, where others may read it. To do: use another solver; HiGHS and SCIP need no files"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         available = pulp.getSolver(name, msg=False).available()
     if not available:
         remedy = "pip install highspy" if is_highs(solver) else f"install {solver} so that PuLP finds it"
         raise MissingSolverError(
-            f"PuLP cannot run {name} here. To do: {remedy} "
+            _clash(name)
+            or f"PuLP cannot run {name} here. To do: {remedy} "
             f"(python -c 'import pulp; print(pulp.listSolvers(onlyAvailable=True))' lists what it finds)"
         )
     return name
+
+
+# The Python packages behind the solvers that PuLP does not run as programs.
+_LIBRARIES = {
+    "HiGHS": "highspy",
+    "SCIP_PY": "pyscipopt",
+    "GUROBI": "gurobipy",
+    "CPLEX_PY": "cplex",
+    "XPRESS_PY": "xpress",
+    "MOSEK": "mosek",
+    "COPT": "coptpy",
+}
+
+
+def _clash(name: str) -> str:
+    """Why a library that is installed cannot be loaded, which PuLP hides; empty if that is not so."""
+    library = _LIBRARIES.get(name)
+    if library is None or importlib.util.find_spec(library) is None:
+        return ""
+    try:
+        importlib.import_module(library)
+    except Exception as error:  # whatever a library raises when it is loaded
+        others = sorted({"ortools", *_LIBRARIES.values()} & set(sys.modules) - {library})
+        beside = f", perhaps because {' and '.join(others)} is loaded already" if others else ""
+        return (
+            f"PuLP cannot run {name} here: {library} is installed, but loading it failed{beside} "
+            f"({type(error).__name__}: {error}). Some solver libraries do not get along in one process. "
+            f"To do: use one of them per process, load {library} first, or install another release of either"
+        )
+    return ""
 
 
 def _zero() -> Any:
@@ -367,8 +411,10 @@ class _PulpSession(Session):
                 settings |= {"gapAbs": 1e-9, "threads": 1, "options": ["increment 1e-9"]}
             if seconds is not None:
                 settings["timeLimit"] = max(seconds, 0.01)
+            solver = pulp.getSolver(self._name, **settings)
             try:
-                problem.solve(pulp.getSolver(self._name, **settings))
+                with private_folder(solver):
+                    problem.solve(solver)
             except pulp.PulpSolverError as error:
                 raise SolverFailedError(f"{self._name} failed under PuLP: {error}") from error
 

@@ -28,6 +28,10 @@ class PulpOracle(DiscreteOracle):
     Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. PuLP passes only the time limit
     on to other solvers, and reports no proved bound of an unfinished solve: expect large gaps there.
 
+    Solvers that are programs of their own, CBC among them, are handed the records' counts and the noise in
+    files: in a folder that nobody else may enter, which goes with the solve, as the program does
+    (``private``). HiGHS and SCIP write none.
+
     Args:
         solver: "HiGHS", "CBC", or what PuLP calls a solver ("SCIP_PY", "GUROBI", "CPLEX_PY", ...).
         model: "cells" (``ZeroOneHalfspace`` with indicator columns; size independent of the number of

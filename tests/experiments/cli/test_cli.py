@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.experiments.cli.main import main
+from privopt.experiments.cli.main import COMMANDS, load, main
 from privopt.mechanisms.privacy.ledger import Ledger
 
 SCHEMA = """
@@ -372,7 +372,7 @@ def test_the_demo_keeps_to_folders_and_says_what_an_interruption_left(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("privopt.experiments.demo.run_demo", interrupted)
+    monkeypatch.setattr("privopt.experiments.cli.demo.run_demo", interrupted)
     run = privopt("demo", "--output", "here", cwd=clinic)
     assert run.returncode == 130
     assert run.stderr.startswith("Interrupted: finished draws are kept in here/draws.csv")
@@ -406,5 +406,26 @@ def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
     last = errors.strip().splitlines()[-1]
     assert last.startswith("Interrupted: nothing was released. The reserved epsilon = 1000")
     assert "counts as spent in ledger" in last
-    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "ledger"}
+    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "ledger", "ledger.head"}
     assert [e.state for e in Ledger(tmp_path / "ledger").entries()] == ["reserved"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_announces_each_command_by_the_first_lines_of_its_own_help(name: str) -> None:
+    # What ``privopt --help`` prints is written apart, so that it imports no command.
+    assert COMMANDS[name] == " ".join(load(name).help.partition("\n\n")[0].split())
+
+
+def test_help_and_budget_import_nothing_that_fits_models(tmp_path: Path) -> None:
+    slow = "{'numba', 'pandas', 'pulp', 'scipy.optimize', 'sklearn'}"
+    code = f"""
+import sys
+from privopt.experiments.cli.main import app
+for words in ("--help", "budget create ledger.json --epsilon 1", "budget show ledger.json"):
+    assert app(words.split(), standalone_mode=False) in (0, None)
+assert not {slow} & set(sys.modules), {slow} & set(sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -88,3 +88,30 @@ def test_models_without_probabilities_say_so(clinic: Path) -> None:
     sigmoid.fit(frame, frame["state"]).save(clinic / "sigmoid.json")
     with pytest.raises(InvalidInputError, match="--loss logistic does"):
         run("predict", clinic / "sigmoid.json", clinic / "clinic.csv", "--proba")
+
+
+def test_a_scorecard_with_risks_on_the_command_line(clinic: Path) -> None:
+    (clinic / "schema.json").write_text(json.dumps(SCHEMA.to_dict()))
+    data, card = clinic / "clinic.csv", clinic / "card.json"
+    words = (
+        "fit",
+        "--data",
+        data,
+        "--target",
+        "state",
+        "--classes",
+        "0,1",
+        "--schema",
+        clinic / "schema.json",
+    )
+    text = run(*words, "--epsilon", 2, "--risk-share", 0.25, "--save", card, "--json", clinic / "fit.json")
+    assert "risk of 1" in text
+    assert "its risks at 0.5" in text
+    rows = json.loads((clinic / "fit.json").read_text())["risks"]
+    table = pd.read_csv(io.StringIO(run("predict", card, data, "--proba")))
+    assert set(table["probability of 1"]) <= {row["risk"] for row in rows}
+    run(*words, "--epsilon", 2, "--save", card)
+    with pytest.raises(InvalidInputError, match="without risks"):
+        run("predict", card, data, "--proba")
+    with pytest.raises(InvalidInputError, match="--risk-share belong"):
+        run(*words, "--epsilon", 2, "--risk-share", 0.25, "--loss", "logistic")

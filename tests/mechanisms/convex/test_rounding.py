@@ -104,7 +104,8 @@ def test_noise_of_a_difference_is_the_multiplier_times_the_bound(monkeypatch: py
 def test_one_record_moves_a_computed_sum_by_its_bound_and_the_rounding_of_two_sums(n: int) -> None:
     facts = RiskFacts(n, 5, LogisticLoss(), row_norm=3.0)
     bound = facts.gradient_bound
-    assert record_bound(facts) >= bound * (1 + 2 * (n - 1) * U * n)
+    # n - 1 additions, up to 3 roundings of a term, and slopes of other rows that are rounded otherwise.
+    assert record_bound(facts) >= bound * (1 + 2 * (n + 2) * U * n + n * 2.0**-50)
     plan = DPStochasticGradient.plan(facts, **BUDGET, steps=2, batch=n)
     assert plan.vector_noise.sensitivity >= bound * (1 + 2 * (n - 1) * U * n)
     for found, exact in ((facts.sensitivity, bound), (facts.sensitivity_linf, facts.gradient_bound_linf)):

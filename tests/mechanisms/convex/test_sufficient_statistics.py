@@ -185,7 +185,11 @@ def test_predictions_stay_in_the_range_also_of_loaded_models(tmp_path: object) -
 
 @pytest.mark.parametrize(
     ("n", "epsilon", "name"),
-    [(500, 0.1, "sufficient-statistics"), (100_000, 1.0, "objective-perturbation")],
+    [
+        (500, 0.1, "sufficient-statistics"),
+        (5_000, 0.7, "dp-gd"),
+        (100_000, 1.0, "objective-perturbation"),
+    ],
 )
 def test_automatic_choice_for_classes_follows_the_budget(n: int, epsilon: float, name: str) -> None:
     facts = RiskFacts(n, 20, LogisticLoss())

@@ -32,6 +32,9 @@ from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
+    encoded,
+    schema_middle,
+    schema_norm,
 )
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.accounting import zcdp_rho
@@ -273,11 +276,12 @@ def test_with_a_schema_tables_are_read_by_it_and_nothing_leaks(tmp_path: Path) -
     facts: dict[str, Any] = {"classes": ("well", "ill"), "insecure_seed": 0}
     Schema(columns).save(tmp_path / "schema.toml")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the bound on row norms is the schema's: sqrt(1 + 1)
+        warnings.simplefilter("error")  # the bound is the schema's: sqrt(1/4 + 1/2) from the middle
         own = PrivateLogisticRegression(5.0, schema=tmp_path / "schema.toml", **facts).fit(table, y)
-    by_hand = PrivateLogisticRegression(5.0, data_norm=math.sqrt(2), **facts).fit(X, y)
-    assert np.array_equal(own.coef_, by_hand.coef_)
-    assert np.array_equal(own.predict(table[["age", "smoker"]]), by_hand.predict(X))
+    by_hand = PrivateLogisticRegression(5.0, data_norm=math.sqrt(0.75), **facts).fit(X - 0.5, y)
+    assert own.coef_ == pytest.approx(by_hand.coef_, abs=1e-6)
+    scores = own.decision_function(table[["age", "smoker"]])
+    assert scores == pytest.approx(by_hand.decision_function(X - 0.5), abs=1e-6)
     own.save(tmp_path / "model.json")
     loaded = PrivateLogisticRegression.load(tmp_path / "model.json")
     assert np.array_equal(loaded.decision_function(table), own.decision_function(table))
@@ -389,7 +393,7 @@ def test_other_files_are_not_models(tmp_path: Path, text: str) -> None:
         ({"convex_set": L1Ball(7, 1.0)}, PrivacyParameterError),
         ({"regularizer": "l1"}, InvalidInputError),
         ({"regularizer": "l1:0.1", "mechanism": "dp-gd"}, PrivacyParameterError),
-        ({"steps": 5}, PrivacyParameterError),
+        ({"steps": 5, "mechanism": "objective-perturbation"}, PrivacyParameterError),
         ({"steps": 0, "mechanism": "dp-gd"}, PrivacyParameterError),
     ],
 )
@@ -567,3 +571,39 @@ def test_a_scorecard_of_a_sparse_matrix_is_refused() -> None:
     model = PrivateHalfspaceClassifier(1.0, classes=("no", "yes"), schema=schema)
     with pytest.raises(InvalidInputError, match="X is sparse"):
         model.fit(sp.csr_matrix(X), y)
+
+
+def measured_from_the_middle() -> tuple[Schema, Any, Any]:
+    schema = Schema([Categorical("c", ["a", "b", "d"]), Numeric("x", 0, 10, step=1)])
+    rng = np.random.default_rng(3)
+    table = {"c": rng.choice(["a", "b", "d"], 4000), "x": rng.integers(0, 11, 4000)}
+    odds = 0.4 * (table["x"] - 5) + 2.0 * (table["c"] == "a")
+    return schema, pd.DataFrame(table), np.where(odds + rng.logistic(size=4000) > 0, "yes", "no")
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_with_a_schema_rows_are_measured_from_the_middle(constant: bool) -> None:
+    """Every record is within the stated distance, one reaches it; the model is one for encoded rows."""
+    schema, table, y = measured_from_the_middle()
+    schema = Schema(schema.columns, intercept=constant)
+    middle, bound = schema_middle(schema)
+    distances = np.linalg.norm(encoded(schema, table) - middle, axis=1)
+    assert distances.max() == pytest.approx(bound, rel=1e-9)
+    assert distances.max() <= bound < 0.75 * schema_norm(schema) + constant
+    model = PrivateLogisticRegression(1e4, schema=schema, classes=("no", "yes"), insecure_seed=0)
+    model.set_params(mechanism="objective-perturbation", regularizer="l2:1e-4").fit(table, y)
+    reference = LogisticRegression(C=1e4, fit_intercept=True).fit(encoded(schema, table), y)
+    assert model.decision_function(table) == pytest.approx(
+        reference.decision_function(encoded(schema, table)), abs=0.15
+    )
+
+
+def test_sets_and_declared_norms_are_for_weights_from_zero() -> None:
+    schema, table, y = measured_from_the_middle()
+    common: dict[str, Any] = {"schema": schema, "classes": ("no", "yes"), "mechanism": "dp-pgd", "steps": 2}
+    from_zero = PrivateLogisticRegression(1.0, convex_set="l2:5", **common).fit(table, y)
+    declared = PrivateLogisticRegression(1.0, data_norm=schema_norm(schema), **common).fit(table, y)
+    centred = PrivateLogisticRegression(1.0, **common).fit(table, y)
+    ratio = schema_middle(schema)[1] / schema_norm(schema)
+    assert from_zero.noise_["sigma"] == pytest.approx(declared.noise_["sigma"])
+    assert centred.noise_["sigma"] == pytest.approx(ratio * declared.noise_["sigma"])

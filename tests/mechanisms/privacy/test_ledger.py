@@ -8,10 +8,14 @@ import math
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,8 +43,9 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.errors import InvalidInputError
 
-pytest.importorskip("fcntl")
+fcntl = pytest.importorskip("fcntl")
 
 TENTH = PrivacySpend.pure(0.1, "test")
 
@@ -90,7 +95,7 @@ def test_an_overdraft_says_what_is_short(tmp_path: Path) -> None:
 def test_the_budget_is_that_of_the_file_and_not_of_an_earlier_one(tmp_path: Path) -> None:
     old = Ledger.create(tmp_path / "ledger", 10.0)
     os.unlink(old.path)
-    Ledger.create(old.path, 0.15)
+    Ledger.create(old.path, 0.15)  # nothing had been spent in the old one: no head remembers it
     old.reserve(TENTH)
     assert not old.affords(TENTH)
     with pytest.raises(BudgetExceededError, match=r"of epsilon = 0\.15"):
@@ -296,7 +301,7 @@ def test_the_file_is_readable_and_only_grows(tmp_path: Path) -> None:
             ledger.commit(identifier)
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert records[0] == {
-        "privopt_ledger": 1,
+        "privopt_ledger": 2,
         "neighbours": "replace-one",
         "epsilon": 1.0,
         "delta": 1e-6,
@@ -304,7 +309,7 @@ def test_the_file_is_readable_and_only_grows(tmp_path: Path) -> None:
     }
     assert records[1]["action"] == "reserve"
     assert PrivacySpend.from_dict(records[1]["spend"]) == TENTH
-    assert os.listdir(tmp_path) == ["ledger"]
+    assert sorted(os.listdir(tmp_path)) == ["ledger", "ledger.head"]
 
 
 def test_creation_never_replaces_a_ledger(tmp_path: Path) -> None:
@@ -322,20 +327,28 @@ def test_creation_never_replaces_a_ledger(tmp_path: Path) -> None:
             Ledger.create(tmp_path / "bad", 1.0, 0.0, rule=rule)
 
 
+def headless(path: Path, epsilon: float) -> Ledger:
+    """A ledger of format 1, from before ledgers had heads."""
+    Ledger.create(path, epsilon)
+    path.write_text(path.read_text().replace('"privopt_ledger": 2', '"privopt_ledger": 1'))
+    return Ledger(path)
+
+
 # --- files that cannot be trusted ------------------------------------------------------------------------
 
 
 def test_every_torn_file_is_refused(tmp_path: Path) -> None:
-    """Cut at any byte that is not the end of a line: no reading, no spending, no change."""
+    """Cut within a line: no reading, no spending, no change. Without its head, too, as in older ones."""
     path = tmp_path / "ledger"
-    ledger = Ledger.create(path, 1.0)
+    ledger = headless(path, 1.0)
     identifier = ledger.reserve(TENTH)
     ledger.commit(identifier)
     whole = path.read_bytes()
+    (tmp_path / "ledger.head").unlink()
     for size in range(0, len(whole), 7):
         torn = whole[:size]
-        if torn.endswith(b"\n"):
-            continue
+        if whole[size - 1 : size] == b"\n" or whole[size : size + 1] == b"\n":
+            continue  # whole lines, the last newline apart
         path.write_bytes(torn)
         for use in (ledger.total, lambda: ledger.reserve(TENTH), lambda: Ledger(path)):
             with pytest.raises(LedgerCorruptError, match="No further spending"):
@@ -345,9 +358,10 @@ def test_every_torn_file_is_refused(tmp_path: Path) -> None:
 
 def test_tampered_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    ledger = Ledger.create(path, 0.25)
+    ledger = headless(path, 0.25)
     first = ledger.reserve(TENTH)
     ledger.commit(first)
+    (tmp_path / "ledger.head").unlink()
     header, reserve, commit = path.read_text().splitlines()
     cancel = commit.replace('"commit"', '"cancel"')
     bad = [
@@ -365,6 +379,15 @@ def test_tampered_files_are_refused(tmp_path: Path) -> None:
         [header, reserve.replace("replace-one", "add-remove")],
         [header, reserve, reserve.replace(first, "b"), reserve.replace(first, "c")],  # beyond the budget
         [header.replace("basic", "best"), reserve],
+        [header.replace("{", '{"limit": 3, '), reserve],  # a later version's, or anybody's
+        [header.replace('"privopt_ledger": 1', '"privopt_ledger": 3'), reserve],
+        [header.replace('"privopt_ledger": 1', '"privopt_ledger": 2'), reserve],  # which has a head
+        [header.replace("replace-one", "add-remove"), reserve],
+        [header.replace(', "neighbours": "replace-one"', ""), reserve],
+        [header, reserve.replace("{", '{"void": true, ', 1)],
+        [header, reserve.replace(f'"{first}"', "7")],
+        [header, reserve, commit.replace("{", '{"reason": "why", ', 1)],
+        [header, reserve, cancel],  # no reason
     ]
     for lines in bad:
         path.write_text("\n".join(lines) + "\n")
@@ -387,6 +410,159 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: p
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert ledger.total().epsilon == 0
+
+
+def test_whole_lines_that_are_gone_are_noticed(tmp_path: Path) -> None:
+    """An older copy put back, a line taken out, an entry edited: what the head remembers must be there."""
+    path, head = tmp_path / "ledger", tmp_path / "ledger.head"
+    ledger = Ledger.create(path, 1.0)
+    copies = [(path.read_bytes(), b"")]
+    for _ in range(3):
+        ledger.commit(ledger.reserve(TENTH))
+        copies.append((path.read_bytes(), head.read_bytes()))
+    whole, last = copies[-1]
+    lines = whole.splitlines(keepends=True)
+    bad = [older for older, _ in copies[:-1]]
+    bad += [b"".join(lines[:k] + lines[k + 1 :]) for k in range(1, len(lines))]
+    bad += [whole.replace(b"committed", b"cancelled"), whole.replace(b"0.1", b"0.2", 1), whole + b"\n"]
+    bad += [whole.replace(b'"time": "2', b'"time": "3', 1), whole[:-1] + b"\r\n"]
+    bad = [content for content in bad if content != whole]
+    for content in bad:
+        path.write_bytes(content)
+        for use in (ledger.total, lambda: ledger.reserve(TENTH), lambda: Ledger(path)):
+            with pytest.raises(LedgerCorruptError, match="No further spending"):
+                use()
+    path.write_bytes(whole)
+    for content in (b"", b"{}", b"[1]\n", last[:-9], last.replace(b'"bytes": ', b'"bytes": 9'), b"\xff"):
+        head.write_bytes(content)
+        with pytest.raises(LedgerCorruptError):
+            ledger.reserve(TENTH)
+    head.unlink()
+    with pytest.raises(LedgerCorruptError, match=r"ledger.head is gone"):
+        ledger.reserve(TENTH)
+    head.write_bytes(last)
+    assert len(ledger.entries()) == 3
+    # What cannot be noticed, and the module says so: an older copy of both.
+    older = copies[1]
+    path.write_bytes(older[0])
+    head.write_bytes(older[1])
+    assert len(ledger.entries()) == 1
+
+
+def test_a_kill_between_an_entry_and_its_head_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger"
+    ledger = Ledger.create(path, 1.0)
+    replace = os.replace
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for made in range(3):  # the first time there is no head yet: then the entry is not written either
+        monkeypatch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.reserve(TENTH)
+        monkeypatch.setattr(os, "replace", replace)
+        assert len(ledger.entries()) == max(0, 2 * made)
+        ledger.reserve(TENTH)
+    assert ledger.total().epsilon == pytest.approx(0.5)
+    assert sorted(os.listdir(tmp_path)) == ["ledger", "ledger.head"]
+
+
+def test_a_full_disk_at_the_head_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger.create(tmp_path / "ledger", 1.0)
+    ledger.reserve(TENTH)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(LedgerError, match=r"No space left on device. Nothing was run"):
+        ledger.reserve(TENTH)
+    monkeypatch.undo()
+    assert ledger.total().epsilon == 0.2
+
+
+def test_ledgers_without_a_head_get_one_with_the_next_entry(tmp_path: Path) -> None:
+    ledger = headless(tmp_path / "ledger", 1.0)
+    ledger.reserve(TENTH)
+    before = ledger.path.read_bytes()
+    ledger.reserve(TENTH)
+    ledger.path.write_bytes(before)
+    with pytest.raises(LedgerCorruptError, match="lines are gone"):
+        ledger.total()
+
+
+def test_a_last_line_without_a_newline_is_read_and_goes_on(tmp_path: Path) -> None:
+    """As an editor leaves it; an object that lacks its last character is none, so nothing torn passes."""
+    for make in (lambda path: Ledger.create(path, 1.0), lambda path: headless(path, 1.0)):
+        path = tmp_path / "ledger"
+        ledger = make(path)
+        for _ in range(3):
+            path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+            ledger.commit(ledger.reserve(TENTH))
+        assert len(ledger.entries()) == 3
+        assert path.read_bytes().count(b"\n") == 7
+        for file in tmp_path.iterdir():
+            file.unlink()
+
+
+def test_links_lead_to_one_ledger_and_one_head(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    link, ledger = tmp_path / "here" / "link", Ledger.create(tmp_path / "ledger", 1.0)
+    link.symlink_to(ledger.path)
+    Ledger(link).reserve(TENTH)
+    ledger.reserve(TENTH)
+    assert len(Ledger(link).entries()) == len(ledger.entries()) == 2
+    assert os.listdir(tmp_path / "here") == ["link"]
+
+
+def test_a_new_ledger_where_a_spent_one_is_gone_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    Ledger.create(path, 1.0).reserve(TENTH)
+    path.unlink()
+    with pytest.raises(LedgerError, match=r"ledger.head remembers a ledger that is gone"):
+        Ledger.create(path, 1.0)
+    (tmp_path / "ledger.head").unlink()
+    assert Ledger.create(path, 1.0).affords(TENTH)
+
+
+@pytest.mark.parametrize("path", [None, 5, "", b"ledger", ["ledger"], "a\0b"], ids=repr)
+def test_what_is_no_path_is_no_ledger(path: Any) -> None:
+    for use in (Ledger, lambda p: Ledger.create(p, 1.0)):
+        with pytest.raises(InvalidInputError, match="a ledger is named by a path"):
+            use(path)
+
+
+# --- what is on disk when a call returns -----------------------------------------------------------------
+
+
+def test_entries_and_names_are_on_disk_before_a_call_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fsync is observed: the size of each file, or the names in each folder, when it was last called."""
+    synced: dict[int, object] = {}
+    fsync = os.fsync
+
+    def observe(file: int) -> None:
+        fsync(file)
+        status = os.fstat(file)
+        folder = stat.S_ISDIR(status.st_mode)
+        synced[status.st_ino] = set(os.listdir(file)) if folder else status.st_size
+
+    monkeypatch.setattr(os, "fsync", observe)
+    ledger = Ledger.create(tmp_path / "ledger", 1.0)
+    ledger_inode, folder = ledger.path.stat().st_ino, tmp_path.stat().st_ino
+    assert synced[ledger_inode] == ledger.path.stat().st_size
+    assert "ledger" in synced[folder]  # type: ignore[operator]
+    for use in (lambda: ledger.reserve(TENTH), lambda: ledger.commit(ledger.entries()[0].identifier)):
+        synced.clear()
+        use()
+        head = tmp_path / "ledger.head"
+        assert synced[ledger_inode] == ledger.path.stat().st_size
+        assert synced[head.stat().st_ino] == head.stat().st_size
+        assert "ledger.head" in synced[folder]  # type: ignore[operator]
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
@@ -475,3 +651,87 @@ def test_a_kill_at_any_moment_never_loses_a_release(tmp_path: Path) -> None:
         if kills == 3:
             break
     assert len(ledger.entries()) > 0
+
+
+# Reads, waits until the other one must have read as well, and only then writes.
+RACER = """
+import sys, time
+from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.spend import PrivacySpend
+ledger, parse = Ledger(sys.argv[1]), Ledger._parse
+def slow(self, file):
+    found = parse(self, file)
+    time.sleep(0.3)
+    return found
+Ledger._parse = slow
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    ledger.reserve(PrivacySpend.pure(0.6, "test"))
+    print("reserved")
+except BudgetExceededError:
+    print("refused")
+"""
+
+
+def test_of_two_processes_that_read_at_once_one_is_refused(tmp_path: Path) -> None:
+    """Without a lock, or with a shared one, both would read an empty ledger before either writes."""
+    ledger = Ledger.create(tmp_path / "ledger", 1.0)
+    command = [sys.executable, "-c", RACER, str(ledger.path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    racers: list[subprocess.Popen[str]] = [subprocess.Popen(command, **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    assert sorted(racer.communicate(timeout=300)[0] for racer in racers) == ["refused\n", "reserved\n"]
+    assert len(ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("holding", [fcntl.LOCK_EX, fcntl.LOCK_SH])
+def test_a_file_that_is_replaced_while_a_call_waits_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holding: int
+) -> None:
+    """As by somebody who edits a copy and renames it into place: the reservation must be in the new file."""
+    path = tmp_path / "ledger"
+    ledger = Ledger.create(path, 1.0)
+    held = os.open(path, os.O_RDONLY)
+    fcntl.flock(held, holding)
+    waiting, flock = threading.Event(), fcntl.flock
+
+    def announced(file: int, operation: int) -> None:
+        waiting.set()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", announced)
+    with ThreadPoolExecutor(1) as pool:
+        reserved = pool.submit(ledger.reserve, TENTH)
+        assert waiting.wait(60)
+        (tmp_path / "copy").write_bytes(path.read_bytes())
+        os.replace(tmp_path / "copy", path)
+        os.close(held)  # ends the lock
+        identifier = reserved.result(60)
+    assert [e.identifier for e in Ledger(path).entries()] == [identifier]
+
+
+def test_a_file_that_is_replaced_during_a_call_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger"
+    ledger, parse = Ledger.create(path, 1.0), Ledger._parse
+    (tmp_path / "copy").write_bytes(path.read_bytes())
+
+    def replaced(self: Ledger, file: int) -> object:
+        os.replace(tmp_path / "copy", path)
+        return parse(self, file)
+
+    monkeypatch.setattr(Ledger, "_parse", replaced)
+    with pytest.raises(LedgerError, match="replaced by another file meanwhile; nothing was run"):
+        ledger.reserve(TENTH)
+    monkeypatch.undo()
+    with pytest.raises(LedgerCorruptError):  # the head remembers the entry that is lost
+        ledger.total()

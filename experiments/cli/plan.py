@@ -1,0 +1,107 @@
+"""``privopt plan``: what a fit of a scorecard will do and cost, from public facts alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from privopt.experiments.cli.budget import open_ledger
+from privopt.experiments.cli.fit import (
+    EpsilonOption,
+    check_mechanism,
+    parse_delta,
+    parse_lattice,
+)
+from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.tables.schema import Schema
+
+app = typer.Typer()
+tell = Console(soft_wrap=True, emoji=False)
+
+
+@app.command()
+def plan(
+    schema: Annotated[Path, typer.Option(help="TOML or JSON file that declares columns.")],
+    records: Annotated[int, typer.Option(help="Number of records n, which is public.", min=1)],
+    epsilon: EpsilonOption,
+    delta: Annotated[str, typer.Option(help="A number in (0, 1), or auto for 1/n^2.")] = "auto",
+    mechanism: Annotated[str, typer.Option(help=f"auto, {', '.join(card_mechanisms())}.")] = "auto",
+    lattice: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
+    oracle: Annotated[str, typer.Option(help="As in `privopt fit`.")] = "auto",
+    ledger: Annotated[
+        Path | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
+    ] = None,
+    risk_share: Annotated[float, typer.Option(help="As in `privopt fit`.")] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what fitting a scorecard will do, why, and how long it takes, before any data."""
+    check_mechanism(mechanism, ("auto", *card_mechanisms()))
+    planned = PrivateHalfspaceClassifier(
+        epsilon,
+        delta=parse_delta(delta),
+        mechanism=mechanism,
+        oracle=oracle,
+        schema=Schema.load(schema),
+        lattice=parse_lattice(lattice),
+        risk_share=risk_share,
+    ).plan(records)
+    report = plan_report(planned)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for line in _lines(planned):
+            tell.print(line, highlight=False, markup=False)
+    if ledger is not None:
+        book = open_ledger(ledger)
+        if not book.affords(planned.spend):
+            raise BudgetExceededError(f"{ledger} does not afford this: see `privopt budget show {ledger}`")
+        tell.print(f"{ledger} affords it; nothing was booked", highlight=False, markup=False)
+
+
+def plan_report(planned: CardPlan) -> dict[str, Any]:
+    """The plan as plain numbers and strings. ``seconds`` is None where time depends on the records."""
+    made = planned.plan
+    return {
+        **planned.spend.to_dict(),
+        **made.noise,
+        "mechanism": made.name,
+        "mechanism_reason": planned.reason,
+        "lattice": str(made.lattice),
+        "seconds": planned.seconds,
+    }
+
+
+def _lines(planned: CardPlan) -> list[str]:
+    made = planned.plan
+    noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
+    if planned.seconds is None:
+        time = (
+            "not bounded by public facts: a search, whose time depends on the records. Give a --time-limit; "
+            "a search that it stops releases nothing, and what a ledger booked stays spent"
+        )
+    else:
+        seconds = max(planned.seconds, 0.1)
+        time = f"about {seconds:.1g} s on one idle core, once the table is read; it is sure to end"
+    return [
+        f"mechanism: {made.name} ({planned.reason})",
+        f"spend: {planned.spend}",
+        f"weights: {_weights(made.lattice)}",
+        f"noise: {noise}",
+        f"time: {time}",
+    ]
+
+
+def _weights(lattice: IntegerLattice) -> str:
+    """The box in words where only the last weight, an intercept's, differs from the others."""
+    low, high = lattice.low.tolist(), lattice.high.tolist()
+    if len(set(low)) == len(set(high)) == 1 or len(set(low[:-1])) > 1 or len(set(high[:-1])) > 1:
+        return str(lattice)
+    features = f"{low[0]} to {high[0]} for each of {len(low) - 1} features"
+    return f"{features}, {low[-1]} to {high[-1]} for the intercept"

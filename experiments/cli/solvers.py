@@ -1,0 +1,42 @@
+"""``privopt solvers``: which oracles there are."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from privopt.oracles.select import inventory
+
+app = typer.Typer()
+tell = Console(soft_wrap=True, emoji=False)
+
+_MINIMISERS = "Minimisers, for the mechanisms opdisc, rspm and rspm-laplace"
+_SAMPLERS = (
+    "Samplers, for the mechanisms exponential and permute-and-flip: the exact law, up to a stated relative "
+    "error that is paid for"
+)
+
+
+@app.command()
+def solvers() -> None:
+    """List the oracles: what is installed, what each is for, what its answers rest on."""
+    entries = inventory()
+    minimise = Table("oracle", "for", "limits", "certificate", "installed", title=_MINIMISERS)
+    draw = Table("oracle", "for", "limits", "installed", title=_SAMPLERS)
+    for e in entries:
+        installed = "yes" if e.installed else "no"
+        if e.kind == "minimises":
+            minimise.add_row(e.name, e.summary, e.limits, e.proof, installed)
+        else:
+            draw.add_row(e.name, e.summary, e.limits, installed)
+    for table in (minimise, draw):
+        table.columns[0].no_wrap, table.title_justify = True, "left"
+        tell.print(table)
+    tell.print(
+        "A certificate in integers is a proof (exact=True); one in floating point holds up to the solver's "
+        "tolerances, about 1e-6 (exact=False). The value of a point is recomputed in integers in every case."
+    )
+    for entry in entries:
+        if not entry.installed:
+            tell.print(f"{entry.name}: {entry.remedy}", highlight=False)

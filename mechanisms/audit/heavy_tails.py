@@ -1,0 +1,293 @@
+"""Audits of mechanisms for unbounded records: one record, far out on either side.
+
+In one dimension the laws are known: a Gaussian, a mixture of Gaussians over how often the record was
+sampled, or a monotone function of a normal variable. The records that stay out of it are 0.
+
+Neighbours: replace-one, the number of records public.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
+from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
+from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
+from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
+from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
+from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
+from privopt.mechanisms.heavy_tails.trimming import Trimming
+from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.convex.truncation import INFLUENCE
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
+
+Floats = NDArray[np.float64]
+
+_EPSILON, _DELTA = 1.0, 0.05
+# Where the event that tells a mutant is rare; its law rejects it, not the runs.
+_SMALL_DELTA, _TINY_DELTA = 1e-3, 1e-6
+_FAR = 1e9
+# (plan, records) -> the probabilities of the bins.
+Law = Callable[[Any, tuple[float, ...]], Floats]
+# (plan, records) -> the outcomes of its releases.
+Run = Callable[[Any, tuple[float, ...]], Sampler]
+
+
+@dataclass(frozen=True)
+class MeanSampler:
+    """Runs a plan's own ``release`` on records that are one number, d times; the first number released."""
+
+    plan: Any
+    records: tuple[float, ...]
+
+    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
+        return self.points(runs, noise)[:, 0]
+
+    def points(self, runs: int, noise: NoiseSource) -> Floats:
+        """All that is released, shape (runs, d)."""
+        X = np.repeat(np.array(self.records)[:, None], self.plan.dimension, axis=1)
+        return np.array([self.plan.release(X, noise).point for _ in range(runs)])
+
+
+@dataclass(frozen=True)
+class DescentSampler:
+    """The same for descents from 0, on features 1 and labels: there the gradient of a record y is -y."""
+
+    plan: Any
+    records: tuple[float, ...]
+
+    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
+        return self.points(runs, noise)[:, 0]
+
+    def points(self, runs: int, noise: NoiseSource) -> Floats:
+        """All that is released, shape (runs, d)."""
+        shape = len(self.records), self.plan.facts.dimension
+        risk = UnclippedRisk(np.ones(shape), self.records, PLAIN_SQUARES)
+        return np.array([self.plan.release(risk, noise).point for _ in range(runs)])
+
+
+@dataclass(frozen=True)
+class CountSampler:
+    """In how many coordinates what is released is above 1/2."""
+
+    points: MeanSampler | DescentSampler
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        return list(np.count_nonzero(self.points.points(runs, noise) > 0.5, axis=1).tolist())
+
+
+def _claim(
+    plan: Any,
+    pair: tuple[tuple[float, ...], tuple[float, ...]],
+    name: str,
+    run: Run,
+    law: Law,
+    mutants: Mapping[str, Any],
+) -> AuditedClaim:
+    def subject(name: str, one: Any) -> Subject:
+        laws = law(one, pair[0]), law(one, pair[1])
+        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+        claimed = plan.spend.epsilon, plan.spend.delta
+        worst = exact_epsilon(*laws, plan.spend.delta)
+        return Subject(name, run(one, pair[0]), run(one, pair[1]), *claimed, worst, kept)
+
+    found = tuple(subject(mutant, one) for mutant, one in mutants.items())
+    return AuditedClaim(plan.name, f"{name}, n = {len(pair[0])}", subject(RELEASED, plan), found)
+
+
+def _binned(kind: type[MeanSampler] | type[DescentSampler], edges: Floats) -> Run:
+    return lambda plan, records: Binned(kind(plan, records), tuple(edges.tolist()))
+
+
+def _masses(below: Floats) -> Floats:
+    """Probabilities of bins from those of lying below their edges."""
+    law = np.maximum(np.diff(np.concatenate([[0.0], below, [1.0]])), 0.0)
+    return law / math.fsum(law)
+
+
+def _quieter(plan: Any) -> Any:
+    return dataclasses.replace(
+        plan, vector_noise=dataclasses.replace(plan.vector_noise, sigma=plan.vector_noise.sigma / 2)
+    )
+
+
+# --- soft truncation -------------------------------------------------------------------------------------
+
+# So little blurred that a far record has the whole influence.
+_SHARP = SoftTruncation(1.0, 100.0)
+
+
+def _robust_mean() -> tuple[AuditedClaim, ...]:
+    plan = RobustMean.plan(2, 1, moment=1.0, epsilon=_EPSILON, delta=_DELTA, truncation=_SHARP)
+    edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma
+
+    def law(one: RobustMean, records: tuple[float, ...]) -> Floats:
+        centre = sum(np.sign(records)) * INFLUENCE / len(records)
+        return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
+
+    mutants = {"noise halved": _quieter(plan)}
+    pair = ((_FAR, 0.0), (-_FAR, 0.0))
+    return (_claim(plan, pair, "outlier, d = 1", _binned(MeanSampler, edges), law, mutants),)
+
+
+def _robust_descent() -> tuple[AuditedClaim, ...]:
+    facts = unclipped_facts(2, 1, PLAIN_SQUARES)
+    plan = RobustGradientDescent.plan(
+        facts, epsilon=_EPSILON, delta=_DELTA, moment=1.0, steps=1, truncation=_SHARP
+    )
+    edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma
+
+    def law(one: RobustGradientDescent, records: tuple[float, ...]) -> Floats:
+        centre = sum(np.sign(records)) * INFLUENCE / len(records)
+        return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
+
+    pair = ((_FAR, 0.0), (-_FAR, 0.0))
+    mutants = {"noise halved": _quieter(plan)}
+    return (_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
+
+
+def _robust_stochastic() -> tuple[AuditedClaim, ...]:
+    facts = unclipped_facts(2, 1, PLAIN_SQUARES)
+    plan = RobustStochasticGradient.plan(
+        facts, epsilon=_EPSILON, delta=_DELTA, moment=1.0, steps=1, batch=1, truncation=_SHARP
+    )
+    edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma / (plan.sampling * 2)
+
+    def law(one: RobustStochasticGradient, records: tuple[float, ...]) -> Floats:
+        expected = one.sampling * len(records)
+        at, q = edges * expected, one.sampling
+        below = sum(
+            stats.binom.pmf(k, 1, q)
+            * special.ndtr((at - k * np.sign(records[0]) * INFLUENCE) / one.vector_noise.sigma)
+            for k in range(2)
+        )
+        return _masses(np.asarray(below))
+
+    pair = ((_FAR, 0.0), (-_FAR, 0.0))
+    mutants = {"noise halved": _quieter(plan), "everyone sampled": dataclasses.replace(plan, sampling=1.0)}
+    return (_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
+
+
+# --- trimmed means ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PrintedTrimming(Trimming):
+    """With the scale that Algorithm 2 prints, which one outlier moves as far as it likes."""
+
+    def sensitivity(self, ordered: Floats) -> float:
+        spread = float(ordered[-1] - ordered[0]) / (self.n - 2 * self.trimmed)
+        return max(spread, math.exp(-self.trimmed * self.noise.t))
+
+
+def _above(trim: Trimming, records: tuple[float, ...], sign: float = 1.0) -> Floats:
+    """The probabilities that ``sign`` times the released number exceeds 1/2, shape (1,)."""
+    return 1 - _below(np.array([0.5]), trim, records, sign)
+
+
+def _below(edges: Floats, trim: Trimming, records: tuple[float, ...], sign: float = 1.0) -> Floats:
+    """The same for lying below edges; the grid is far finer than they are, and nothing is clipped there."""
+    ordered = trim.ordered(np.array(records))
+    spread = trim.width * trim.sensitivity(ordered) / trim.noise.s
+    centre = trim.low / 2 + trim.high / 2 + trim.width * trim.centre(ordered)
+    reach = np.arcsinh((sign * edges - centre) / spread)
+    return np.asarray(special.ndtr(reach) if sign > 0 else special.ndtr(-reach))
+
+
+def _count_law(dimension: int, above: Floats) -> Floats:
+    return np.asarray(stats.binom.pmf(np.arange(dimension + 1), dimension, above))
+
+
+def _printed_scale(trim: Trimming) -> Trimming:
+    return PrintedTrimming(trim.n, trim.low, trim.high, trim.trimmed, trim.noise)
+
+
+def _louder(trim: Trimming, factor: float) -> Trimming:
+    noise = ArsinhNoise(trim.noise.t, trim.noise.s * factor)
+    return dataclasses.replace(trim, noise=noise)
+
+
+# Neither one release nor a few come near a claim made by the sum of their Renyi divergences; many do.
+_MANY = 32
+_MEDIANS = ((0.0, 0.0, 1.0), (0.0, 1.0, 1.0))
+
+
+def _trimmed_mean() -> tuple[AuditedClaim, ...]:
+    """Medians that one record moves across the range; and an outlier, which must not be seen."""
+    medians = TrimmedMean.plan(
+        3, _MANY, mean_range=(0.0, 1.0), epsilon=_EPSILON, delta=_TINY_DELTA, trimmed=1
+    )
+    far = TrimmedMean.plan(1000, 1, mean_range=(0.0, 1.0), epsilon=_EPSILON, delta=_SMALL_DELTA, trimmed=300)
+    wide = np.concatenate([-np.geomspace(60, 1e-3, 40), np.geomspace(1e-3, 60, 40)])
+
+    def counts(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
+        return _count_law(one.dimension, _above(one.trimming, records))
+
+    def bins(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
+        return _masses(_below(wide, one.trimming, records))
+
+    quieter = dataclasses.replace(medians, trimming=_louder(medians.trimming, 8.0))
+    printed = dataclasses.replace(far, trimming=_printed_scale(far.trimming))
+    return (
+        _claim(
+            *(medians, _MEDIANS, f"medians, d = {_MANY}"),
+            *(lambda plan, records: CountSampler(MeanSampler(plan, records)), counts),
+            {"noise an eighth": quieter},
+        ),
+        _claim(
+            *(far, ((0.0,) * 1000, (*(0.0,) * 999, 1e4)), "outlier, d = 1", _binned(MeanSampler, wide), bins),
+            {"printed scale": printed},
+        ),
+    )
+
+
+def _trimmed_descent() -> tuple[AuditedClaim, ...]:
+    """One step from 0, of length 1: what is released is minus the noisy means of -y."""
+    plan = TrimmedGradientDescent.plan(
+        unclipped_facts(3, _MANY, PLAIN_SQUARES),
+        epsilon=_EPSILON,
+        delta=_TINY_DELTA,
+        mean_range=(-1.0, 0.0),
+        steps=1,
+        trimmed=1,
+    )
+
+    def counts(one: TrimmedGradientDescent, records: tuple[float, ...]) -> Floats:
+        above = _above(one.trimming, tuple(-y for y in records), sign=-1.0)
+        return _count_law(one.facts.dimension, above)
+
+    # epsilon where epsilon-tilde belongs: (1/2) epsilon^2-zCDP for the whole run.
+    printed = ArsinhNoise.within(_EPSILON**2 / 2 / _MANY, enough=plan.trimming.noise.t)
+    mutants = {
+        "noise an eighth": dataclasses.replace(plan, trimming=_louder(plan.trimming, 8.0)),
+        "printed budget": dataclasses.replace(
+            plan, trimming=dataclasses.replace(plan.trimming, noise=printed)
+        ),
+    }
+    return (
+        _claim(
+            *(plan, _MEDIANS, f"medians, d = {_MANY}"),
+            *(lambda one, records: CountSampler(DescentSampler(one, records)), counts),
+            mutants,
+        ),
+    )
+
+
+HEAVY_TAILED_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
+    RobustMean.name: _robust_mean,
+    RobustGradientDescent.name: _robust_descent,
+    RobustStochasticGradient.name: _robust_stochastic,
+    TrimmedMean.name: _trimmed_mean,
+    TrimmedGradientDescent.name: _trimmed_descent,
+}

@@ -1,0 +1,148 @@
+"""Audits of the mechanisms for scorecards: one record, replaced by its opposite, with an exact law.
+
+Under Huber's loss with a small threshold the gradient of a record is +-G wherever the model may be: the full
+sensitivity is used, and the weights of the model are Gaussian. There is a pair of neighbours for each of the
+two releases behind a seeded scorecard:
+
+- a record with a feature of its own, among many that hold the other weight up: points of that feature tell
+  its weight in units of the other, and there is no choice to make;
+- a record with nothing but the constant, which a ladder of two rungs classifies either way: the model has no
+  part in the choice between them.
+
+Neighbours: replace-one, the number of records public.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.seeded import SeededScorecard
+from privopt.oracles.select import gibbs_oracle
+from privopt.problems.convex.losses import HuberLoss
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
+
+Floats = NDArray[np.float64]
+
+_EPSILON, _DELTA = 1.0, 0.01
+_FLAT = HuberLoss(1e-3)  # no weight of the model comes near the labels -1 and +1
+_POINTS, _OTHERS = 100, 199
+_RANGE = 2  # points that count as one outcome
+
+
+@dataclass(frozen=True)
+class PointSampler:
+    """Runs a plan's own ``release`` on a label and other records; how many points one feature gets.
+
+    Attributes:
+        plan: the mechanism.
+        features, label: the record that is replaced by one with the other label.
+        others: how many records (0, 1) with label +1 there are beside.
+        seen: the feature whose points are the outcome, ``width`` of them together.
+    """
+
+    plan: SeededScorecard
+    features: tuple[int, int]
+    label: int
+    others: int
+    seen: int
+    width: int
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        rows, labels = [self.features, *[(0, 1)] * self.others], [self.label, *[1] * self.others]
+        lattice = self.plan.lattice
+        data = self.plan.prepare(ZeroOneHalfspace(rows, labels, lattice), gibbs_oracle("auto"))
+        lowest = int(lattice.low[self.seen])
+        points = [int(self.plan.release(data, noise).point[self.seen]) for _ in range(runs)]
+        return [(p - lowest) // self.width for p in points]
+
+
+# (plan, label) -> probabilities of the outcomes 0, 1, ...
+Law = Callable[[SeededScorecard, int], Floats]
+
+
+def seeded_claims() -> tuple[AuditedClaim, ...]:
+    """The seeded scorecard, and mutants whose model or whose choice has too little noise."""
+    numbers = CardFacts(
+        1 + _OTHERS, IntegerLattice(-_POINTS, _POINTS, dimension=2), ((0, 1), (1, 2)), False, 1.0
+    )
+    modelled = SeededScorecard.plan(numbers, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
+    assert isinstance(modelled.seed, ObjectivePerturbation)  # by the number of features
+    quieter = dataclasses.replace(modelled.seed, sigma=modelled.seed.sigma / 4)
+    ladder = CardFacts(1, IntegerLattice([-_POINTS, 0], [_POINTS, 1]), ((0, 1),), True, 1.0)
+    chosen = SeededScorecard.plan(ladder, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
+    hotter = dataclasses.replace(chosen.choice, beta=4 * chosen.choice.beta)
+    return (
+        _claim(
+            "a feature of its own",
+            modelled,
+            ("noise of the model quartered", dataclasses.replace(modelled, seed=quieter)),
+            lambda plan, label: PointSampler(plan, (1, 0), label, _OTHERS, 0, _RANGE),
+            _points_law,
+        ),
+        _claim(
+            "nothing but the constant",
+            chosen,
+            ("choice at four times its beta", dataclasses.replace(chosen, choice=hotter)),
+            lambda plan, label: PointSampler(plan, (0, 1), label, 0, 1, 1),
+            _rung_law,
+        ),
+    )
+
+
+def _claim(
+    record: str,
+    plan: SeededScorecard,
+    mutant: tuple[str, SeededScorecard],
+    sampler: Callable[[SeededScorecard, int], PointSampler],
+    law: Law,
+) -> AuditedClaim:
+    def subject(name: str, one: SeededScorecard) -> Subject:
+        laws = law(one, 1), law(one, -1)
+        worst = exact_epsilon(*laws, plan.spend.delta)
+        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+        claimed = plan.spend.epsilon, plan.spend.delta
+        return Subject(name, sampler(one, 1), sampler(one, -1), *claimed, worst, kept)
+
+    where = f"{record}, n = {plan.facts.n_records}"
+    return AuditedClaim(plan.name, where, subject(RELEASED, plan), (subject(*mutant),))
+
+
+def _points_law(plan: SeededScorecard, label: int) -> Floats:
+    """The larger weight gets all points, and that multiple of the ratio of two Gaussians is rounded.
+
+    The minimum of a linear function, its slopes h times labels and features over n, plus l2 |w|^2 / 2 +
+    <b, w> is Gaussian with independent coordinates; so is what is added to it.
+    """
+    seed = plan.seed
+    assert isinstance(seed, ObjectivePerturbation)
+    l2, slope = seed.regularizer.l2, seed.facts.loss.lipschitz / seed.facts.n_records
+    spread = math.hypot(seed.sigma / l2, seed.vector_noise.sigma)
+    own, other = label * slope / l2 / spread, _OTHERS * slope / l2 / spread
+    nodes, weights = np.polynomial.legendre.leggauss(1000)
+    size = (other + 10) * (nodes + 1) / 2  # |other weight| / spread: there is nothing beyond
+    bell = np.exp(-((size - other) ** 2) / 2) + np.exp(-((size + other) ** 2) / 2)
+    density = (other + 10) / 2 * weights * bell / math.sqrt(2 * math.pi)
+    edges = np.concatenate([[-np.inf], np.arange(-_POINTS + _RANGE, _POINTS + 1, _RANGE) - 0.5, [np.inf]])
+    below = special.ndtr(edges[:, None] * size / _POINTS - own) @ density
+    law = np.diff(below)
+    law[law < 1e-15] = 0.0  # rounding
+    return np.asarray(law / math.fsum(law))
+
+
+def _rung_law(plan: SeededScorecard, label: int) -> Floats:
+    """Permute-and-flip on a right rung and a wrong one: the wrong one comes first and is kept, or not."""
+    wrong = math.exp(-plan.choice.beta) / 2
+    return np.array([wrong, 1 - wrong] if label > 0 else [1 - wrong, wrong])

@@ -1,0 +1,73 @@
+"""The budget of a scorecard with risks: a share for the card, the rest for a histogram of its scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+from privopt.mechanisms.evaluation.bins import card_bins
+from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema
+
+
+@dataclass(frozen=True)
+class CardBudget:
+    """epsilon, split before data.
+
+    Privacy: the card and the histogram together are (epsilon, delta)-differentially private, neighbours by
+    replacing one record, n public: the card is (card, delta)-private, the histogram, whose bins follow from
+    the released card, is ``risks``-private (pure) whatever the card is, and both add up (basic composition,
+    which holds for adaptive choices: Dwork and Roth 2014, theorem B.1).
+
+    Attributes:
+        epsilon: of both together.
+        card, risks: of either; ``risks`` is 0 without a table of risks.
+    """
+
+    epsilon: float
+    card: float
+    risks: float
+
+    @classmethod
+    def of(cls, epsilon: float, share: float) -> Self:
+        """Split.
+
+        Raises:
+            InvalidInputError: a share outside [0, 1).
+        """
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not number or not 0 <= share < 1:
+            raise InvalidInputError(
+                f"risk_share is the share of epsilon for the risks, in [0, 1), such as 0.2; got {share!r}"
+            )
+        epsilon = check_epsilon(epsilon)
+        if share == 0:
+            return cls(epsilon, epsilon, 0.0)
+        card = (1 - share) * epsilon
+        return cls(epsilon, card, math.nextafter(epsilon - card, 0.0))  # the sum is at most epsilon
+
+    def whole(self, card: PrivacySpend) -> PrivacySpend:
+        """What card and risks cost together."""
+        if not self.risks:
+            return card
+        note = f"a card at epsilon = {card.epsilon:.4g}, its risks at {self.risks:.4g}"
+        notes = "; ".join(part for part in (note, card.note) if part)
+        notion = card.notion if card.notion == "pure" else "approximate"
+        epsilon = max(self.epsilon, card.epsilon + self.risks)
+        return replace(card, epsilon=epsilon, notion=notion, level=None, note=notes)
+
+    def histogram(
+        self, schema: Schema, points: IntArray, table: ZeroOneHalfspace, source: NoiseSource
+    ) -> ScoreHistogram | None:
+        """Release the counts by score and class of a released card, if they are paid for."""
+        if not self.risks:
+            return None
+        plan = HistogramPlan.plan(card_bins(schema, points, table.n_records, self.risks), epsilon=self.risks)
+        return plan.release(table.X @ points / schema.denominator, table.y > 0, source)

@@ -1,0 +1,1 @@
+"""Private means and minimisers for records that nothing bounds."""

@@ -1,0 +1,100 @@
+"""What the noisy descents on records without bounds share: public guesses, and the iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from privopt.mechanisms.convex.iteration import (
+    Method,
+    Output,
+    Perturb,
+    StepClock,
+    choose_output,
+    noisy_iteration,
+)
+from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.convex.step_counts import mirror_steps, whole_steps
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.oracles.convex.prox import prox_step
+from privopt.oracles.limits import Watch
+from privopt.problems.convex.regularizers import ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.unclipped import UnclippedRisk, unclipped_facts
+
+_MOST_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Public guesses that steps depend on. Only accuracy does.
+
+    Attributes:
+        smoothness: L of the population risk; steps have length 1/L.
+        distance: how far the minimum is from the start.
+        failure: the probability for which thresholds are chosen, in (0, 0.5).
+    """
+
+    smoothness: float = 1.0
+    distance: float = 1.0
+    failure: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_positive(self.smoothness, "smoothness")
+        check_positive(self.distance, "distance")
+
+    def steps(self, wanted: int | None, convex_set: ConvexSet, regularizer: ElasticNet, error: float) -> int:
+        """T: as asked, or where the bound of the optimisation meets that of the noise.
+
+        Args:
+            error: the l2 length of the error of one gradient, for T = 1; it grows as sqrt(T).
+        """
+        if wanted is not None:
+            return check_count(wanted, "steps")
+        gamma = 1 / (self.smoothness + regularizer.l2)
+        distance = min(self.distance, convex_set.radius)
+        return whole_steps(mirror_steps(distance**2 / 2, gamma, error), _MOST_STEPS)
+
+
+@dataclass(frozen=True)
+class RobustDescent(RiskMechanism):
+    """x+ = prox of x - eta (robust gradient + noise), eta = 1 / (L + l2); the last iterate is returned."""
+
+    descent: Descent
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        eta = 1 / (self.descent.smoothness + self.regularizer.l2)
+        return eta, eta
+
+    def _records(self, risk: EmpiricalRisk) -> UnclippedRisk:
+        if not isinstance(risk, UnclippedRisk):
+            raise PlanMismatchError(f"{self.name} wants an UnclippedRisk, got an {type(risk).__name__}")
+        return risk
+
+    def _iterate(
+        self, gradient: Callable[[Vector], Vector], perturb: Perturb, start: Vector, watch: Watch
+    ) -> Vector:
+        l2, eta = self.regularizer.l2, self.step_sizes[0]
+        step = prox_step(self.convex_set, ElasticNet(l1=self.regularizer.l1))
+        method = Method(start, lambda _k, _state, x, g: step(x - eta * (g + l2 * x), eta))
+        iterates = noisy_iteration(method, gradient, perturb, self.steps, StepClock(watch, self.steps))
+        return choose_output(iterates, Output.LAST, start)
+
+
+def robust_space(facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet) -> ConvexSet:
+    """C, if its projection is known and the facts are those of records that are not clipped.
+
+    Raises:
+        PrivacyParameterError: other facts, or a set of another dimension.
+        UnsupportedProblemError: no projection.
+    """
+    if facts != unclipped_facts(facts.n_records, facts.dimension, facts.loss):
+        raise PrivacyParameterError(
+            f"records are not clipped here: make the facts with unclipped_facts(n, d, loss), got {facts}"
+        )
+    space = checked_space(facts, convex_set)
+    prox_step(space, ElasticNet(l1=regularizer.l1))  # refused now, not on the data
+    return space

@@ -1,0 +1,143 @@
+"""The clamped trimmed mean of numbers, its exact smooth sensitivity, and its noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
+from privopt.mechanisms.privacy.accounting import zcdp_rho
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
+
+Floats = NDArray[np.float64]
+
+# What is released is a multiple of the width times 2^-20, within 64 widths of the range. Doubles put the
+# boundaries of these cells off by less than 2^-42 widths, and the noise is at least 2^-16 widths wide, so no
+# probability is off by more than a factor of exp(2^-20), nor a ratio by more than exp(2^-19).
+_CELL, _REACH, _NARROWEST, _ROUNDING = 2.0**-20, 64.0, 2.0**-16, 2.0**-19
+_FARTHEST = 1e100  # of numbers, in widths: beyond, they are as good as infinite
+
+
+@dataclass(frozen=True)
+class Trimming:
+    """Leave out the m smallest and the m largest of n numbers, average, clamp to [low, high], add noise.
+
+    Attributes:
+        n: how many numbers.
+        low, high: where the mean is known to be. Public.
+        trimmed: m, 1 <= m < n/2.
+        noise: arsinh-normal noise.
+    """
+
+    n: int
+    low: float
+    high: float
+    trimmed: int
+    noise: ArsinhNoise
+
+    @classmethod
+    def plan(
+        cls,
+        n: int,
+        low: float,
+        high: float,
+        *,
+        epsilon: float,
+        delta: float,
+        releases: int,
+        trimmed: int | None = None,
+    ) -> Self:
+        """For so many adaptively chosen means that are (epsilon, delta)-private together.
+
+        Each is rho / releases-zCDP (Bun and Steinke 2016 for the sum). ``trimmed`` is by default so large
+        that the clamping, which sets in after m changes, adds 1/n of the width to the smooth sensitivity,
+        but at most n/4.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, or so many releases that rounding costs 5% of
+                epsilon.
+        """
+        if check_count(n, "n") < 3:
+            raise PrivacyParameterError(f"a trimmed mean needs at least 3 numbers, got {n}")
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise PrivacyParameterError(f"a mean range needs finite low < high, got {low!r} and {high!r}")
+        lost = check_count(releases, "releases") * _ROUNDING
+        if lost > 0.05 * epsilon:
+            raise PrivacyParameterError(
+                f"{releases} releases cost {lost:.2g} for rounding, epsilon is {epsilon:g}: take fewer steps"
+            )
+        rho = zcdp_rho(epsilon - lost, delta) / releases
+        most = ArsinhNoise.within(rho, enough=math.inf).t
+        if trimmed is None:
+            trimmed = min(math.ceil(math.log(n) / most), max(1, n // 4))
+        if not 1 <= trimmed < n / 2:
+            raise PrivacyParameterError(
+                f"trimmed must be at least 1 and below n/2 = {n / 2:g}, got {trimmed}"
+            )
+        return cls(n, float(low), float(high), trimmed, ArsinhNoise.within(rho, enough=math.log(n) / trimmed))
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+    def centre(self, ordered: Floats) -> float:
+        """The trimmed mean of sorted, centred numbers, clamped to +-1/2. Not private. All in widths."""
+        return float(np.clip(np.mean(ordered[self.trimmed : self.n - self.trimmed]), -0.5, 0.5))
+
+    def sensitivity(self, ordered: Floats) -> float:
+        """A t-smooth upper bound on the local sensitivity of ``centre`` as it is computed, in widths.
+
+        That is the exact smooth sensitivity (``smooth_sensitivity``), grown for the rounding of the mean,
+        and at least s * 2^-16, which is a constant.
+        """
+        exact = smooth_sensitivity(ordered, self.trimmed, self.noise.t, 1.0)
+        return max(exact * (1 + self.n * 2.0**-44), self.noise.s * _NARROWEST)
+
+    def ordered(self, values: Floats) -> Floats:
+        """Numbers sorted, in widths from the middle of the range; NaN counts as the middle."""
+        middle = self.low / 2 + self.high / 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = (values - middle) / self.width
+        return np.sort(np.clip(np.nan_to_num(scaled, nan=0.0), -_FARTHEST, _FARTHEST))
+
+    def estimate(self, values: Floats) -> float:
+        """The clamped trimmed mean itself. NOT private."""
+        return self.low / 2 + self.high / 2 + self.width * self.centre(self.ordered(values))
+
+    def release(self, columns: Iterable[Floats], source: NoiseSource) -> Floats:
+        """The noisy means of some columns of n numbers, on a public grid."""
+        found = []
+        for column in columns:
+            ordered = self.ordered(column)
+            found.append((self.centre(ordered), self.sensitivity(ordered)))
+        centres, scales = np.array(found).T
+        # sinh(40) is 10^17: beyond it the result is clipped anyway.
+        y = np.clip(source.gaussian(1.0, len(found)), -40.0, 40.0)
+        noisy = np.clip(centres + scales / self.noise.s * np.sinh(y), -_REACH, _REACH)
+        return np.asarray(self.low / 2 + self.high / 2 + self.width * (np.rint(noisy / _CELL) * _CELL))
+
+
+def smooth_sensitivity(ordered: Floats, m: int, t: float, width: float) -> float:
+    """max over k of e^(-kt) LS_k, for the mean of sorted numbers without m at either end, clamped to
+    ``width``.
+
+    LS_k, the largest effect of one change after k others, is for k >= m the width: then a changed record is
+    not trimmed. For k < m, with l of the k + 1 changed records pushed to the far left and the others to the
+    far right, the window of n - 2m numbers gains x_q and loses x_p, where p = m - l and q = n - m + k - l
+    (counted from 0): LS_k = min(width, max (x_q - x_p) / (n - 2m)) over such pairs. For a larger p the best
+    q is no smaller: from x_q' - x_p >= e^(t (q' - q)) (x_q - x_p) follows the same for p' > p. So pairs are
+    searched by halving, in O(m log m).
+    """
+    from privopt.problems.convex.windows import best_window  # with numba, which takes a while
+
+    n = ordered.size
+    cap = width * (n - 2 * m)
+    floor = math.exp(-m * t) * width
+    return max(floor, float(best_window(ordered, m, t, cap)) / (n - 2 * m))

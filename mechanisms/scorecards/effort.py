@@ -1,0 +1,71 @@
+"""How long a scorecard will take, from public facts: bounds on work, and seconds as they were measured."""
+
+from __future__ import annotations
+
+import math
+
+from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.tables.columns import Numeric
+from privopt.problems.tables.schema import Schema
+
+# Exact draws up to this many steps are chosen without being asked for: some seconds on one core.
+MOST_WORK = 2e9
+# What the oracles that sum over a lattice take, less a margin.
+_CELLS, _COMBINATIONS, _TABLE_ENTRIES = 20_000, 200_000, 2.0**28
+_CANDIDATES = 1_000_000
+# Measured on one core: table additions, and multiplications of losses, per second.
+_ADDITIONS, _PRODUCTS = 4e8, 1e9
+# Of a linear model: passes over the features, Hessians, and numbers read or multiplied per second.
+_PASSES, _HESSIANS, _READ, _MULTIPLIED = 60, 6, 4e8, 5e9
+
+
+def draw_work(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
+    """A bound on the steps of one exact draw by enumeration or elimination; infinite where neither will do.
+
+    Elimination enumerates the weights of the numeric columns and of all others but those of the column with
+    the most levels, given which the rest separate. (It finds columns of which no record has two levels in the
+    records, which on the whole merges declared ones and saves work.)
+    """
+    return min(_enumeration(n_records, lattice), _elimination(schema, n_records, lattice))
+
+
+def draw_seconds(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
+    """Of one exact draw, on one idle core, roughly."""
+    return min(
+        _enumeration(n_records, lattice) / _PRODUCTS, _elimination(schema, n_records, lattice) / _ADDITIONS
+    )
+
+
+def seeded_seconds(facts: CardFacts) -> float:
+    """Of a linear model, its roundings and the choice among them, on one idle core, roughly."""
+    n, d = facts.n_records, facts.lattice.dimension
+    return 0.1 + n * d * (_PASSES / _READ + _HESSIANS * d / _MULTIPLIED)
+
+
+def _enumeration(n: int, lattice: IntegerLattice) -> float:
+    return float(lattice.box_size) * n * lattice.dimension if lattice.box_size <= _CANDIDATES else math.inf
+
+
+def _elimination(schema: Schema, n: int, lattice: IntegerLattice) -> float:
+    spans = (lattice.high - lattice.low + 1).tolist()
+    combinations, blocks, start = 1, [], 0
+    for column in schema.columns:
+        stop = start + len(column.feature_names)
+        if isinstance(column, Numeric):
+            combinations *= math.prod(spans[start:stop])
+        else:
+            blocks.append(spans[start:stop])
+        start = stop
+    blocks += [[span] for span in spans[start:]]  # the constant
+    if not blocks:
+        return math.inf
+    cells = min(n, math.prod(1 + len(block) for block in blocks))
+    entries = combinations * cells * (1 + sum(max(block) - 1 for block in blocks))
+    if cells > _CELLS or combinations > _COMBINATIONS or entries > _TABLE_ENTRIES:
+        return math.inf
+    leaf = max(blocks, key=math.prod)
+    blocks.remove(leaf)
+    norms = 1 + (lattice.squared_radius or 0)
+    work = combinations * math.prod(map(math.prod, blocks)) * (1 + sum(leaf)) * norms
+    return float(work) if work < 10**300 else math.inf

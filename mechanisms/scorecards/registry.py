@@ -1,0 +1,188 @@
+"""Mechanisms for scorecards by name, the automatic choice, and the bridge from a plan to a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism
+from privopt.mechanisms.discrete.registry import MECHANISMS, mechanism_named, prepare_oracle
+from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
+from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
+from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.errors import UnknownOracleError
+from privopt.oracles.minimize.interface import DiscreteOracle
+from privopt.oracles.select import gibbs_oracle
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import InvalidInputError, did_you_mean
+from privopt.problems.tables.schema import Schema
+
+Plan = LatticeMechanism[Any] | SeededScorecard
+LatticeLike = IntegerLattice | tuple[int, int] | tuple[int, int, float] | None
+
+
+Oracle = str | DiscreteOracle | GibbsOracle
+
+# In accuracy exact draws were ahead of rounded models up to about so many records times epsilon per feature.
+_FEW = 150
+
+
+@dataclass(frozen=True)
+class CardPlan:
+    """The plan of a scorecard, made without data.
+
+    Attributes:
+        plan: noise, and what the card costs.
+        spend: what the whole fit costs.
+        oracle: what it asks.
+        reason: why it is this mechanism.
+        seconds: what a release will take on one idle core, roughly; None where that depends on the records.
+    """
+
+    plan: Plan
+    spend: PrivacySpend
+    oracle: Oracle
+    reason: str
+    seconds: float | None
+
+    def prepare(self, table: ZeroOneHalfspace) -> Any:
+        """What ``plan.release`` wants, for the data.
+
+        Raises:
+            PlanMismatchError: the plan was made for another table.
+            OracleError: an oracle that does not exist, is of the other kind, or refuses the table.
+        """
+        if not isinstance(self.plan, SeededScorecard):
+            return prepare_oracle(self.oracle, self.plan, table)
+        drawing = gibbs_oracle(self.oracle) if isinstance(self.oracle, str) else self.oracle
+        if not isinstance(drawing, GibbsOracle):
+            raise UnknownOracleError(
+                f"{self.plan.name} needs an oracle that draws, a GibbsOracle, got {self.oracle!r}"
+            )
+        return self.plan.prepare(table, drawing)
+
+
+def card_mechanisms() -> tuple[str, ...]:
+    """The names there are, those of one's own included."""
+    return (*MECHANISMS, SeededScorecard.name)
+
+
+def plan_card(
+    name: str,
+    schema: Schema,
+    n_records: int,
+    *,
+    epsilon: float,
+    delta: float,
+    lattice: LatticeLike = None,
+    calibration: str = "sound",
+    oracle: Oracle = "auto",
+) -> CardPlan:
+    """Plan a scorecard from public facts.
+
+    Args:
+        name: one of ``card_mechanisms()``; or "auto" for one whose running time follows from the arguments
+            here: exact draws where those are quick and a linear model would be mostly noise, else "seeded".
+            With an oracle of the caller's choice "auto" is the exponential mechanism.
+        schema: the features.
+        n_records: n.
+        epsilon, delta: the target; pure mechanisms ignore delta.
+        lattice: an ``IntegerLattice``, (low, high), (low, high, radius), or None for the mechanism's own.
+            For "seeded" (low, high) bounds all weights but the intercept's.
+        calibration: "sound", or "printed" where there is one.
+        oracle: "auto", a name, or an oracle of one's own.
+
+    Raises:
+        UnknownMechanismError: listing the names there are.
+        PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
+        InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw.
+    """
+    reason = "it was asked for"
+    if name == "auto":
+        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle)
+    if name == SeededScorecard.name:
+        if calibration != "sound":
+            raise PrivacyParameterError(f"{name} has the calibration(s) sound; got {calibration!r}")
+        facts = CardFacts.of(schema, n_records, _points(lattice, schema))
+        seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
+        return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(facts))
+    if name not in MECHANISMS:
+        known = card_mechanisms()
+        raise UnknownMechanismError(
+            f"unknown mechanism {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
+        )
+    kind = mechanism_named(name)
+    weights = as_lattice(lattice, kind, schema.n_features)
+    plan = kind.plan(ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration)
+    bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= MOST_WORK
+    seconds = draw_seconds(schema, n_records, weights) if bounded else None
+    return CardPlan(plan, plan.spend, oracle, reason, seconds)
+
+
+def _fitting(
+    schema: Schema, n: int, epsilon: float, lattice: LatticeLike, oracle: Oracle
+) -> tuple[str, Oracle, str]:
+    """A mechanism that is sure to end, its oracle, and why."""
+    if oracle != "auto":
+        return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
+    weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
+    work, ball = draw_work(schema, n, weights), weights.squared_radius is not None
+    if work <= MOST_WORK and (ball or n * check_epsilon(epsilon) <= _FEW * schema.n_features):
+        return (
+            ExponentialMechanism.name,
+            "bounded",
+            (
+                f"an exact draw over {weights} is a sum of at most {work:.2g} terms, whatever the records "
+                f"say; it needs no delta, and {n} records at this epsilon are few for a linear model of "
+                f"{schema.n_features} features"
+            ),
+        )
+    if ball:
+        raise InvalidInputError(
+            f"exact draws over {weights} may take {work:.2g} steps or never end, and what is sure to end "
+            f"knows no norm bound. To do: leave the radius out, or name exponential, rspm or opdisc and wait"
+        )
+    few = (
+        "" if work <= MOST_WORK else f"; an exact draw over {weights} may take {work:.2g} steps, or never end"
+    )
+    return (
+        SeededScorecard.name,
+        oracle,
+        (
+            "a rounded linear model takes any number of features, its running time is known beforehand, and "
+            f"with so many records it was near the best linear models{few}"
+        ),
+    )
+
+
+def as_lattice(
+    given: LatticeLike, kind: type[LatticeMechanism[Any]] | None, dimension: int
+) -> IntegerLattice:
+    """A lattice as users give it."""
+    if given is None and kind is not None:
+        return kind.default_lattice(dimension)
+    if isinstance(given, IntegerLattice):
+        if given.dimension != dimension:
+            raise InvalidInputError(
+                f"the lattice has dimension {given.dimension}, the schema {dimension} features"
+            )
+        return given
+    low, high, *radius = given  # type: ignore[misc]
+    return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)
+
+
+def _points(given: LatticeLike, schema: Schema) -> IntegerLattice:
+    """The weights that "seeded" rounds to."""
+    if given is None:
+        return SeededScorecard.default_lattice(schema.n_features, schema.intercept, len(schema.columns))
+    plain = as_lattice(given, None, schema.n_features)
+    if isinstance(given, IntegerLattice) or len(given) > 2:
+        return plain
+    low, high = int(plain.low[0]), int(plain.high[0])
+    return points_lattice(low, high, schema.n_features, schema.intercept, len(schema.columns))

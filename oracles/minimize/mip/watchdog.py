@@ -1,0 +1,50 @@
+"""Runs a solver in a folder for as long as somebody waits for it; then both are gone.
+
+A program of its own, started by ``private``: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT...
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+_LOOK = 0.1  # seconds between two looks at the caller
+
+
+def run(folder: str, caller: int, command: list[str]) -> int:
+    """The program's exit status; 1 if it had to be ended."""
+
+    def wanted() -> bool:
+        return os.getppid() == caller and os.path.isdir(folder)
+
+    def told(*_: object) -> None:
+        raise SystemExit(1)
+
+    # Ctrl-C reaches the caller as well, who decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, told)
+    solver: subprocess.Popen[bytes] | None = None
+    try:
+        if wanted():
+            own = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder)
+            # A session of its own: its children end with it, and no terminal talks to it.
+            solver = subprocess.Popen(command, cwd=folder, env={**os.environ, **own}, start_new_session=True)
+        while solver is not None and wanted():
+            try:
+                return solver.wait(_LOOK)
+            except subprocess.TimeoutExpired:
+                continue
+        return 1
+    finally:
+        if solver is not None and solver.poll() is None:
+            os.killpg(solver.pid, signal.SIGKILL)
+            solver.wait()
+        if os.getppid() != caller:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

@@ -1,0 +1,111 @@
+"""A finite list of cards as a domain: integer halfspaces that were proposed, under exact 0/1 loss."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.errors import InvalidInputError
+
+# Scores up to this size are exact in float64, where matrix products are many times as fast as in int64.
+_EXACT_IN_DOUBLES = 1 << 53
+# Entries of features and scores that are converted at a time.
+_CHUNK = 1 << 22
+
+
+class CandidateCards(DiscreteProblem):
+    """Choose a card from a list, and a weight of its constant feature from a ladder.
+
+    The point (i, j) stands for row i of ``cards`` with its last weight replaced by ``ladders[i, j]``. All
+    rungs of a ladder are counted in one pass over the scores, so a rung costs next to nothing.
+
+    Privacy: list and ladders must be public, or released already: a draw over them is then a draw over a
+    fixed finite domain, with the losses of ``ZeroOneHalfspace``.
+
+    Args:
+        table: the records, and the lattice that the cards lie in.
+        cards: weights, shape (k, d), k >= 1.
+        ladders: weights of the last feature, increasing along rows, shape (k, t), t >= 1. With more than one
+            rung that feature must be one constant > 0 in every record. None: each card's own last weight.
+
+    Raises:
+        InvalidInputError: wrong shapes, ladders that do not increase, or without a constant feature.
+    """
+
+    def __init__(self, table: ZeroOneHalfspace, cards: ArrayLike, ladders: ArrayLike | None = None) -> None:
+        self.table = table
+        self.cards = np.array(cards, dtype=np.int64)
+        if self.cards.ndim != 2 or self.cards.shape[1] != table.lattice.dimension or not len(self.cards):
+            raise InvalidInputError(
+                f"expected cards of shape (k, {table.lattice.dimension}), k >= 1, got {self.cards.shape}"
+            )
+        given = self.cards[:, -1:] if ladders is None else ladders
+        self.ladders = np.array(given, dtype=np.int64)
+        if self.ladders.ndim != 2 or len(self.ladders) != len(self.cards) or not self.ladders.size:
+            raise InvalidInputError(f"expected one ladder for each card, got {self.ladders.shape}")
+        if np.any(np.diff(self.ladders, axis=1) <= 0):
+            raise InvalidInputError("the rungs of a ladder must increase")
+        self.cards[:, -1] = self.ladders[:, 0]
+        constant = table.X[:, -1]
+        if self.ladders.shape[1] > 1 and (constant[0] <= 0 or np.any(constant != constant[0])):
+            raise InvalidInputError("ladders need a constant feature > 0, the last one")
+        top = [len(self.cards) - 1, self.ladders.shape[1] - 1]
+        self.lattice = IntegerLattice([0, 0], top)
+
+    @property
+    def n_records(self) -> int:
+        return self.table.n_records
+
+    def card(self, point: IntArray) -> IntArray:
+        """The weights that a point stands for, shape (d,)."""
+        i, j = (int(x) for x in point)
+        return np.append(self.cards[i, :-1], self.ladders[i, j])
+
+    def losses(self, points: IntArray) -> IntArray:
+        chosen = np.asarray(points, dtype=np.int64)
+        return np.asarray(self._table[chosen[:, 0], chosen[:, 1]])
+
+    @cached_property
+    def _table(self) -> IntArray:
+        """The losses of all points, shape (k, t)."""
+        k, t = self.ladders.shape
+        if t == 1:
+            return self.table.losses(self.cards)[:, None]
+        unit = int(self.table.X[0, -1])
+        positive, negative = np.zeros((k, t + 1), dtype=np.int64), np.zeros((k, t + 1), dtype=np.int64)
+        rows = max(1, _CHUNK // max(self.cards.shape))
+        for start in range(0, self.n_records, rows):
+            labels = self.table.y[start : start + rows] > 0
+            scores = self._scores(self.table.X[start : start + rows])
+            for i in range(k):
+                # Rung j says yes exactly when score + unit * rung > 0, so when its number is at least this.
+                first = np.searchsorted(self.ladders[i], (-scores[:, i]) // unit, side="right")
+                positive[i] += np.bincount(first[labels], minlength=t + 1)
+                negative[i] += np.bincount(first[~labels], minlength=t + 1)
+        said_yes = np.cumsum(negative, axis=1)[:, :t]
+        said_no = np.sum(positive, axis=1, keepdims=True) - np.cumsum(positive, axis=1)[:, :t]
+        total: IntArray = said_no + said_yes
+        return total
+
+    def _scores(self, X: IntArray) -> IntArray:
+        """Scores without the constant, shape (rows, k)."""
+        features, weights = X[:, :-1], self.cards[:, :-1].T
+        largest = int(np.max(np.abs(features), initial=0)) * int(np.max(np.sum(np.abs(weights), axis=0)))
+        if largest < _EXACT_IN_DOUBLES:
+            product: NDArray[np.float64] = features.astype(np.float64) @ weights.astype(np.float64)
+            return product.astype(np.int64)
+        return np.asarray(features @ weights, dtype=np.int64)
+
+    @classmethod
+    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
+        """There is none: two cards of a list may err on the same records.
+
+        Raises:
+            InvalidInputError: always.
+        """
+        raise InvalidInputError("a list of cards has no separator set: use a mechanism that draws")

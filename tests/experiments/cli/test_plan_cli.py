@@ -1,0 +1,119 @@
+"""``privopt plan``: what a fit will do, before data; and that a fit does it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from privopt.experiments.cli.main import load
+from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.effort import draw_work
+from privopt.mechanisms.scorecards.registry import plan_card
+from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.limits import Limits
+from privopt.oracles.select import gibbs_oracle
+from privopt.problems import Categorical, InvalidInputError, Numeric, Schema, ZeroOneHalfspace
+
+SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
+WIDE = Schema([Categorical(f"c{j}", ["a", "b", "c", "d"]) for j in range(10)], intercept=True)
+
+
+def planned(tmp_path: Path, *words: str, schema: Schema = SCHEMA) -> Any:
+    schema.save(tmp_path / "schema.toml")
+    return CliRunner().invoke(load_app(), ["--schema", str(tmp_path / "schema.toml"), *words])
+
+
+def load_app() -> Any:
+    import privopt.experiments.cli.plan as module
+
+    return module.app
+
+
+def test_the_help_is_announced() -> None:
+    assert "before any data" in load("plan").help
+
+
+def test_plans_say_what_why_and_how_long(tmp_path: Path) -> None:
+    run = planned(tmp_path, "--records", "50000", "--epsilon", "1", schema=WIDE)
+    assert run.exit_code == 0
+    assert "mechanism: seeded (" in run.output
+    assert "-10 to 10 for each of 40 features, -100 to 100 for the intercept" in run.output
+    assert "it is sure to end" in run.output
+    few = planned(tmp_path, "--records", "200", "--epsilon", "0.5", "--json")
+    report = json.loads(few.output)
+    assert (report["mechanism"], report["delta"], report["epsilon"]) == ("exponential", 0.0, 0.5)
+    assert report["seconds"] < 1
+    search = planned(tmp_path, "--records", "200", "--epsilon", "1", "--mechanism", "rspm")
+    assert "not bounded by public facts" in search.output
+
+
+def test_plans_do_not_book(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-3)
+    words = ["--records", "9000", "--ledger", str(ledger.path)]
+    assert "affords it; nothing was booked" in planned(tmp_path, *words, "--epsilon", "1").output
+    assert planned(tmp_path, *words, "--epsilon", "1.1").exit_code != 0
+    assert ledger.entries() == []
+
+
+def table(schema: Schema, n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            c.name: rng.integers(0, 101, n) if isinstance(c, Numeric) else rng.choice(list("abcd"), n)
+            for c in schema.columns
+        }
+    )
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(60, 0.1), (60, 30.0), (3000, 1.0)])
+@pytest.mark.parametrize("columns", [2, 10])
+def test_fits_do_as_planned(n: int, epsilon: float, columns: int) -> None:
+    schema = Schema([*WIDE.columns[:columns], Numeric("age", 0, 100, step=10)], intercept=True)
+    model = PrivateHalfspaceClassifier(epsilon, schema=schema, classes=(0, 1))
+    plan = model.plan(n)
+    model.fit(table(schema, n), np.arange(n) % 2)
+    assert plan.plan.name == model.mechanism_
+    assert plan.spend == model.spend_
+    assert plan.reason == model.mechanism_reason_
+    assert plan.seconds is not None
+
+
+def test_automatic_draws_need_no_more_work_than_planned() -> None:
+    """The oracle's own count of table additions, for the records as they are, against the public bound."""
+    from privopt.oracles.cells.structure import CellStructure
+    from privopt.oracles.draw.elimination import _PlanBuilder
+
+    schema = Schema([*WIDE.columns[:3], Numeric("age", 0, 100, step=10)], intercept=True)
+    for n in (30, 1000):
+        lattice = plan_card("exponential", schema, n, epsilon=1.0, delta=1e-5).plan.lattice
+        problem = ZeroOneHalfspace(schema.encode(table(schema, n)).X, np.resize([1, -1], n), lattice)
+        bound = draw_work(schema, n, lattice)
+        assert _PlanBuilder(CellStructure.of(problem)).work <= bound < 1e9
+        assert gibbs_oracle("bounded").refusals(problem) == []
+
+
+def test_a_norm_bound_without_a_bounded_draw_is_refused_before_data() -> None:
+    model = PrivateHalfspaceClassifier(1.0, schema=WIDE, classes=(0, 1), lattice=(-4, 4, 4.8))
+    with pytest.raises(InvalidInputError, match="leave the radius out"):
+        model.plan(1000)
+    with pytest.raises(InvalidInputError, match="declared schema"):
+        PrivateHalfspaceClassifier(1.0).plan(1000)
+
+
+def test_a_search_that_ran_out_of_time_says_what_would_not_have(tmp_path: Path) -> None:
+    records = table(WIDE, 2000)
+    y = np.random.default_rng(1).integers(0, 2, 2000)
+    model = PrivateHalfspaceClassifier(
+        1.0, schema=WIDE, classes=(0, 1), mechanism="exponential", limits=Limits(seconds=0.01)
+    )
+    with pytest.raises(UnfinishedDrawError) as stopped:
+        model.fit(records, y)
+    assert "seeded" in stopped.value.__notes__[0]
+    assert "--loss logistic" in stopped.value.__notes__[0]

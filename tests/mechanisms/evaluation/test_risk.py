@@ -1,0 +1,134 @@
+"""Risks of scorecards: monotone, covered by their intervals, paid for together with the card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, evaluate
+from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.evaluation.bins import ScoreBins
+from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.evaluation.risk import RiskTable
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
+
+SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
+
+
+def patients(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, Any]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"age": rng.integers(0, 101, n), "smoker": rng.choice(["no", "yes"], n)})
+    risk = 1 / (1 + np.exp(-(frame["age"] / 20 - 4 + 2 * (frame["smoker"] == "yes"))))
+    return frame, np.where(rng.uniform(size=n) < risk, "ill", "well")
+
+
+def fitted(**options: Any) -> PrivateHalfspaceClassifier:
+    defaults = {"schema": SCHEMA, "classes": ("well", "ill"), "insecure_seed": 0, "risk_share": 0.2}
+    return PrivateHalfspaceClassifier(options.pop("epsilon", 1.0), **{**defaults, **options}).fit(*patients())
+
+
+def test_a_card_with_risks_predicts_them_by_score() -> None:
+    model = fitted()
+    X, y = patients(seed=1)
+    risk = model.predict_proba(X)
+    assert risk.shape == (3000, 2)
+    assert np.allclose(risk.sum(axis=1), 1)
+    assert ((risk > 0) & (risk < 1)).all()
+    order = np.argsort(model.decision_function(X), kind="stable")
+    assert (np.diff(risk[order, 1]) >= 0).all()
+    # What it says is near what is seen, on other records.
+    for value in np.unique(risk[:, 1]):
+        here = risk[:, 1] == value
+        if here.sum() > 100:
+            assert np.mean(y[here] == "ill") == pytest.approx(value, abs=0.1)
+    assert "calibration" in evaluate(model, X, y, epsilon=1.0, insecure_seed=0).metrics
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 3.0, 100.0])
+def test_risks_rise_and_their_intervals_cover(epsilon: float) -> None:
+    """400 draws of 2,000 records whose risk rises by bin; rows are put together after the noise."""
+    rng, truth = np.random.default_rng(1), np.array([0.01, 0.02, 0.05, 0.05, 0.2, 0.4, 0.41, 0.9])
+    weight = np.array([10, 30, 25, 15, 10, 6, 3, 1]) / 100
+    law = np.column_stack([weight * (1 - truth), weight * truth])
+    bins = ScoreBins(tuple(float(k) for k in range(-3, 4)))
+    plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed=2)
+    rows = covered = 0
+    for _ in range(400):
+        cells = np.repeat(np.arange(16), rng.multinomial(2000, law.ravel()))
+        table = RiskTable.of(plan.release(bins.centres[cells // 2], cells % 2 == 1, source))
+        assert (np.diff(table.risks) > 0).all()
+        assert sum(table.shares) == pytest.approx(1)
+        for row in table.frame.itertuples():
+            inside = (bins.centres > np.nan_to_num(row.above, nan=-9)) & (
+                bins.centres < np.nan_to_num(row.up_to, nan=9)
+            )
+            risk = law[inside, 1].sum() / law[inside].sum()
+            assert row.low <= row.risk <= row.high
+            rows, covered = rows + 1, covered + (row.low <= risk <= row.high)
+    assert rows > 800
+    assert covered >= 0.93 * rows  # of 95%: rows of one table are not independent
+
+
+def test_without_support_there_is_one_row_for_all() -> None:
+    plan = HistogramPlan.plan(ScoreBins((-1.0, 0.0, 1.0)), epsilon=0.001)
+    for seed in range(20):
+        table = RiskTable.of(plan.release(np.array([0.5]), np.array([True]), NoiseSource(insecure_seed=seed)))
+        assert 0 < table.at([0.0])[0] < 1
+        assert len(table.risks) == len(table.up_to) + 1
+        assert table.highs[0] - table.lows[0] > 0.5
+
+
+def test_both_parts_are_paid_for_together(tmp_path: Path) -> None:
+    budget = CardBudget.of(1.0, 0.2)
+    assert budget.card + budget.risks <= 1.0
+    assert budget.risks == pytest.approx(0.2)
+    assert CardBudget.of(1.0, 0.0).risks == 0
+    model = fitted(insecure_seed=None)
+    assert (model.spend_.epsilon, model.spend_.delta, model.spend_.notion) == (1.0, 0.0, "pure")
+    assert model.histogram_ is not None
+    assert model.histogram_.spend.epsilon == pytest.approx(0.2)
+    assert model.release_.noise["beta"] == pytest.approx(0.8 / 2, rel=1e-3)  # the card had the rest
+    assert model.release_.spend == model.spend_
+    assert "its risks at 0.2" in model.spend_.note
+    gaussian = PrivacySpend.gdp(0.1, 1e-6, "rspm")
+    whole = CardBudget.of(2 * gaussian.epsilon, 0.5).whole(gaussian)
+    assert (whole.notion, whole.delta, whole.level) == ("approximate", 1e-6, None)
+    assert whole.epsilon == pytest.approx(2 * gaussian.epsilon)
+    ledger = Ledger.create(tmp_path / "ledger.json", epsilon=1.5)
+    fitted(insecure_seed=None, ledger=ledger)
+    assert ledger.total().epsilon == 1.0
+    with pytest.raises(BudgetExceededError):
+        fitted(insecure_seed=None, ledger=ledger)
+
+
+def test_risks_survive_a_file(tmp_path: Path) -> None:
+    model = fitted()
+    model.save(tmp_path / "card.json")
+    again = PrivateHalfspaceClassifier.load(tmp_path / "card.json")
+    X, _ = patients(seed=1)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.spend_ == model.spend_
+    assert again.risk_ == model.risk_
+
+
+def test_without_a_share_there_are_no_probabilities(tmp_path: Path) -> None:
+    model = fitted(risk_share=0.0)
+    assert model.risk_ is None
+    assert not hasattr(model, "predict_proba")
+    assert not hasattr(PrivateHalfspaceClassifier(), "predict_proba")
+    assert hasattr(PrivateHalfspaceClassifier(risk_share=0.1), "predict_proba")
+    model.save(tmp_path / "card.json")
+    assert not hasattr(PrivateHalfspaceClassifier.load(tmp_path / "card.json"), "predict_proba")
+
+
+@pytest.mark.parametrize("share", [1.0, -0.1, "half", True, float("nan")])
+def test_what_is_no_share_is_refused(share: Any) -> None:
+    with pytest.raises(InvalidInputError, match="risk_share"):
+        fitted(risk_share=share)

@@ -1,0 +1,210 @@
+"""Seeded scorecards: plans, roundings, releases, and what is refused before anything is booked."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.rounding import candidate_cards
+from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
+from privopt.oracles.draw.enumerate import GibbsEnumeration
+from privopt.oracles.errors import (
+    CertificateError,
+    UnfinishedDrawError,
+    UnknownOracleError,
+    UnsupportedProblemError,
+)
+from privopt.oracles.limits import Limits
+from privopt.oracles.select import gibbs_oracle
+from privopt.problems import (
+    Binned,
+    Categorical,
+    IntegerLattice,
+    InvalidInputError,
+    Numeric,
+    Schema,
+    ZeroOneHalfspace,
+)
+
+SCHEMA = Schema(
+    [Numeric("age", 0, 100, step=10), Categorical("plan", ["a", "b", "c"]), Binned("visits", [0, 1, 3, 9])],
+    intercept=True,
+)
+
+
+def facts(n: int = 400, schema: Schema = SCHEMA, points: int = 10) -> CardFacts:
+    lattice = points_lattice(-points, points, schema.n_features, schema.intercept, len(schema.columns))
+    return CardFacts.of(schema, n, lattice)
+
+
+def people(n: int = 400, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(0, 101, n),
+            "plan": rng.choice(["a", "b", "c"], n),
+            "visits": rng.integers(0, 9, n),
+        }
+    )
+    score = frame["age"] / 25 + 2 * (frame["plan"] == "b") - frame["visits"] / 3
+    return frame, np.where(score > 2, "yes", "no")
+
+
+def table(of: CardFacts, n: int = 400) -> ZeroOneHalfspace:
+    frame, y = people(n)
+    return ZeroOneHalfspace(SCHEMA.encode(frame).X, np.where(y == "yes", 1, -1), of.lattice)
+
+
+def test_facts_are_those_of_the_schema() -> None:
+    found = facts()
+    assert found.columns == ((0, 1), (1, 4), (4, 7))
+    assert found.row_norm == pytest.approx(2.0)  # one level of each of three columns, and the constant
+    assert found.denominator == 10
+    assert found.lattice.high.tolist() == [10] * 7 + [30]
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
+def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
+    plan = SeededScorecard.plan(facts(), epsilon=epsilon, delta=1e-6)
+    assert plan.spend.epsilon == epsilon
+    assert plan.spend.delta == 1e-6
+    total = plan.seed.spend.epsilon + plan.choice.spend.epsilon
+    assert 0.999 * epsilon <= total <= epsilon
+    assert plan.seed.spend.delta <= 1e-6
+    assert plan.choice.spend.delta == 0
+    # A loss moves by at most 1 when a record is replaced, and by 2 beta in the exponent of the law.
+    assert 2 * plan.choice.beta <= plan.choice.spend.epsilon
+    assert plan.seed.facts.row_norm >= 2.0
+
+
+def test_the_choice_gets_more_where_a_tenth_would_leave_it_to_chance() -> None:
+    shares = {
+        n: SeededScorecard.plan(facts(n), epsilon=1.0, delta=1e-9).choice.spend.epsilon
+        for n in (50, 200, 9999)
+    }
+    assert shares == pytest.approx({50: 0.5, 200: 0.2, 9999: 0.1})
+
+
+def test_roundings_lie_in_the_lattice_and_rank_records_as_the_model_does() -> None:
+    rng = np.random.default_rng(3)
+    for points in (1, 2, 10):
+        of = facts(points=points)
+        for _ in range(20):
+            weights = rng.normal(size=8) * rng.choice([1e-6, 1.0, 1e6])
+            cards, ladders = candidate_cards(weights, of)
+            assert all(of.lattice.contains(c) for c in cards)
+            assert np.all(np.diff(ladders, axis=1) > 0)
+            assert np.all((ladders >= of.lattice.low[-1]) & (ladders <= of.lattice.high[-1]))
+            # Centred levels differ as the model's do, to rounding: half a point each.
+            scale = np.max(np.abs(cards[0][:-1])) / np.max(np.abs(centred(weights, of)))
+            assert np.max(np.abs(cards[0][:-1] - scale * centred(weights, of))) <= 0.5 + 1e-9
+
+
+def centred(weights: np.ndarray, of: CardFacts) -> np.ndarray:
+    real = weights[:-1].copy()
+    for start, stop in of.columns[1:]:
+        real[start:stop] -= real[start:stop].mean()
+    return real
+
+
+def test_a_model_of_zeros_and_one_sided_bounds_have_cards_too() -> None:
+    of = facts()
+    for low, high in ((-10, 10), (0, 5), (-3, 0)):
+        lattice = points_lattice(low, high, 8, True, 3)
+        one_sided = dataclasses.replace(of, lattice=lattice)
+        for weights in (np.zeros(8), np.ones(8), -np.ones(8), np.full(8, 1e-300)):
+            cards, ladders = candidate_cards(weights, one_sided)
+            assert all(lattice.contains(c) for c in cards)
+            assert ladders.shape == candidate_cards(np.zeros(8), one_sided)[1].shape
+
+
+def test_releases_are_reproducible_with_a_seed_alone() -> None:
+    plan = SeededScorecard.plan(facts(), epsilon=3.0, delta=1e-5)
+    data = plan.prepare(table(plan.facts), gibbs_oracle("auto"))
+    first, second = (plan.release(data, NoiseSource(insecure_seed=7)) for _ in range(2))
+    assert np.array_equal(first.point, second.point)
+    assert first.spend.insecure_seed == 7
+    assert set(first.noise) == {"sigma", "output_sigma", "l2", "beta"}
+    drawn = {plan.release(data).point.tobytes() for _ in range(5)}
+    assert len(drawn) > 1
+
+
+def test_plans_are_for_their_facts() -> None:
+    plan = SeededScorecard.plan(facts(), epsilon=1.0, delta=1e-5)
+    with pytest.raises(PlanMismatchError, match="records"):
+        plan.prepare(table(plan.facts, 399), gibbs_oracle("auto"))
+    with pytest.raises(PlanMismatchError, match="plan again"):
+        plan.prepare(table(facts(points=3)), gibbs_oracle("auto"))
+    ball = dataclasses.replace(facts(), lattice=IntegerLattice(-2, 2, dimension=8, radius=3.0))
+    with pytest.raises(PrivacyParameterError, match="box"):
+        SeededScorecard.plan(ball, epsilon=1.0, delta=1e-5)
+
+
+def model(**options: Any) -> PrivateHalfspaceClassifier:
+    defaults: dict[str, Any] = {"mechanism": "seeded", "schema": SCHEMA, "classes": ("no", "yes")}
+    return PrivateHalfspaceClassifier(options.pop("epsilon", 3.0), **{**defaults, **options})
+
+
+def test_the_classifier_learns(tmp_path: Path) -> None:
+    X, y = people(4000)
+    fitted = model(insecure_seed=1, delta=1e-6).fit(X, y)
+    assert fitted.score(X, y) > 0.9
+    assert fitted.mechanism_ == "seeded"
+    assert fitted.spend_.delta == 1e-6
+    assert np.max(np.abs(fitted.coef_[0, :-1])) <= 10
+    fitted.save(tmp_path / "m.json")
+    assert np.array_equal(PrivateHalfspaceClassifier.load(tmp_path / "m.json").predict(X), fitted.predict(X))
+    small = model(insecure_seed=1, lattice=(-2, 2)).fit(X, y)
+    assert np.max(np.abs(small.coef_[0, :-1])) == 2
+    assert small.score(X, y) > 0.8
+
+
+def test_without_an_intercept_the_levels_carry_the_threshold() -> None:
+    X, y = people(4000)
+    bare = Schema(SCHEMA.columns)
+    assert model(insecure_seed=1, schema=bare).fit(X, y).score(X, y) > 0.8
+
+
+def test_what_is_refused_is_refused_before_it_is_booked(tmp_path: Path) -> None:
+    X, y = people(100)
+    Ledger.create(tmp_path / "l.json", epsilon=9.0, delta=0.5)
+    for options, error in (
+        ({"oracle": "native"}, UnsupportedProblemError),
+        ({"oracle": "pulp-highs"}, UnknownOracleError),
+        ({"oracle": GibbsEnumeration(max_work=10)}, UnsupportedProblemError),
+        ({"calibration": "printed"}, PrivacyParameterError),
+        ({"lattice": (-1, 1, 2.0)}, PrivacyParameterError),
+    ):
+        with pytest.raises(error):
+            model(ledger=tmp_path / "l.json", **options).fit(X, y)
+    assert Ledger(tmp_path / "l.json").entries() == []
+
+
+def test_limits_stop_it() -> None:
+    X, y = people()
+    with pytest.raises((CertificateError, UnfinishedDrawError)):
+        model(limits=Limits(cancelled=lambda: True)).fit(X, y)
+
+
+def test_five_hundred_features_and_one_percent_of_positives() -> None:
+    rng = np.random.default_rng(5)
+    schema = Schema([Categorical(f"c{j}", list(range(10))) for j in range(50)], intercept=True)
+    X = pd.DataFrame({f"c{j}": rng.integers(0, 10, 3000) for j in range(50)})
+    y = (rng.random(3000) < 0.01 + 0.0 * X["c0"]).astype(int)
+    fitted = model(schema=schema, classes=(0, 1), epsilon=1.0).fit(X, y)
+    assert fitted.coef_.shape == (1, 501)
+    assert fitted.score(X, y) > 0.9
+
+
+def test_schemas_and_lattices_must_fit() -> None:
+    with pytest.raises(InvalidInputError, match="dimension"):
+        CardFacts.of(SCHEMA, 10, points_lattice(-1, 1, 5, True, 2))

@@ -1,0 +1,263 @@
+"""Makes mutants: one small change of a module's source each, where a fault would be easy to make.
+
+A mutant is named by what it says and where, not by a line number, so that a name outlives edits elsewhere:
+file, enclosing function, the line as it stands, and what becomes of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_COMPARISONS = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+}
+_ARITHMETIC = {
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "/"),
+    ast.Div: ("/", "*"),
+    ast.FloorDiv: ("//", "*"),
+    ast.Mod: ("%", "+"),
+    ast.Pow: ("**", "*"),
+    ast.LShift: ("<<", ">>"),
+    ast.RShift: (">>", "<<"),
+    ast.BitAnd: ("&", "|"),
+    ast.BitOr: ("|", "&"),
+}
+_NAMES = {
+    "min": "max",
+    "max": "min",
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "ceil": "floor",
+    "floor": "ceil",
+    "any": "all",
+    "all": "any",
+    "expm1": "exp",
+    "log1p": "log",
+    "argmax": "argmin",
+    "argmin": "argmax",
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file.
+
+    Attributes:
+        path: the file, relative to the repository.
+        start, end: the bytes that are replaced.
+        new: what replaces them.
+        name: what the mutant is called; see the module's docstring.
+        line: where it is, for people.
+    """
+
+    path: str
+    start: int
+    end: int
+    new: str
+    name: str
+    line: int
+
+    def source(self) -> bytes:
+        """The whole file with the change."""
+        old = (ROOT / self.path).read_bytes()
+        return old[: self.start] + self.new.encode() + old[self.end :]
+
+
+def mutants(path: str) -> list[Mutant]:
+    """All mutants of a module, in the order of its text."""
+    source = (ROOT / path).read_bytes()
+    finder = _Finder(path, source)
+    finder.visit(ast.parse(source))
+    return finder.named()
+
+
+def named(path: str, old: str, new: str, name: str) -> Mutant:
+    """A mutant given by a piece of text that occurs once.
+
+    Raises:
+        ValueError: it does not.
+    """
+    text = (ROOT / path).read_bytes()
+    if text.count(old.encode()) != 1:
+        raise ValueError(f"{name}: {old!r} occurs {text.count(old.encode())} times in {path}")
+    start = text.index(old.encode())
+    return Mutant(path, start, start + len(old.encode()), new, name, text[:start].count(b"\n") + 1)
+
+
+def digest(path: str) -> str:
+    return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
+
+
+class _Finder(ast.NodeVisitor):
+    """Collects changes; skips annotations, docstrings, decorators, messages of errors and compiled functions.
+
+    Compiled functions are tested under bounds checks and against slow versions of themselves; compiling a
+    mutant of each would take longer than everything else.
+    """
+
+    def __init__(self, path: str, source: bytes) -> None:
+        self.path, self.source = path, source
+        self.lines = source.split(b"\n")
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line) + 1)
+        self.compiled = b"numba" in source
+        self.scope: list[str] = []
+        self.found: list[tuple[int, int, str, str]] = []
+
+    def named(self) -> list[Mutant]:
+        """Without repetitions: the same change of equal lines of one function is told apart by a number."""
+        seen: Counter[str] = Counter()
+        result = []
+        for start, end, new, scope in sorted(self.found):
+            row = self.source[:start].count(b"\n")
+            line = self.lines[row]
+            column = start - self.starts[row]
+            after = line[:column] + new.encode() + self.source[end : self.starts[row + 1] - 1]
+            if end >= self.starts[row + 1]:  # a change over several lines
+                after = line[:column] + new.encode()
+            name = f"{self.path}::{scope}: {line.strip().decode()} -> {after.strip().decode()}"
+            seen[name] += 1
+            if seen[name] > 1:
+                name += f" #{seen[name]}"
+            result.append(Mutant(self.path, start, end, new, name, row + 1))
+        return result
+
+    def _offset(self, line: int, column: int) -> int:
+        return self.starts[line - 1] + column
+
+    def _span(self, node: ast.AST) -> tuple[int, int]:
+        return (
+            self._offset(node.lineno, node.col_offset),  # type: ignore[attr-defined]
+            self._offset(node.end_lineno, node.end_col_offset),  # type: ignore[attr-defined]
+        )
+
+    def _add(self, start: int, end: int, new: str) -> None:
+        self.found.append((start, end, new, ".".join(self.scope) or "module"))
+
+    def _between(self, left: ast.AST, right: ast.AST, old: str, new: str) -> None:
+        """Replace an operator, which stands between two operands."""
+        start, end = self._span(left)[1], self._span(right)[0]
+        at = self.source[start:end].find(old.encode())
+        if at >= 0:
+            self._add(start + at, start + at + len(old), new)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if any("jit" in ast.unparse(d) for d in node.decorator_list):
+            return
+        if node.name in ("__repr__", "__str__"):
+            return
+        self.scope.append(node.name)
+        for value in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
+            self.visit(value)
+        for statement in node.body:
+            self.visit(statement)
+        self.scope.pop()
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.scope.append(node.name)
+        for statement in node.body:
+            self.visit(statement)
+        self.scope.pop()
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None and not (self.compiled and not self.scope):
+            self.visit(node.value)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        # A constant of a module with compiled functions may be part of them, and of their cache.
+        if not (self.compiled and not self.scope):
+            self.visit(node.value)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant):
+            return  # a docstring
+        if isinstance(node.value, ast.Call) and self.scope:
+            self._add(*self._span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        self._add(*self._span(node), "pass")
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        return
+
+    def visit_If(self, node: ast.If) -> None:
+        self._add(*self._span(node.test), "False")
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._add(*self._span(node.test), "False")
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        left: ast.AST = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            self._between(left, right, *_COMPARISONS[type(operator)])
+            left = right
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if type(node.op) in _ARITHMETIC and not _is_text(node):
+            self._between(node.left, node.right, *_ARITHMETIC[type(node.op)])
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if type(node.op) in _ARITHMETIC:
+            old, new = _ARITHMETIC[type(node.op)]
+            self._between(node.target, node.value, old + "=", new + "=")
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        for left, right in zip(node.values, node.values[1:], strict=False):
+            self._between(left, right, old, new)
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not | ast.USub | ast.Invert):
+            start, _ = self._span(node)
+            self._add(start, start + (3 if isinstance(node.op, ast.Not) else 1), "")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        new = None
+        if isinstance(node.value, bool):
+            new = str(not node.value)
+        elif isinstance(node.value, int):
+            new = str(node.value + 1)
+        elif isinstance(node.value, float):
+            new = repr(node.value * 2) if node.value else "1.0"
+        if new is not None:
+            self._add(*self._span(node), new)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = node.func
+        word = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+        if word in _NAMES:
+            _, end = self._span(name)
+            self._add(end - len(word), end, _NAMES[word])
+        self.generic_visit(node)
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    sides: Iterator[ast.AST] = iter((node.left, node.right))
+    return any(isinstance(s, ast.JoinedStr) or isinstance(getattr(s, "value", 0), str) for s in sides)

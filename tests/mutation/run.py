@@ -1,0 +1,200 @@
+"""Mutation testing of what privacy rests on: ``make mutants``, or ``python -m tests.mutation.run --help``.
+
+Every module of ``modules.toml`` is changed in one place at a time, and the tests named there have to notice.
+A sample of its mutants, drawn with a fixed seed, is run; so are all of ``named.toml``, faults that tests once
+let live. Those in ``equivalent.toml`` were judged to change nothing that matters, with the reason.
+
+Results are kept in .mutation/results.jsonl, where an interrupted run goes on. A mutant is run again when its
+module changes, and one that lived when its tests do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.inject import preload, start
+from tests.mutation.mutate import ROOT, Mutant, digest, mutants, named
+
+HERE = Path(__file__).parent
+RESULTS = ROOT / ".mutation" / "results.jsonl"
+# A mutant that takes so many times as long as the code as it is, and so many seconds more, hangs.
+_PATIENCE, _GRACE = 4.0, 30.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A mutant and its tests."""
+
+    mutant: Mutant
+    tests: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Changes with the module and the mutant."""
+        return _hash(digest(self.mutant.path), self.mutant.name, str((self.mutant.start, self.mutant.new)))
+
+    @property
+    def tests_key(self) -> str:
+        """Changes with the tests."""
+        files = dict.fromkeys(t.partition("::")[0] for t in self.tests if not t.startswith("-"))
+        return _hash(*self.tests, *(digest(file) for file in files))
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    words.add_argument("--sample", type=int, default=15, help="mutants of each module (default 15; 0: all)")
+    words.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
+    words.add_argument("--module", default="", help="only modules whose path contains this")
+    words.add_argument("--named", action="store_true", help="only the mutants of named.toml")
+    words.add_argument(
+        "--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (default 2)"
+    )
+    words.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    given = words.parse_args()
+    modules: dict[str, list[str]] = _toml("modules.toml")
+    jobs = [
+        Job(
+            named(one["file"], one["old"], one["new"], f"{one['name']}: {one['old']} -> {one['new']}"),
+            tuple(one["tests"]),
+        )
+        for one in _toml("named.toml")["mutant"]
+        if given.module in one["file"]
+    ]
+    if not given.named:
+        for path, tests in modules.items():
+            if given.module in path:
+                jobs += [Job(m, tuple(tests)) for m in sample(path, given.sample, given.seed)]
+    if given.list:
+        print("\n".join(f"{job.mutant.line:4} {job.mutant.name}" for job in jobs))
+        return 0
+    equivalent = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
+    jobs = [job for job in jobs if job.mutant.name not in equivalent]
+    found = carry_out(jobs, given.workers)
+    return table(jobs, found, equivalent, given)
+
+
+def sample(path: str, size: int, seed: int) -> list[Mutant]:
+    """Some mutants of a module: those whose names hash lowest, so that an edit replaces but a few."""
+    every = mutants(path)
+    chosen = sorted(every, key=lambda m: _hash(str(seed), m.name))
+    return sorted(chosen[: size or None], key=lambda m: m.start)
+
+
+def carry_out(jobs: Sequence[Job], workers: int) -> dict[str, str]:
+    """What became of each job, by key; from the file of results where that is known."""
+    known: dict[str, tuple[str, str]] = {}
+    if RESULTS.exists():
+        for line in RESULTS.read_text().splitlines():
+            try:
+                record = json.loads(line)
+                known[record["key"]] = record["fate"], record["tests"]
+            except (ValueError, KeyError):
+                continue  # torn by an interruption
+    found = {}
+    for job in jobs:
+        outcome, tests = known.get(job.key, ("", ""))
+        if outcome == "killed" or (outcome and tests == job.tests_key):
+            found[job.key] = outcome
+    todo = [job for job in jobs if job.key not in found]
+    RESULTS.parent.mkdir(exist_ok=True)
+    context = multiprocessing.get_context("fork")
+    started = time.monotonic()
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=preload) as pool:
+        baselines = {t: pool.submit(_baseline, t) for t in dict.fromkeys(job.tests for job in todo)}
+        seconds = {t: future.result() for t, future in baselines.items()}
+        futures = {pool.submit(fate, job, seconds[job.tests]): job for job in todo}
+        for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+            job, outcome = futures[future], future.result()
+            found[job.key] = outcome
+            record = {"key": job.key, "tests": job.tests_key, "fate": outcome, "name": job.mutant.name}
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+            pace = (time.monotonic() - started) / done
+            left = pace * (len(todo) - done) / 60
+            print(f"[{done}/{len(todo)}, {left:.0f} min left] {outcome:8} {job.mutant.name}", flush=True)
+    return found
+
+
+def _baseline(tests: tuple[str, ...]) -> float:
+    """How long the tests take on the code as it is.
+
+    Raises:
+        SystemExit: they do not pass, so they can tell nothing.
+    """
+    started = time.monotonic()
+    if _wait(start(None, tests), 600.0) != 0:
+        raise SystemExit(f"these tests fail without any mutant: {' '.join(tests)}")
+    return time.monotonic() - started
+
+
+def fate(job: Job, seconds: float) -> str:
+    """ "killed" by a failing test, a crash or a hang; "alive" if every test passes."""
+    code = _wait(start(job.mutant, job.tests), _PATIENCE * seconds + _GRACE)
+    return "alive" if code == 0 else "killed"
+
+
+def _wait(child: int, limit: float) -> int:
+    """The exit status of a process; after so many seconds it is ended, with what it started."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def table(
+    jobs: Sequence[Job], found: dict[str, str], equivalent: dict[str, str], given: argparse.Namespace
+) -> int:
+    """Print module, made, killed, equivalent, alive; then the living. 1 if they are a tenth, or named."""
+    rows: dict[str, Counter[str]] = {}
+    alive = []
+    for job in jobs:
+        is_named = not job.mutant.name.startswith(job.mutant.path)
+        row = rows.setdefault("named.toml" if is_named else job.mutant.path, Counter())
+        row[found[job.key]] += 1
+        if found[job.key] == "alive":
+            alive.append((is_named, f"{job.mutant.path}:{job.mutant.line}  {job.mutant.name}"))
+    for path in rows:
+        rows[path]["equivalent"] = (
+            sum(name in equivalent for name in (m.name for m in sample(path, given.sample, given.seed)))
+            if path.endswith(".py")
+            else 0
+        )
+    total: Counter[str] = sum(rows.values(), Counter())
+    print(f"\n{'module':44} {'made':>5} {'killed':>7} {'equivalent':>11} {'alive':>6}")
+    for path, row in [*rows.items(), ("all", total)]:
+        print(f"{path:44} {row.total():5} {row['killed']:7} {row['equivalent']:11} {row['alive']:6}")
+    for _, name in alive:
+        print(f"alive: {name}")
+    share = total["killed"] / max(1, total["killed"] + total["alive"])
+    print(f"{share:.1%} of the mutants that are not equivalent were killed")
+    return 1 if share < 0.9 or any(is_named for is_named, _ in alive) else 0
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _toml(name: str) -> Any:
+    return tomllib.loads((HERE / name).read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The lists of mutants fit the code, and the runner tells a mutant that lives from one that dies."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutation.mutate import ROOT, Mutant, mutants, named
+from tests.mutation.run import fate, sample
+
+HERE = Path(__file__).parent
+
+
+def lists(name: str) -> Any:
+    return tomllib.loads((HERE / name).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", lists("modules.toml"))
+def test_mutants_are_programs_and_have_names_of_their_own(path: str) -> None:
+    made = mutants(path)
+    assert len({m.name for m in made}) == len(made)
+    for mutant in sample(path, 20, 1):
+        ast.parse(mutant.source())
+        assert mutant.source() != (ROOT / path).read_bytes()
+
+
+def test_every_test_that_is_asked_exists() -> None:
+    asked = [t for tests in lists("modules.toml").values() for t in tests]
+    asked += [t for one in lists("named.toml")["mutant"] for t in one["tests"]]
+    for test in asked:
+        path, _, name = test.removeprefix("--deselect=").partition("::")
+        assert f"def {name}" in (ROOT / path).read_text("utf-8")
+
+
+@pytest.mark.parametrize("one", lists("named.toml")["mutant"], ids=lambda one: one["name"])
+def test_named_mutants_quote_the_code_as_it_stands(one: dict[str, Any]) -> None:
+    ast.parse(named(one["file"], one["old"], one["new"], one["name"]).source())
+
+
+def test_equivalent_mutants_are_mutants_and_have_a_reason() -> None:
+    every = {m.name for path in lists("modules.toml") for m in mutants(path)}
+    for one in lists("equivalent.toml").get("mutant", []):
+        assert one["name"] in every, f"no such mutant any more: {one['name']}"
+        assert len(one["reason"]) > 20
+
+
+def test_operators_are_found_where_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        '"""Doc: a + b."""\n\n\ndef f(a: int = 3) -> int:\n    if not a < 2:\n'
+        '        raise ValueError(f"{a + 1}")\n    return max(a, -1)\n'
+    )
+    (tmp_path / "module.py").write_text(text)
+    monkeypatch.setattr("tests.mutation.mutate.ROOT", tmp_path)
+    changed = {m.source().decode() for m in mutants("module.py")}
+    assert changed == {
+        text.replace("= 3", "= 4"),
+        text.replace("not a < 2", "False"),
+        text.replace("not a", " a"),
+        text.replace("a < 2", "a <= 2"),
+        text.replace("< 2", "< 3"),
+        text.replace('raise ValueError(f"{a + 1}")', "pass"),
+        text.replace("max", "min"),
+        text.replace("-1", "1"),
+        text.replace("-1", "-2"),
+    }
+    with pytest.raises(ValueError, match="occurs 2 times"):
+        named("module.py", "a + ", "a - ", "twice")
+
+
+def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(tmp_path: Path) -> None:
+    (blind := tmp_path / "test_blind.py").write_text("def test_nothing():\n    pass\n")
+    (sees := tmp_path / "test_sees.py").write_text(
+        "import pytest\nfrom privopt.mechanisms.privacy.parameters import check_delta\n\n"
+        "def test_one():\n    with pytest.raises(ValueError):\n        check_delta(2.0)\n"
+    )
+    path = "mechanisms/privacy/parameters.py"
+    text = (ROOT / path).read_text("utf-8")
+    start = text.index("def check_delta")
+    at = start + text[start:].index("raise ")
+    end = at + text[at:].index("\n    return")
+    mutant = Mutant(path, len(text[:at].encode()), len(text[:end].encode()), "pass", "no refusal", 1)
+
+    class Job:
+        def __init__(self, tests: Path) -> None:
+            self.mutant, self.tests = mutant, (str(tests),)
+
+    assert [fate(Job(tests), 30.0) for tests in (blind, sees)] == ["alive", "killed"]  # type: ignore[arg-type]
