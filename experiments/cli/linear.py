@@ -17,12 +17,7 @@ from rich.table import Table
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
-from privopt.mechanisms.convex.registry import (
-    RISK_MECHANISMS,
-    choose_risk_mechanism,
-    parse_regularizer,
-    parse_set,
-)
+from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -31,6 +26,7 @@ from privopt.mechanisms.estimators.linear import (
 )
 from privopt.mechanisms.estimators.linear import encoded as encoded
 from privopt.mechanisms.estimators.linear import schema_norm as schema_norm
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,

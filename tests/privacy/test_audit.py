@@ -43,9 +43,9 @@ from privopt.mechanisms.audit.neighbours import (
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.registry import AUDITS, ReleaseSampler
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.errors import AuditError, PrivacyParameterError
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import gaussian_delta
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles import Task, minimizer

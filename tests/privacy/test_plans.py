@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms import MECHANISMS
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.calibration import normalized_dof, opdisc_shift, rspm_delta, separator_counts
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import (
     GaussianSteps,
     composed_epsilon,

@@ -21,12 +21,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from privopt.mechanisms.convex.registry import (
-    RISK_MECHANISMS,
-    choose_risk_mechanism,
-    parse_regularizer,
-    parse_set,
-)
+from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
 from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
@@ -37,6 +32,7 @@ from privopt.mechanisms.estimators.linear import (
     schema_norm,
 )
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import zcdp_rho
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.oracles import OracleError, UnfinishedDrawError
