@@ -43,7 +43,7 @@ def test_an_unknown_name_is_no_attribute(wing: str) -> None:
 
 def runnables() -> list[str]:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "experiments" / "docs").glob("*.md")]
-    found = (re.findall(r"python -m privopt\.experiments\.(\w+)", page.read_text()) for page in pages)
+    found = (re.findall(r"python -m privopt\.experiments\.([a-z]\w*)", page.read_text()) for page in pages)
     return sorted({name for names in found for name in names})
 
 
