@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,11 +33,15 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     tails of the
     noise:
 
-    - if <g, v - w> < -alpha/2: w+ = w + eta (v - w), eta = alpha / (2 D^2 M);
+    - if <g, v - w> < -alpha/2: w+ = w + eta (v - w), eta = -<g, v - w> / (M |v - w|^2), at most 1;
     - else u minimises q(u) = (u - w)' H (u - w) over C and <g, u - w> <= r = D t_g. If q(u) is not *proved*
-    to be at
-      least -sqrt(rho alpha)/2 for all u: w+ = w + theta (u - w), theta = sqrt(alpha / rho) / (2 D^3);
+    to
+      be at least -sqrt(rho alpha)/2 for all u: w+ = w + theta (u - w), theta = -q(u) / (rho |u - w|^3), at
+      most 1;
     - else w is the answer.
+
+    The listing has the least such steps, alpha / (2 D^2 M) and sqrt(alpha / rho) / (2 D^3), for all: both
+    bounds on F along the way are minimised at the longer ones, or nearly.
 
     What is returned as found is an alpha-SOSP with probability 1 - failure: <grad F, w' - w> >= -alpha/2 - D
     t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it is among the u, and its true
@@ -68,24 +71,23 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         need_bounded(cls.name, space)
         return space
 
-    def _alphas(self) -> tuple[float, float]:
-        across, rho = self.convex_set.diameter, self.facts.hessian_lipschitz
-        curved = (across**2 * self.hessian_tail) ** 2 / rho
-        needed = max(4 * across * self.gradient_tail, 16 * curved)
-        return needed * (1 - 1e-9), needed
+    def _floors(self) -> tuple[float, float, float]:
+        across = self.convex_set.diameter
+        needed = 4 * across * self.gradient_tail
+        return needed * (1 - 1e-9), 4 * across**2 * self.hessian_tail * (1 - 1e-9), needed
 
     @property
     def step_sizes(self) -> tuple[float, float]:
-        """Towards v, and towards u."""
+        """The least, towards v and towards u."""
         across = self.convex_set.diameter
         eta = min(1.0, self.alpha / (2 * across**2 * self.smoothness))
-        theta = min(1.0, math.sqrt(self.alpha / self.facts.hessian_lipschitz) / (2 * across**3))
+        theta = min(1.0, self.gamma / (2 * self.facts.hessian_lipschitz * across**3))
         return eta, theta
 
     def _search(
         self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> Search:
-        minimize, (eta, theta) = linear_minimizer(self.convex_set), self.step_sizes
+        minimize = linear_minimizer(self.convex_set)
         room = self.convex_set.diameter * self.gradient_tail * (source is not None)
         clock = StepClock(watch, self.steps)
         trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
@@ -95,8 +97,9 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
             g = self._noisy_gradient(risk, w, source)
             gradients.append(g)
             v = minimize(g).point
-            if float(g @ (v - w)) < -self.alpha / 2:
-                trajectory.append(w + eta * (v - w))
+            if (slope := float(g @ (v - w))) < -self.alpha / 2:
+                apart = float(np.sum((v - w) ** 2))
+                trajectory.append(w + min(1.0, -slope / (self.smoothness * apart)) * (v - w))
                 continue
             if len(tests) == self.tests:
                 break  # no Hessian is left
@@ -105,7 +108,8 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
             tests.append(test)
             if test.passed:
                 return Search(w, True, trajectory, gradients, tuple(tests))
-            trajectory.append(w + theta * (u - w))
+            bend = self.facts.hessian_lipschitz * float(np.linalg.norm(u - w)) ** 3
+            trajectory.append(w + min(1.0, max(0.0, -test.curvature) / max(bend, 1e-300)) * (u - w))
         return Search(trajectory[-1], False, trajectory, gradients, tuple(tests))
 
     def _least_curvature(
@@ -118,4 +122,4 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         found = oracle.minimize(-2 * (H @ w), limits)
         constant = float(w @ H @ w)
         value, bound = found.value + constant, min(found.bound, found.value) + constant
-        return CurvatureTest(step, value, bound, bound >= -self.curvature / 2), found.point
+        return CurvatureTest(step, value, bound, bound >= -self.gamma / 2), found.point

@@ -6,10 +6,12 @@ from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
+from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 
 NONCONVEX: tuple[type[RiskMechanism], ...] = (
     DPLangevin,
     NetMechanism,
+    DPStationaryPoint,
 )
 
 __all__ = ["NONCONVEX", "RISK_MECHANISMS"]

@@ -124,7 +124,8 @@ class SecondOrderMechanism(RiskMechanism):
     (Dong, Roth and Su 2022). The Hessians that are not used are paid for all the same.
 
     Attributes:
-        alpha: what points are tested for; ``failure`` bounds the probability that any point that passes
+        alpha, gamma: what points are tested for, gradients and curvature; ``failure`` bounds the probability
+        that any point that passes
             fails it.
         tests: the most Hessians that a run looks at.
         failure: of the noise being larger than the tests allow for, in all.
@@ -135,6 +136,7 @@ class SecondOrderMechanism(RiskMechanism):
     noised: ClassVar[str] = "the mean gradient, every step, and the mean Hessian, every test"
 
     alpha: float
+    gamma: float
     tests: int
     failure: float
     hessian_share: float
@@ -154,14 +156,17 @@ class SecondOrderMechanism(RiskMechanism):
         output: Output | None = None,
         releases: int = 1,
         alpha: float | None = None,
+        gamma: float | None = None,
         tests: int | None = None,
-        hessian_share: float = 0.5,
+        hessian_share: float = 0.1,
         failure: float = 0.05,
     ) -> Self:
         """Calibrate to public facts. The other arguments are those of ``FullBatchMechanism.plan``.
 
         Args:
             alpha: what to look for; the least that the noise lets pass, by default.
+            gamma: the negative curvature that is let pass, by default sqrt(rho alpha), which makes an
+                alpha-SOSP.
             tests: how many Hessians to pay for, by default 10; looks are spread over the steps.
             hessian_share: the part of mu^2 that goes to Hessians, in (0, 1).
             failure: the allowed probability of a false claim, in (0, 1).
@@ -210,17 +215,26 @@ class SecondOrderMechanism(RiskMechanism):
         spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=min(level, mu), note=note)
         made = cls(
             *(facts, space, regularizer, steps, Output.LAST, spend),
-            *(1.0, tests, failure, hessian_share, gradients, MatrixNoise(entries, d)),
+            *(1.0, 1.0, tests, failure, hessian_share, gradients, MatrixNoise(entries, d)),
         )
-        least, usual = made._alphas()
+        steep, curved, usual = made._floors()
+        rho = facts.hessian_lipschitz
         if alpha is None:
-            alpha = usual
+            alpha = max(usual, (2 * curved) ** 2 / rho if gamma is None else 0.0)
+        least = max(steep, curved**2 / rho if gamma is None else 0.0)
         if check_positive(alpha, "alpha") <= least:
             raise PrivacyParameterError(
                 f"alpha = {alpha:.4g} is lost in the noise, which stays below {least:.4g} at best: "
                 f"take {usual:.4g} or more, or more records, a larger epsilon, fewer steps or tests"
             )
-        return dataclasses.replace(made, alpha=alpha)
+        if gamma is None:
+            gamma = math.sqrt(rho * alpha)
+        elif check_positive(gamma, "gamma") <= curved:
+            raise PrivacyParameterError(
+                f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "
+                "a larger gamma, a larger hessian_share, more records, or fewer tests"
+            )
+        return dataclasses.replace(made, alpha=alpha, gamma=gamma)
 
     @classmethod
     @abstractmethod
@@ -228,8 +242,8 @@ class SecondOrderMechanism(RiskMechanism):
         """The set, checked; or the default one."""
 
     @abstractmethod
-    def _alphas(self) -> tuple[float, float]:
-        """The alpha up to which nothing can pass, and one at which minima pass."""
+    def _floors(self) -> tuple[float, float, float]:
+        """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""
 
     @abstractmethod
     def _search(
@@ -243,6 +257,7 @@ class SecondOrderMechanism(RiskMechanism):
             "sigma": self.gradient_noise.sigma,
             "sigma_hessian": self.hessian_noise.vector.sigma,
             "alpha": self.alpha,
+            "gamma": self.gamma,
         }
 
     @property
@@ -260,11 +275,6 @@ class SecondOrderMechanism(RiskMechanism):
     def hessian_tail(self) -> float:
         """What no Hessian's noise exceeds in its largest eigenvalue, except with half of ``failure``."""
         return self.hessian_noise.spectral_tail(self.failure / (2 * self.tests))
-
-    @property
-    def curvature(self) -> float:
-        """sqrt(rho alpha)."""
-        return math.sqrt(self.facts.hessian_lipschitz * self.alpha)
 
     @property
     def patience(self) -> int:

@@ -34,7 +34,8 @@ class DPStationaryPoint(SecondOrderMechanism):
     most every T / tests steps. None found is an
     answer: the last iterate, marked.
 
-    By default alpha is the least at which a minimum is sure to pass: max(3 t_g, 4 t_H^2 / rho).
+    By default alpha is the least at which small gradients are sure to pass, 3 t_g, and sqrt(rho alpha) at
+    least 2 t_H; ``gamma`` may take the place of sqrt(rho alpha), which is large where rho is.
 
     Privacy: see ``SecondOrderMechanism``; the trajectory is part of the release.
 
@@ -58,10 +59,8 @@ class DPStationaryPoint(SecondOrderMechanism):
             )
         return space
 
-    def _alphas(self) -> tuple[float, float]:
-        rho = self.facts.hessian_lipschitz
-        curved = self.hessian_tail**2 / rho
-        return max(self.gradient_tail, curved), max(3 * self.gradient_tail, 4 * curved)
+    def _floors(self) -> tuple[float, float, float]:
+        return self.gradient_tail, self.hessian_tail, 3 * self.gradient_tail
 
     @property
     def step_sizes(self) -> tuple[float, float]:
@@ -72,7 +71,7 @@ class DPStationaryPoint(SecondOrderMechanism):
     ) -> Search:
         noisy = source is not None
         flat = self.alpha - self.gradient_tail * noisy
-        curved = -self.curvature + self.hessian_tail * noisy
+        curved = -self.gamma + self.hessian_tail * noisy
         clock, looked = StepClock(watch, self.steps), -math.inf
         trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
         for k in range(self.steps):
