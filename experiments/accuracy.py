@@ -24,7 +24,7 @@ from privopt.experiments.workbench.runs import Results, Row, Setting, run_settin
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
-from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.oracles.draw.interface import Law
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.datasets.adult import load_adult23, load_adult23_test
@@ -57,7 +57,7 @@ def run(output: Path, draws: int, console: Console) -> pd.DataFrame:
     results = Results(output / "accuracy-draws.csv")
     todo = settings(len(y))
     with Bar(console=console) as bar:
-        line = bar.add_task("draws", total=(len(todo) + len(EPSILONS)) * draws, completed=len(results.rows))
+        line = bar.add_task("draws", total=(len(todo) + len(EPSILONS)) * draws, completed=len(results.lines))
 
         def on_row(row: Row) -> None:
             text = f"{row.mechanism} over {row.lattice}, eps={row.epsilon:g}: {row.train_accuracy:.3f}"
@@ -79,12 +79,12 @@ def _baseline(results: Results, draws: int, train: Any, test: Any, on_row: Any) 
     (X, y), (test_X, test_y) = train, test
     delta = 1.0 / len(y) ** 2
     for epsilon in EPSILONS:
-        if results.holds("dp-gd logistic", "weights in R^24", epsilon, draws - 1):
+        if results.drawn("dp-gd logistic", "weights in R^24", epsilon, draws - 1):
             continue
         for number, (on_train, on_test, seconds) in enumerate(
             dpgd_accuracies(X, y, test_X, test_y, epsilon, delta, draws, seed=0)
         ):
-            if results.holds("dp-gd logistic", "weights in R^24", epsilon, number):
+            if results.drawn("dp-gd logistic", "weights in R^24", epsilon, number):
                 continue
             row = Row(
                 "dp-gd logistic", "weights in R^24", epsilon, delta, number, "gradient", on_train, on_test,

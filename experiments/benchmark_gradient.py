@@ -31,7 +31,7 @@ from privopt.experiments.workbench import peers
 from privopt.experiments.workbench.pages import markdown_table, processor, readable
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
-from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.problems.convex import passes
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk

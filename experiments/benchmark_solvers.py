@@ -40,7 +40,7 @@ from privopt.experiments.workbench.kept import (
 )
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.registry import MECHANISMS
-from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.draw.interface import Law
 from privopt.oracles.errors import UnfinishedDrawError

@@ -26,7 +26,8 @@ from privopt.experiments.workbench.runs import Results, Row, Setting, accuracy, 
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.registry import MECHANISMS
-from privopt.mechanisms.estimators.scorecard import scorecard, write_atomically
+from privopt.mechanisms.estimators.common import write_atomically
+from privopt.mechanisms.estimators.scorecard import scorecard
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.certificate import Answer
 from privopt.oracles.draw.interface import Law
@@ -104,7 +105,7 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
     results = Results(output / "draws.csv")
     settings = _settings(len(y), X.shape[1])
     with Bar(console=console) as bar:
-        line = bar.add_task("private draws", total=len(settings) * draws, completed=len(results.rows))
+        line = bar.add_task("private draws", total=len(settings) * draws, completed=len(results.lines))
 
         def on_row(row: Row) -> None:
             text = f"{named(row.mechanism)}, epsilon {row.epsilon:g}: {row.train_accuracy:.3f}"

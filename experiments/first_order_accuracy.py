@@ -29,8 +29,8 @@ from privopt.experiments.workbench.figures import accuracy_figure, save
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.experiments.workbench.runs import Results, Row
 from privopt.mechanisms.convex.utility import accuracy
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.linear import PrivateLogisticRegression, encoded, schema_norm
-from privopt.mechanisms.estimators.scorecard import write_atomically
 from privopt.oracles.convex.smooth import minimize_ridge
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
@@ -137,7 +137,7 @@ def draw_all(
     for name, fit in competitors.items():
         for epsilon in epsilons:
             for draw in range(draws_of(name, draws)):
-                if results.holds(name, task.name, epsilon, draw):
+                if results.drawn(name, task.name, epsilon, draw):
                     yield None
                     continue
                 began = time.perf_counter()

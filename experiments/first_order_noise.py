@@ -18,7 +18,7 @@ from rich.console import Console
 
 from privopt.experiments.workbench.pages import markdown_table, readable
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
 from privopt.mechanisms.privacy.gradient_noise import gaussian_steps, selection_steps
 from privopt.problems.convex.losses import LogisticLoss

@@ -36,7 +36,7 @@ from privopt.experiments.workbench.kept import (
     seconds,
 )
 from privopt.mechanisms.discrete.registry import MECHANISMS
-from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.cells.structure import CellStructure
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError

@@ -66,12 +66,14 @@ class ConformanceReport:
         passed: "instance: check" for every check that held.
         skipped: what could not be checked, and why: refused instances, claims that were never made.
         failures: everything that went wrong; empty in a report that ``check_oracle`` returns.
+        unseen: what nothing of this can see.
     """
 
     oracle: str
     passed: tuple[str, ...]
     skipped: tuple[str, ...]
     failures: tuple[Failure, ...]
+    unseen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """One line for each kind of failure, with its first example."""
@@ -81,6 +83,7 @@ class ConformanceReport:
         lines = [f"{self.oracle}: {len(self.passed)} checks passed, distinct failures: {len(kinds)}"]
         lines += [f"  FAILED {_example(alike)}" for alike in kinds.values()]
         lines += [f"  skipped {s}" for s in self.skipped]
+        lines += [f"  not seen: {s}" for s in self.unseen]
         return "\n".join(lines)
 
 

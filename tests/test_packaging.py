@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -37,6 +38,12 @@ def test_packages_equal_what_is_on_disk() -> None:
     assert table["package-dir"] == {f"privopt.{folder}": folder for folder in FOLDERS}
 
 
+def test_the_map_of_the_house_has_a_line_for_every_folder() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = {name.removeprefix("privopt.").replace(".", "/") for name in packages_on_disk()}
+    assert not [folder for folder in sorted(folders) if f"| `{folder}` |" not in page]
+
+
 def test_there_is_no_folder_named_privopt() -> None:
     assert not (ROOT / "privopt").exists()
     assert not (ROOT / "__init__.py").exists()
@@ -52,21 +59,34 @@ def test_bare_import_is_refused(folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source distribution, and the wheel that is built from it: what installing either gives."""
+    out = tmp_path_factory.mktemp("built")
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", str(out), str(ROOT)],
-        check=True,
-        capture_output=True,
+        [sys.executable, "-m", "build", "--outdir", str(out), str(ROOT)], check=True, capture_output=True
     )
-    return next(out.glob("*.whl"))
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return next(built.glob("*.whl"))
+
+
+def modules() -> set[str]:
+    return {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+
+
+def test_sdist_holds_every_module_and_the_licences(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert modules() <= names
+    assert {"LICENSE", "README.md", "problems/datasets/data/LICENSE-adult.txt", "oracles/py.typed"} <= names
 
 
 def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder in FOLDERS:
-        for path in (ROOT / folder).rglob("*.py"):
-            assert f"privopt/{path.relative_to(ROOT)}" in names
+    assert {f"privopt/{module}" for module in modules()} <= names
     assert "privopt/problems/datasets/data/adult.data.gz" in names
     assert "privopt/problems/datasets/data/LICENSE-adult.txt" in names
     assert "privopt/oracles/py.typed" in names

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from privopt.mechanisms.audit.claims import AuditLine, audit_claim
 from privopt.mechanisms.audit.registry import AUDITS
 from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.estimators.scorecard import write_atomically
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.problems.errors import InvalidInputError
 
 app = typer.Typer()

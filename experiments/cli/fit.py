@@ -29,11 +29,8 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.estimators.scorecard import (
-    PrivateHalfspaceClassifier,
-    check_writable,
-    write_atomically,
-)
+from privopt.mechanisms.estimators.common import check_writable, write_atomically
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.registry import card_mechanisms

@@ -24,8 +24,6 @@ from privopt.mechanisms.estimators.linear import (
     PrivateSigmoidClassifier,
     check_label_range,
 )
-from privopt.mechanisms.estimators.linear import encoded as encoded
-from privopt.mechanisms.estimators.linear import schema_norm as schema_norm
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (

@@ -19,6 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import Progress as Bar
 
+from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.problems.errors import InvalidInputError, PrivOptError
 
 T = TypeVar("T")
@@ -156,31 +157,19 @@ def peak_megabytes() -> float:
 
 def machine() -> str:
     """Where a run was made, in a few words."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [
-            line.partition(":")[2].strip()
-            for line in cpuinfo.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        model = names[0] if names else model
     load = f", load average {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
-    return f"{os.cpu_count()} cores ({model}), Python {platform.python_version()}{load}"
+    return f"{processor()}, Python {platform.python_version()}{load}"
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table for a page."""
-    header = "| " + " | ".join(str(c) for c in table.columns) + " |"
-    rule = "|" + "---|" * len(table.columns)
-    body = ["| " + " | ".join(_cell(v) for v in line) + " |" for line in table.astype(object).to_numpy()]
-    return "\n".join([header, rule, *body])
+    """A table for a page: numbers in three digits, nothing where there is none."""
+    return markdown_table(table.astype(object).map(_cell))
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> object:
     if isinstance(value, float):
         return "" if value != value else f"{value:.3g}"
-    return str(value).replace("|", "\\|")
+    return value
 
 
 def seconds(value: float) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from privopt.experiments.workbench.kept import Kept
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -47,32 +46,15 @@ class Row:
     seconds: float
 
 
-class Results:
+class Results(Kept):
     """Rows in a CSV file, appended one by one, so that an interrupted run keeps what it has finished."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.rows: list[Mapping[Any, Any]] = []
-        if path.exists():
-            self.rows.extend(pd.read_csv(path).to_dict("records"))
-        self._done = {(r["mechanism"], r["lattice"], repr(float(r["epsilon"])), r["draw"]) for r in self.rows}
+        super().__init__(path, Row, ("mechanism", "lattice", "epsilon", "draw"))
 
-    def holds(self, mechanism: str, lattice: str, epsilon: float, draw: int) -> bool:
-        return (mechanism, lattice, repr(epsilon), draw) in self._done
-
-    def add(self, row: Row) -> None:
-        new = not self.path.exists()
-        with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, [f.name for f in fields(Row)])
-            if new:
-                writer.writeheader()
-            writer.writerow(asdict(row))
-        self.rows.append(asdict(row))
-        self._done.add((row.mechanism, row.lattice, repr(row.epsilon), row.draw))
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        return pd.DataFrame(self.rows)
+    def drawn(self, *key: object) -> bool:
+        """Whether the draw of a mechanism, over a lattice, at an epsilon, of a number is there."""
+        return bool(self.matching(**dict(zip(self.key, key, strict=True))))
 
 
 def run_settings(
@@ -93,7 +75,7 @@ def run_settings(
     prepared: dict[tuple[type[LatticeMechanism[Any]], IntegerLattice], Any] = {}
     for setting in settings:
         for draw in range(draws):
-            if results.holds(setting.mechanism.name, str(setting.lattice), setting.epsilon, draw):
+            if results.drawn(setting.mechanism.name, str(setting.lattice), setting.epsilon, draw):
                 continue
             plan = setting.mechanism.plan(
                 ZeroOneHalfspace, setting.lattice, epsilon=setting.epsilon, delta=setting.delta

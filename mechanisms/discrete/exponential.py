@@ -40,10 +40,6 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     name: ClassVar[str] = "exponential"
     question: ClassVar[Law] = Law.GIBBS
 
-    problem_type: type[DiscreteProblem]
-    lattice: IntegerLattice
-    spend: PrivacySpend
-    loss_bound: int
     beta: float
 
     @classmethod

@@ -54,11 +54,12 @@ class Release:
         return {**fields, "certificate": None, "oracle": ""}
 
 
+@dataclass(frozen=True)
 class LatticeMechanism(ABC, Generic[Prepared]):
     """A private choice of one lattice point. An instance is a plan: noise and spend, fixed before data.
 
-    Subclasses are frozen dataclasses with at least ``problem_type``, ``lattice``, ``spend`` and
-    ``loss_bound``, the largest loss of one record that the noise was calibrated to.
+    Subclasses are frozen dataclasses. ``loss_bound`` is the largest loss of one record that the noise was
+    calibrated to.
     """
 
     name: ClassVar[str]

@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, normalized_dof
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, largest_loss
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
@@ -33,10 +32,6 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
     name: ClassVar[str] = "opdisc"
     question: ClassVar[Task] = Task.NORMALIZED
 
-    problem_type: type[DiscreteProblem]
-    lattice: IntegerLattice
-    spend: PrivacySpend
-    loss_bound: int
     sigma: float
 
     @classmethod

@@ -16,7 +16,6 @@ from privopt.mechanisms.discrete.calibration import (
 )
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration, largest_loss
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
@@ -38,10 +37,6 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
     name: ClassVar[str] = "rspm"
     question: ClassVar[Task] = Task.LINEAR
 
-    problem_type: type[DiscreteProblem]
-    lattice: IntegerLattice
-    spend: PrivacySpend
-    loss_bound: int
     scale: float
 
     @classmethod

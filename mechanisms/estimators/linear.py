@@ -175,7 +175,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             return None, check_positive(self.data_norm, "data_norm")
         if schema is not None:
             if self.norm == "l2" and self.convex_set is None and (self.fit_intercept or schema.intercept):
-                return schema_middle(schema)
+                return schema.middle, schema.spread
             return None, schema_norm(schema, self.norm)
         leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
         norms = sparse_norm if sp.issparse(X) else np.linalg.norm
@@ -551,13 +551,6 @@ def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
         return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
     squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
     return math.sqrt(squares + schema.intercept)
-
-
-def schema_middle(schema: Schema) -> tuple[Floats, float]:
-    """The middle of every feature, shape (d,), and how far rows are from it at most, in l2. Public."""
-    middle = [float(m) for column in schema.columns for m in column.middle] + [0.0] * schema.intercept
-    squares = float(sum(column.squared_spread for column in schema.columns)) + schema.intercept
-    return np.array(middle), math.sqrt(squares) * (1 + 1e-12)
 
 
 def _real_labels(y: ArrayLike) -> Floats:

@@ -30,9 +30,8 @@ from privopt.mechanisms.estimators.common import (
     public_delta,
     signs,
     validated,
+    write_atomically,
 )
-from privopt.mechanisms.estimators.common import check_writable as check_writable
-from privopt.mechanisms.estimators.common import write_atomically as write_atomically
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable

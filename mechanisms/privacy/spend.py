@@ -10,9 +10,7 @@ from typing import Any, Self
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_epsilon
-from privopt.mechanisms.privacy.parameters import check_delta as check_delta
-from privopt.mechanisms.privacy.parameters import check_epsilon as check_epsilon
-from privopt.mechanisms.privacy.parameters import check_positive
+from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon, check_positive
 
 NOTIONS = ("pure", "approximate", "zcdp", "gdp")
 CLAIMS = ("proved", "printed: refuted")

@@ -24,8 +24,9 @@ class CardFacts:
         columns: (first, last + 1) of the features that each column became, in order. A record has at most
             one of several; a single feature may be a number.
         intercept: whether a feature that is always 1 follows the others.
-        row_norm: a bound on the l2 norm of the features of a record.
+        row_norm: a bound on the l2 distance of the features of a record from ``middle``.
         denominator: features are integers over this.
+        middle: where the linear model measures rows from, shape (d,), the intercept's 0; empty for 0.
     """
 
     n_records: int
@@ -34,6 +35,7 @@ class CardFacts:
     intercept: bool
     row_norm: float
     denominator: int = 1
+    middle: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -47,7 +49,9 @@ class CardFacts:
     def of(cls, schema: Schema, n_records: int, lattice: IntegerLattice) -> Self:
         """The facts of a table with so many records under a schema."""
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
-        squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
-        norm = math.sqrt(squares + schema.intercept) * (1 + 1e-12)
         columns = tuple(itertools.pairwise(ends))
-        return cls(n_records, lattice, columns, schema.intercept, norm, schema.denominator)
+        if schema.intercept:
+            middle = tuple(schema.middle.tolist())
+            return cls(n_records, lattice, columns, True, schema.spread, schema.denominator, middle)
+        squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
+        return cls(n_records, lattice, columns, False, math.sqrt(squares) * (1 + 1e-12), schema.denominator)

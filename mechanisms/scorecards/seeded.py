@@ -88,7 +88,8 @@ class SeededScorecard:
         if facts.lattice.squared_radius is not None:
             raise PrivacyParameterError(f"seeded rounds to a box of weights, not {facts.lattice}")
         risk = RiskFacts(
-            facts.n_records, facts.lattice.dimension, loss or LogisticLoss(), facts.row_norm, "l2"
+            *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss(), facts.row_norm, "l2"),
+            constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
         share = min(max(_CHOICE_SHARE, _DECISIVE / (epsilon * facts.n_records)), _LARGEST_SHARE)
         rest = (1 - share) * epsilon
@@ -147,10 +148,19 @@ class SeededScorecard:
         """
         source, clock = noise or NoiseSource(), (limits or Limits()).start()
         table, facts = data.table, self.seed.facts
-        features = table.X / self.facts.denominator
-        risk = EmpiricalRisk(features, table.y, facts.loss, row_norm=facts.row_norm, norm=facts.norm)
-        model = self.seed.release(risk, source, limits=clock.limits)
-        domain = CandidateCards(table, *candidate_cards(model.point, self.facts))
+        features, middle = table.X / self.facts.denominator, self.facts.middle
+        if middle:
+            features -= middle
+        risk = EmpiricalRisk(
+            *(features, table.y, facts.loss),
+            row_norm=facts.row_norm,
+            norm=facts.norm,
+            constant=facts.constant,
+        )
+        weights = self.seed.release(risk, source, limits=clock.limits).point
+        if middle:
+            weights = np.append(weights[:-1], weights[-1] - weights @ middle)
+        domain = CandidateCards(table, *candidate_cards(weights, self.facts))
         oracle = data.oracle.prepare(domain, self.choice.question)
         chosen = self.choice.release(oracle, source, _left(clock))
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)

@@ -23,8 +23,20 @@ from privopt.problems.convex.regularizers import Vector
 from privopt.problems.errors import InvalidInputError
 
 
+class Bounded:
+    """A value that was reached, and a proved lower bound on all values."""
+
+    value: float
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """value - bound; below 0 only by rounding or by what a violation buys."""
+        return self.value - self.bound
+
+
 @dataclass(frozen=True, eq=False)
-class LinearAnswer:
+class LinearAnswer(Bounded):
     """A point of C and a proved lower bound on <v, g> over C.
 
     Attributes:
@@ -38,11 +50,6 @@ class LinearAnswer:
     value: float
     bound: float
     violation: float = 0.0
-
-    @property
-    def gap(self) -> float:
-        """value - bound; below 0 only by rounding or by what the violation buys."""
-        return self.value - self.bound
 
     def require(self, *, gap: float, violation: float = 1e-6) -> Vector:
         """The point, if it is proved to be that good.

@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from privopt.oracles.convex.interface import ProxStep
+from privopt.oracles.convex.interface import Bounded, ProxStep
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.convex.quantities import penalized_support
 from privopt.oracles.convex.smooth import minimize_ridge
@@ -28,7 +28,7 @@ _CHECK_EVERY = 10
 
 
 @dataclass(frozen=True, eq=False)
-class ConvexAnswer:
+class ConvexAnswer(Bounded):
     """A point and what is known about the minimum. Not private.
 
     Attributes:
@@ -40,10 +40,6 @@ class ConvexAnswer:
     point: Vector
     value: float
     bound: float
-
-    @property
-    def gap(self) -> float:
-        return self.value - self.bound
 
     def require(self, gap: float) -> ConvexAnswer:
         """Itself, if it is proved to be that good.

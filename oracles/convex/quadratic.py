@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.interface import LinearMinimizer
+from privopt.oracles.convex.interface import Bounded, LinearMinimizer
 from privopt.oracles.convex.quantities import violation
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.errors import CertificateError, SolverFailedError, UnsupportedProblemError
@@ -30,7 +30,7 @@ from privopt.problems.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticAnswer:
+class QuadraticAnswer(Bounded):
     """A point and what is known about the minimum.
 
     Attributes:
@@ -54,11 +54,6 @@ class QuadraticAnswer:
     raw_status: str
     steps: int
     seconds: float
-
-    @property
-    def gap(self) -> float:
-        """value - bound; below 0 only by rounding or by what the violation buys."""
-        return self.value - self.bound
 
     def require(self, *, gap: float, violation: float = 1e-6) -> Vector:
         """The point, if it is proved to be that good.

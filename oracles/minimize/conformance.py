@@ -11,6 +11,7 @@ claims to be the lexicographically first minimiser must name that point.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -41,6 +42,10 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
+
+# Questions in a row to an oracle that was prepared once: a fault in every hundredth comes up at least twice.
+# Over many points there are fewer, with minima all over the lattice: no large part of it may be left out.
+_MANY, _SEVERAL = 250, 5
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,8 @@ def check_oracle(
     passed: list[str] = []
     skipped: list[str] = []
     failures: list[Failure] = []
-    lexicographic = False
-    for instance in (i for seed in seeds for i in instances(seed)):
+    cases: list[_Case] = []
+    for instance, checks in (asked for seed in seeds for asked in _asked(seed)):
         try:
             case = _Case(oracle, instance, tolerance)
         except UnsupportedProblemError as refusal:
@@ -83,15 +88,41 @@ def check_oracle(
         except Exception as error:
             failures.append(Failure(instance.name, "build", described(error)))
             continue
-        for check in _CHECKS:
+        for check in checks:
             name = name_of(check)
             found = [Failure(instance.name, name, reason, where) for where, reason in findings(check, case)]
             failures += found
             passed += [] if found else [f"{instance.name}: {name}"]
-        lexicographic |= case.lexicographic
-    if (passed or failures) and not lexicographic:
+        cases.append(case)
+    if (passed or failures) and not any(case.lexicographic for case in cases):
         skipped.append("lexicographic ties: never claimed, so mechanisms that need them will fail closed")
-    return verdict(ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures)))
+    report = ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures), _unseen(cases))
+    return verdict(report)
+
+
+def _asked(seed: int) -> Iterator[tuple[Instance, Checks]]:
+    """All instances of a seed, and the checks that they are put through."""
+    yield from ((instance, _CHECKS) for instance in instances(seed))
+    for instance in large_instances(seed):
+        few = instance.problem.lattice.box_size < 100
+        yield instance, (_check_optimality,) if few else (_check_optimality, _check_many_questions)
+    yield from ((instance, (_check_tables, _check_many_questions)) for instance in short_instances(seed))
+
+
+def _unseen(cases: list[_Case]) -> tuple[str, ...]:
+    """What goes wrong beyond the sizes and numbers that were tried."""
+    if not cases:
+        return ()
+    points = max(len(case.points) for case in cases)
+    records = max(case.instance.problem.n_records for case in cases)
+    compared = sum(case.compared for case in cases)
+    return (
+        f"what goes wrong only over lattices of more than {points:,} points, with more than {records:,} "
+        f"records, or for perturbations of other kinds than here ({compared:,} answers were compared)",
+        f"a fault in fewer than one of {_MANY} questions to an oracle that was prepared once",
+        "the reasoning behind a bound: bounds are compared with the minimum, proofs are not read",
+        "what depends on the time of day, on other threads, or on knowing that this is a test",
+    )
 
 
 class _Case:
@@ -101,6 +132,7 @@ class _Case:
         self.oracle, self.instance = oracle, instance
         self.tolerance = int(tolerance * UNIT)
         self.lexicographic = False  # whether any answer has claimed it
+        self.compared = 0  # answers
         self.points = np.concatenate(list(instance.problem.lattice.batches()))
         self.losses = instance.problem.losses(self.points)
         self.prepared = oracle.prepare(instance.problem, instance.task)
@@ -114,6 +146,7 @@ class _Case:
     def wrong(self, answer: Answer, perturbation: Perturbation) -> Iterator[str]:
         """What is false in an answer, whether or not it is finished."""
         best, first = self.minimum(perturbation)
+        self.compared += 1
         c = answer.certificate
         slack = 0 if c.exact else self.tolerance
         if c.fixed_bound > best + slack:
@@ -261,7 +294,43 @@ def _check_refusals(case: _Case) -> Iterator[Finding]:
         yield "", f"{what} was accepted"
 
 
-_CHECKS: tuple[Callable[[_Case], Iterator[Finding]], ...] = (
+def _check_tables(case: _Case) -> Iterator[Finding]:
+    """A perturbation, then one that differs from it in a single table, then the first again."""
+    lattice, base = case.instance.problem.lattice, case.instance.perturbations["noise"]
+    for turn in range(lattice.dimension + (base.radial is not None)):
+        unary, radial = [table.copy() for table in base.unary], base.radial
+        changed = unary[turn] if turn < lattice.dimension else None
+        if changed is not None:
+            changed[:] = changed[::-1] - changed * 3
+            name = f"noise with another table of w_{turn}"
+        else:
+            assert radial is not None
+            radial = radial[::-1] - radial * 3
+            name = "noise with another table of |w|^2"
+        other = Perturbation(lattice, tuple(unary), radial)
+        for where, p in (("noise", base), (name, other), (f"noise, after {name}", base)):
+            answer = case.prepared.minimize(p)
+            yield from ((where, w) for w in (*case.wrong(answer, p), *case.unfinished(answer)))
+
+
+def _check_many_questions(case: _Case) -> Iterator[Finding]:
+    """Many questions in a row, no two neighbours with the same answer: what goes wrong now and then."""
+    lattice, size = case.instance.problem.lattice, len(case.points)
+    if size < 100:
+        steps = np.random.default_rng(size).integers(1, size, _MANY)  # from one minimiser to the next
+    else:
+        steps = np.full(_SEVERAL, -(-size // (_SEVERAL - 1)) - 1)  # all over the lattice, its ends included
+    for number, target in enumerate((np.cumsum(steps) - steps[0]) % size):
+        far = [UNIT * 1000 * np.abs(v - w) for v, w in zip(levels(lattice), case.points[target], strict=True)]
+        p = Perturbation(lattice, tuple(far))
+        answer = case.prepared.minimize(p)
+        for wrong in (*case.wrong(answer, p), *case.unfinished(answer)):
+            yield f"question {number + 1} of {len(steps)}", wrong
+
+
+Checks = tuple[Callable[[_Case], Iterator[Finding]], ...]
+
+_CHECKS: Checks = (
     _check_optimality,
     _check_scaling,
     _check_independence,
@@ -286,6 +355,33 @@ def instances(seed: int) -> Iterator[Instance]:
                 task,
                 _perturbations(problem.lattice, task, rng),
             )
+
+
+def large_instances(seed: int) -> Iterator[Instance]:
+    """More points or larger losses than elsewhere; two perturbations each, for they take longer."""
+    rng = np.random.default_rng([seed, 20])
+    box, ball = IntegerLattice(-2, 2, dimension=5), IntegerLattice(-2, 2, dimension=7, radius=3.5)
+    few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)
+    # Every row with both labels now and then: hundreds of errors at best, which differ by grid steps.
+    y = np.where(rng.random(60 * len(few.y)) < 0.3, -1, 1) * np.tile(few.y, 60)
+    problems = {
+        "3,125 points": random_halfspace(rng, box, blocks=(2, 2), numeric=1),
+        "ball in 78,125 points": random_halfspace(rng, ball, blocks=(4, 3), numeric=0),
+        "2,400 records": ZeroOneHalfspace(np.tile(few.X, (60, 1)), y, few.lattice),
+    }
+    for (name, problem), task in itertools.product(problems.items(), Task):
+        noise = _perturbations(problem.lattice, task, rng)
+        kept = {kind: noise[kind] for kind in ("noise", "grid steps")}
+        yield Instance(f"{name}, {task.name.lower()}, seed {seed}", problem, task, kept)
+
+
+def short_instances(seed: int) -> Iterator[Instance]:
+    """So few points that many questions take little time."""
+    rng = np.random.default_rng([seed, 30])
+    problem = random_halfspace(rng, IntegerLattice(-1, 1, dimension=3), blocks=(2,), numeric=1)
+    for task in Task:
+        noise = _perturbations(problem.lattice, task, rng)
+        yield Instance(f"27 points, {task.name.lower()}, seed {seed}", problem, task, noise)
 
 
 def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:

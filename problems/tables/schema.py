@@ -160,6 +160,18 @@ class Schema:
         """The least common denominator of all values that features can take."""
         return math.lcm(*(c.denominator for c in self.columns))
 
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """The middle of every feature, shape (n_features,): rows are nearer to it than to 0. Public."""
+        columns = [float(m) for column in self.columns for m in column.middle]
+        return np.array(columns + [0.0] * self.intercept)
+
+    @property
+    def spread(self) -> float:
+        """How far an encoded row can be from ``middle``, in l2. Public."""
+        squares = float(sum(column.squared_spread for column in self.columns)) + self.intercept
+        return math.sqrt(squares) * (1 + 1e-12)
+
     def encode(self, table: Table) -> IntegerFeatures:
         """The features of a table with at least one record, times the common denominator.
 

@@ -53,6 +53,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 def test_right_oracles_pass(oracle: GibbsOracle) -> None:
     report = check_gibbs_oracle(oracle)
     assert not report.failures
+    assert "not seen: what goes wrong only beyond the sizes" in str(report)
     for law in Law:
         for name in ("one good point", "box with radius", "many records", "equal losses", "one point"):
             assert f"{name}, {law.name.lower()}: law" in report.passed

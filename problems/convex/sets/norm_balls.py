@@ -20,14 +20,17 @@ from privopt.problems.convex.sets.interface import (
 
 
 @dataclass(frozen=True)
-class L2Ball(NormBall):
-    """{|w|_2 <= size}."""
-
+class _Ball(NormBall):
     dimension: int
     size: float
 
     def __post_init__(self) -> None:
         check_size(self.dimension, self.size)
+
+
+@dataclass(frozen=True)
+class L2Ball(_Ball):
+    """{|w|_2 <= size}."""
 
     @property
     def radius(self) -> float:
@@ -46,34 +49,9 @@ class L2Ball(NormBall):
         return Estimate(self.size * math.sqrt(2) * float(special.poch(self.dimension / 2, 0.5)))
 
 
-class _SignedVertices(NormBall):
-    """Balls whose vertices are size * (+-e_j): index j < p is +e_j, index p + j is -e_j."""
-
-    @property
-    def vertex_count(self) -> int | None:
-        return 2 * self.dimension
-
-    def _list_vertices(self) -> Vector:
-        return self.size * np.concatenate([np.eye(self.dimension), -np.eye(self.dimension)])
-
-    def vertex_scores(self, g: Vector) -> Vector:
-        return self.size * np.concatenate([g, -g])
-
-    def vertex(self, index: int) -> Vector:
-        point = np.zeros(self.dimension)
-        point[index % self.dimension] = self.size if index < self.dimension else -self.size
-        return point
-
-
 @dataclass(frozen=True)
-class L1Ball(_SignedVertices):
-    """{|w|_1 <= size}, the hull of 2p points."""
-
-    dimension: int
-    size: float
-
-    def __post_init__(self) -> None:
-        check_size(self.dimension, self.size)
+class L1Ball(_Ball):
+    """{|w|_1 <= size}, the hull of the 2p points size * (+-e_j): index j < p is +e_j, index p + j is -e_j."""
 
     @property
     def radius(self) -> float:
@@ -96,16 +74,25 @@ class L1Ball(_SignedVertices):
             self.size,
         )
 
+    @property
+    def vertex_count(self) -> int | None:
+        return 2 * self.dimension
+
+    def _list_vertices(self) -> Vector:
+        return self.size * np.concatenate([np.eye(self.dimension), -np.eye(self.dimension)])
+
+    def vertex_scores(self, g: Vector) -> Vector:
+        return self.size * np.concatenate([g, -g])
+
+    def vertex(self, index: int) -> Vector:
+        point = np.zeros(self.dimension)
+        point[index % self.dimension] = self.size if index < self.dimension else -self.size
+        return point
+
 
 @dataclass(frozen=True)
-class LinfBall(NormBall):
+class LinfBall(_Ball):
     """{|w|_inf <= size}, with 2^p vertices."""
-
-    dimension: int
-    size: float
-
-    def __post_init__(self) -> None:
-        check_size(self.dimension, self.size)
 
     @property
     def radius(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,10 @@ def table(of: CardFacts, n: int = 400) -> ZeroOneHalfspace:
 def test_facts_are_those_of_the_schema() -> None:
     found = facts()
     assert found.columns == ((0, 1), (1, 4), (4, 7))
-    assert found.row_norm == pytest.approx(2.0)  # one level of each of three columns, and the constant
+    # From the middle: half a number, one of three levels twice; and the constant.
+    assert found.row_norm == pytest.approx(math.sqrt(1 / 4 + 2 / 3 + 2 / 3 + 1))
+    distances = np.linalg.norm(table(found).X / found.denominator - found.middle, axis=1)
+    assert 0.9 * found.row_norm <= distances.max() <= found.row_norm
     assert found.denominator == 10
     assert found.lattice.high.tolist() == [10] * 7 + [30]
 
@@ -83,7 +87,7 @@ def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
     assert plan.choice.spend.delta == 0
     # A loss moves by at most 1 when a record is replaced, and by 2 beta in the exponent of the law.
     assert 2 * plan.choice.beta <= plan.choice.spend.epsilon
-    assert plan.seed.facts.row_norm >= 2.0
+    assert plan.seed.facts.row_norm == facts().row_norm
 
 
 def test_the_choice_gets_more_where_a_tenth_would_leave_it_to_chance() -> None:
@@ -133,7 +137,7 @@ def test_releases_are_reproducible_with_a_seed_alone() -> None:
     first, second = (plan.release(data, NoiseSource(insecure_seed=7)) for _ in range(2))
     assert np.array_equal(first.point, second.point)
     assert first.spend.insecure_seed == 7
-    assert set(first.noise) == {"sigma", "output_sigma", "l2", "beta"}
+    assert set(first.noise) == {*plan.seed.noise, "beta"}
     drawn = {plan.release(data).point.tobytes() for _ in range(5)}
     assert len(drawn) > 1
 
