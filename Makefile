@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo test test-slow mutants lint imports types tree clean
+.PHONY: demo test test-bounds test-slow mutants lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -15,6 +15,14 @@ test: lint types
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
+	$(CHECKED) $(BIN)/python -m pytest -m "slow or not slow" -k "not adult and not Adult" $(COMPILED) tests/oracles/draw tests/oracles/minimize/test_native.py tests/oracles/minimize/test_interval.py
+
+# Compiled code with every access to an array checked, in a cache of its own: a wrong index gives wrong numbers
+# otherwise, or none. On one thread, which has to do as well.
+CHECKED  := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-bounds NUMBA_NUM_THREADS=1
+COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/problems/convex/test_passes.py tests/problems/convex/test_soft_truncation.py
+test-bounds: $(VENV)/ready
+	$(CHECKED) $(BIN)/python -m pytest $(COMPILED)
 
 # Faults that tests have to notice, in what privacy rests on: half an hour or so; goes on where it was stopped.
 mutants: $(VENV)/ready
@@ -42,4 +50,4 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output
+	rm -rf $(VENV) .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output

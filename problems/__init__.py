@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
         PrivOptError,
     )
     from privopt.problems.tables.columns import Binned, Categorical, Numeric
+    from privopt.problems.tables.missing import MissingLevel
+    from privopt.problems.tables.rules import PointRule
     from privopt.problems.tables.schema import Schema, read_table
 else:
     __getattr__, __dir__ = lazily(__name__)
@@ -31,10 +33,12 @@ __all__ = [
     "InfeasibleDomainError",
     "IntegerLattice",
     "InvalidInputError",
+    "MissingLevel",
     "MonotoneConjunction",
     "MonotoneDisjunction",
     "Numeric",
     "Perturbation",
+    "PointRule",
     "PrivOptError",
     "PrivacyLeakWarning",
     "Schema",

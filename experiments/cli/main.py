@@ -29,6 +29,7 @@ COMMANDS = {
     "predict": "Score records with a saved model: columns `score` and `prediction`.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
     "with intervals.",
+    "card": "Print a scorecard: points, threshold, risks; as a page, Markdown, JSON or SQL. Costs nothing.",
     "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
     "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
     "budget": "Keep a privacy budget in a file.",

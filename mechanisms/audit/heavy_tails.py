@@ -24,6 +24,7 @@ from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
+from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.heavy_tails.trimming import Trimming
@@ -284,10 +285,55 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
     )
 
 
+# --- sample and aggregate --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CentreSampler:
+    """Runs a plan's own ``release``, with a record in every subset that is its own estimate."""
+
+    plan: SampleAggregate
+    records: tuple[float, ...]
+
+    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
+        X, y = np.array(self.records)[:, None], np.zeros(len(self.records))
+        return np.array([self.plan.release(X, y, _first, noise).point[0] for _ in range(runs)])
+
+
+def _first(rows: Floats, labels: Floats) -> Floats:
+    return np.asarray(rows[0])
+
+
+def _sample_aggregate() -> tuple[AuditedClaim, ...]:
+    """A majority that one record makes or breaks."""
+    plan = SampleAggregate.plan(161, 1, subsets=161, radius=1.0, epsilon=_EPSILON, delta=_DELTA)
+    wide = np.concatenate([-np.geomspace(60, 1e-3, 40), np.geomspace(1e-3, 60, 40)])
+
+    def law(one: SampleAggregate, records: tuple[float, ...]) -> Floats:
+        # Subsets come in random order, so that every estimate among the best is as likely to be the centre.
+        estimates = np.array(records)[:, None]
+        scale = one.centre(estimates)[1]
+        reach = np.sort(np.abs(estimates - estimates.T), axis=1)[:, (one.subsets + 1) // 2]
+        best = estimates[reach == reach.min(), 0]
+        below = [special.ndtr((wide - centre) * one.gamma / scale) for centre in best]
+        return _masses(np.mean(below, axis=0))
+
+    def run(one: SampleAggregate, records: tuple[float, ...]) -> Sampler:
+        return Binned(CentreSampler(one, records), tuple(wide.tolist()))
+
+    quieter = dataclasses.replace(plan, gamma=plan.gamma * 40)
+    pair = (-1.0,) * 82 + (1.0,) * 79, (-1.0,) * 81 + (1.0,) * 80
+    return (_claim(*(plan, pair, "majority, d = 1", run, law), {"noise a fortieth": quieter}),)
+
+
 HEAVY_TAILED_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     RobustMean.name: _robust_mean,
     RobustGradientDescent.name: _robust_descent,
     RobustStochasticGradient.name: _robust_stochastic,
     TrimmedMean.name: _trimmed_mean,
     TrimmedGradientDescent.name: _trimmed_descent,
+}
+
+SAMPLE_AGGREGATE_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
+    SampleAggregate.name: _sample_aggregate,
 }

@@ -19,6 +19,7 @@ from privopt.mechanisms.audit.audit import Outcome
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import RISK_AUDITS
 from privopt.mechanisms.audit.evaluation import evaluation_claims
+from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
 from privopt.mechanisms.audit.laws import audit_plan
 from privopt.mechanisms.audit.neighbours import (
     LossTable,
@@ -136,4 +137,5 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     HistogramPlan.name: evaluation_claims,
     **NONCONVEX_AUDITS,
     SeededScorecard.name: seeded_claims,
+    **HEAVY_TAILED_AUDITS,
 }

@@ -100,9 +100,9 @@ class RiskMechanism(ABC):
         """The public parameters of the noise."""
 
     @property
-    @abstractmethod
     def step_sizes(self) -> tuple[float, float] | None:
-        """The first and the last step size; None where there are no steps."""
+        """The first and the last step size; None where there are no steps: a minimum is found, and noised."""
+        return None
 
     @abstractmethod
     def _run(

@@ -101,10 +101,6 @@ class SufficientStatistics(RiskMechanism):
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
 
     @property
-    def step_sizes(self) -> None:
-        """None: moments are noised once."""
-
-    @property
     def _label_weight(self) -> float:
         """r / B: what x y is multiplied with."""
         return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     booked,
@@ -33,6 +34,7 @@ from privopt.mechanisms.estimators.common import (
     write_atomically,
 )
 from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -238,6 +240,24 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         """How points become a label, in words."""
         check_is_fitted(self)
         return f"{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
+
+    @property
+    def card_(self) -> Card:
+        """The scorecard to print: ``to_markdown``, ``to_dict``, ``without_negative_points``; and its page."""
+        check_is_fitted(self)
+        classes = (self.classes_[0], self.classes_[1])
+        n = None if self.histogram_ is None else self.histogram_.n_records
+        return card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n)
+
+    def to_sql(self, table: str = "records") -> str:
+        """A SELECT statement that adds points, prediction and, with risks, risk to the rows of a table.
+
+        It agrees with ``predict``; points and prediction are NULL where that refuses a record. Columns of
+        numbers must hold numbers, NULL where they are missing.
+        """
+        check_is_fitted(self)
+        classes = (self.classes_.tolist()[0], self.classes_.tolist()[1])
+        return select_statement(self.schema_, self.coef_[0].tolist(), classes, self.risk_, table)
 
     @property
     def certificate_(self) -> Certificate | None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Numeric
+from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -82,12 +83,13 @@ def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> Sco
     variance = 0.0
     for column in schema.columns:
         own, left = np.split(left, [len(column.feature_names)])
-        if isinstance(column, Numeric):
-            ends = np.array([float(q) for q in column.ends]) * own[0]
+        kind, _ = plain_column(column)
+        ends, share = own, 1.0
+        if isinstance(kind, Numeric):
+            ends = np.array([float(q) for q in kind.ends]) * own[0]
             share = 3.0  # uniform between its ends
-        else:
-            ends, share = own, 1.0
-        low, high = low + float(ends.min()), high + float(ends.max())
+        reached = np.concatenate([ends, own[1:]])
+        low, high = low + float(reached.min()), high + float(reached.max())
         mean, variance = mean + float(ends.mean()), variance + float(ends.var()) / share
     return ScoreLaw(low, high, mean, math.sqrt(variance))
 

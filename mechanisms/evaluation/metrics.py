@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
-from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, check_interval
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 Floats = NDArray[np.float64]
@@ -178,8 +178,27 @@ class Evaluation:
             "confusion_intervals": {k: e.to_dict() for k, e in self.confusion_intervals.items()},
             "roc": _records(self.roc),
             "calibration": _records(self.calibration),
+            "predicted": None if self.predicted is None else list(self.predicted),
             "histogram": self.histogram.to_dict(),
         }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read ``to_dict`` back: everything follows from the histogram.
+
+        Raises:
+            KeyError, TypeError, ValueError: anything else.
+        """
+        negative, positive = record["classes"]
+        predicted = record["predicted"]
+        check_interval(record["target"], record["confidence"])
+        return cls(
+            ScoreHistogram.from_dict(record["histogram"]),
+            (negative, positive),
+            None if predicted is None else tuple(map(float, predicted)),
+            record["target"],
+            record["confidence"],
+        )
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ Plain = int | float | str
 FEATURE_LIMIT = 1 << 53
 
 # Dropping rows would make their number, which is public, a function of the records.
-_FILL = "declare missing=..., a value to read in their place, chosen without looking at the records"
+_FILL = "declare missing_level = true, or missing=..., a value chosen without looking at the records"
 
 
 class Column(ABC):

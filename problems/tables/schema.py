@@ -38,6 +38,8 @@ from privopt.problems.tables.columns import (
     as_numbers,
     is_numeric,
 )
+from privopt.problems.tables.missing import MissingLevel, plain_column
+from privopt.problems.tables.rules import KEYS, PointRule
 
 Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 
@@ -103,6 +105,8 @@ class Schema:
     Args:
         columns: the declarations; names are distinct.
         intercept: whether a feature that is always 1 follows the others.
+        rules: wishes for the points of columns by name, see ``PointRule``; in files the keys ``monotone``
+            and ``points`` of a column.
 
     Raises:
         SchemaError: no columns, a name twice, or a common denominator too large for exact arithmetic.
@@ -110,6 +114,7 @@ class Schema:
 
     columns: tuple[Column, ...]
     intercept: bool = False
+    rules: tuple[PointRule, ...] = ()  # one for each column
 
     kinds: ClassVar[dict[str, type[Numeric] | type[Categorical] | type[Binned]]] = {
         "numeric": Numeric,
@@ -117,7 +122,12 @@ class Schema:
         "binned": Binned,
     }
 
-    def __init__(self, columns: Sequence[Column], intercept: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        intercept: bool = False,
+        rules: Mapping[str, PointRule] | None = None,
+    ) -> None:
         object.__setattr__(self, "columns", tuple(columns))
         object.__setattr__(self, "intercept", intercept)
         if not self.columns or not all(isinstance(c, Column) for c in self.columns):
@@ -128,6 +138,10 @@ class Schema:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise SchemaError(f"{kind} names must be distinct; declared more than once: {twice}")
+        if unknown := sorted(set(rules or {}) - {c.name for c in self.columns}):
+            raise SchemaError(f"rules for columns that are not declared: {unknown}")
+        wishes = tuple((rules or {}).get(c.name, PointRule()) for c in self.columns)
+        object.__setattr__(self, "rules", wishes)
         if self.denominator * max(c.reach for c in self.columns) >= FEATURE_LIMIT:
             raise SchemaError(
                 "the common denominator of all columns is too large for exact 64-bit arithmetic; "
@@ -148,7 +162,7 @@ class Schema:
     @property
     def text_columns(self) -> list[str]:
         """The columns with categories that are text: files should be read that way, "01" as "01"."""
-        categorical = (c for c in self.columns if isinstance(c, Categorical))
+        categorical = (c for c, _ in map(plain_column, self.columns) if isinstance(c, Categorical))
         return [c.name for c in categorical if isinstance(c.categories[0], str)]
 
     @property
@@ -239,7 +253,12 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain numbers, strings, lists and dicts; ``from_dict`` reads it back."""
-        return {"intercept": self.intercept, "columns": [c.to_dict() for c in self.columns]}
+        return {
+            "intercept": self.intercept,
+            "columns": [
+                {**c.to_dict(), **rule.to_dict()} for c, rule in zip(self.columns, self.rules, strict=True)
+            ],
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
@@ -251,7 +270,9 @@ class Schema:
         entries = _checked_keys("the schema", data, required={"columns"}, optional={"intercept"})["columns"]
         if not isinstance(entries, Sequence) or isinstance(entries, str):
             raise SchemaError("columns must be a list")
-        return cls([cls._column(entry) for entry in entries], data.get("intercept", False))
+        columns = [cls._column(entry) for entry in entries]
+        rules = {e["name"]: PointRule.of(e["name"], e["kind"], e) for e in entries}
+        return cls(columns, data.get("intercept", False), rules)
 
     @classmethod
     def _column(cls, entry: object) -> Column:
@@ -263,15 +284,19 @@ class Schema:
                 f"column {entry.get('name')!r}: kind must be one of {', '.join(cls.kinds)}; got {seen}"
             )
         kind = cls.kinds[entry["kind"]]
+        missing_level = entry.get("missing_level", False)
+        if not isinstance(missing_level, bool):
+            raise SchemaError(f"column {entry.get('name')!r}: missing_level must be true or false")
         known = inspect.signature(kind).parameters.values()
         required = {p.name for p in known if p.default is inspect.Parameter.empty}
         keys = _checked_keys(
             f"column {entry.get('name')!r}",
             {k: v for k, v in entry.items() if k != "kind"},
             required=required,
-            optional={p.name for p in known} - required,
+            optional={p.name for p in known} - required | {"missing_level", *KEYS},
         )
-        return kind(**keys)
+        column = kind(**{k: v for k, v in keys.items() if k not in ("missing_level", *KEYS)})
+        return MissingLevel(column) if missing_level else column
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:

@@ -115,3 +115,37 @@ def test_a_scorecard_with_risks_on_the_command_line(clinic: Path) -> None:
         run("predict", card, data, "--proba")
     with pytest.raises(InvalidInputError, match="--risk-share belong"):
         run(*words, "--epsilon", 2, "--risk-share", 0.25, "--loss", "logistic")
+
+
+def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
+    (clinic / "schema.json").write_text(json.dumps(SCHEMA.to_dict()))
+    data, card, report = clinic / "clinic.csv", clinic / "card.json", clinic / "report.json"
+    run("fit", "--data", data, "--target", "state", "--classes", "0,1", "--epsilon", 2, "--risk-share", 0.25,
+        "--schema", clinic / "schema.json", "--save", card)  # fmt: skip
+    run("evaluate", card, "--data", data, "--target", "state", "--epsilon", 1, "--json", report)
+    assert "| smoker | yes |" in run("card", card)
+    assert "\N{MINUS SIGN}" not in run("card", card, "--no-negative-points")
+    for name, part in (
+        ("card.html", "What is guaranteed"),
+        ("card.md", "| smoker | yes |"),
+        ("out.json", '"threshold"'),
+        ("card.sql", 'FROM "people"'),
+    ):
+        more = ("--table", "people") if name.endswith("sql") else ()
+        run("card", card, "--output", clinic / name, *more)
+        assert part in (clinic / name).read_text()
+    assert "expect a little less" in (clinic / "card.html").read_text()
+    run("card", card, "--output", clinic / "card.html", "--evaluation", report, "--title", "Who is ill?")
+    page = (clinic / "card.html").read_text()
+    assert "900 records that the card was not made from" in page
+    assert "<h1>Who is ill?</h1>" in page
+    for words, reason in (
+        (("--output", clinic / "card.pdf"), "must end in"),
+        (("--title", "x"), "--title belongs"),
+        (("--output", clinic / "card.sql", "--no-negative-points"), "for people"),
+        (("--output", clinic / "card.html", "--evaluation", card), "did not write that"),
+    ):
+        with pytest.raises(InvalidInputError, match=reason):
+            run("card", card, *words)
+    with pytest.raises(InvalidInputError):
+        run("card", clinic / "model.json")

@@ -276,6 +276,12 @@ def test_a_histogram_survives_a_file() -> None:
             ScoreHistogram.from_dict({**released.to_dict(), **damage})
 
 
+def test_an_evaluation_survives_a_file() -> None:
+    X, y = patients(300)
+    found = evaluate(linear(), X, y, epsilon=0.5, target="table", insecure_seed=0)
+    assert Evaluation.from_dict(found.to_dict()).to_dict() == found.to_dict()
+
+
 # ---------------------------------------------------------------- the function
 
 

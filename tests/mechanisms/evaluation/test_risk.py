@@ -90,7 +90,7 @@ def test_both_parts_are_paid_for_together(tmp_path: Path) -> None:
     assert budget.card + budget.risks <= 1.0
     assert budget.risks == pytest.approx(0.2)
     assert CardBudget.of(1.0, 0.0).risks == 0
-    model = fitted(insecure_seed=None)
+    model = fitted(insecure_seed=None, mechanism="exponential")
     assert (model.spend_.epsilon, model.spend_.delta, model.spend_.notion) == (1.0, 0.0, "pure")
     assert model.histogram_ is not None
     assert model.histogram_.spend.epsilon == pytest.approx(0.2)
@@ -102,10 +102,10 @@ def test_both_parts_are_paid_for_together(tmp_path: Path) -> None:
     assert (whole.notion, whole.delta, whole.level) == ("approximate", 1e-6, None)
     assert whole.epsilon == pytest.approx(2 * gaussian.epsilon)
     ledger = Ledger.create(tmp_path / "ledger.json", epsilon=1.5)
-    fitted(insecure_seed=None, ledger=ledger)
+    fitted(insecure_seed=None, mechanism="exponential", ledger=ledger)
     assert ledger.total().epsilon == 1.0
     with pytest.raises(BudgetExceededError):
-        fitted(insecure_seed=None, ledger=ledger)
+        fitted(insecure_seed=None, mechanism="exponential", ledger=ledger)
 
 
 def test_risks_survive_a_file(tmp_path: Path) -> None:

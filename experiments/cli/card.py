@@ -1,0 +1,96 @@
+"""``privopt card``: a saved scorecard as a page to print, Markdown, JSON or SQL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privopt.experiments.cli.fit import check_files
+from privopt.mechanisms.estimators.common import write_atomically
+from privopt.mechanisms.estimators.page import card_page
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.evaluation.metrics import Evaluation
+from privopt.problems.errors import InvalidInputError
+
+app = typer.Typer()
+_KINDS = {".html": "html", ".md": "markdown", ".json": "json", ".sql": "sql"}
+
+
+@app.command()
+def card(
+    model: Annotated[Path, typer.Argument(help="A scorecard written by `privopt fit --save`.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write here: .html (a page to print), .md, .json or .sql. Default: print Markdown."
+        ),
+    ] = None,
+    no_negative_points: Annotated[
+        bool, typer.Option("--no-negative-points", help="Shift every column so that its least is 0.")
+    ] = False,
+    evaluation: Annotated[
+        Path | None, typer.Option(help="For the page: a file written by `privopt evaluate --json`.")
+    ] = None,
+    title: Annotated[str, typer.Option(help="For the page: its heading.")] = "",
+    table: Annotated[str, typer.Option(help="For SQL: the table.")] = "records",
+) -> None:
+    """Print a scorecard: points, threshold, risks; as a page, Markdown, JSON or SQL. Costs nothing."""
+    kind = "markdown" if output is None else _KINDS.get(output.suffix.lower(), "")
+    if not kind:
+        raise InvalidInputError(f"--output {output}: its name must end in {', '.join(_KINDS)}")
+    for option, given, where in (
+        ("--evaluation", evaluation is not None, "html"),
+        ("--title", bool(title), "html"),
+        ("--table", table != "records", "sql"),
+    ):
+        if given and kind != where:
+            raise InvalidInputError(f"{option} belongs to an --output that ends in .{where}")
+    if kind == "sql" and no_negative_points:
+        raise InvalidInputError("--no-negative-points is for people; SQL adds up the points of the model")
+    check_files({"--output": output})
+    text = _text(PrivateHalfspaceClassifier.load(model), kind, no_negative_points, evaluation, title, table)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, text)
+
+
+def _text(
+    model: PrivateHalfspaceClassifier,
+    kind: str,
+    shifted: bool,
+    evaluation: Path | None,
+    title: str,
+    table: str,
+) -> str:
+    if kind == "sql":
+        return model.to_sql(table)
+    shown = model.card_.without_negative_points() if shifted else model.card_
+    if kind == "markdown":
+        return shown.to_markdown()
+    if kind == "json":
+        return json.dumps(shown.to_dict(), indent=2) + "\n"
+    if evaluation is not None:
+        return card_page(shown, _evaluation(evaluation), title=title)
+    if model.histogram_ is None:
+        return card_page(shown, title=title)
+    own = Evaluation(model.histogram_, (model.classes_[0], model.classes_[1]))
+    return card_page(shown, own, seen=True, title=title)
+
+
+def _evaluation(path: Path) -> Evaluation:
+    """What ``privopt evaluate --json`` wrote.
+
+    Raises:
+        InvalidInputError: something else.
+    """
+    try:
+        return Evaluation.from_dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"--evaluation {path}: `privopt evaluate --json` did not write that ({type(error).__name__})"
+        ) from error

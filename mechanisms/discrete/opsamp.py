@@ -1,0 +1,139 @@
+"""OPSamp over a lattice: the mean of answers of a linear oracle that need not be exact, plus Laplace
+noise."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.discrete.mechanism import largest_loss
+from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.perturbed_leader import AveragedRelease, TiltedMean, Vector
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.limits import Limits
+from privopt.oracles.minimize.interface import PreparedOracle
+from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.objective import Perturbation, rounding_slack
+from privopt.problems.discrete.problem import DiscreteProblem
+
+
+@dataclass(frozen=True)
+class OPSamp:
+    """The mean over m draws of argmin L(D, w) - <sigma, w>, sigma_j exponential, plus Laplace noise.
+
+    What is released is a real vector, no point of the lattice.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the lattice
+    public. The oracle may be off by ``alpha``, which the noise pays for
+    (``mechanisms.privacy.perturbed_leader``, with the proof); an answer whose certificate leaves a larger
+    gap is refused, and nothing is released. A certificate that rests on floating point is taken at its word.
+
+    Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 2. Different here: the constants, which are
+    derived anew.
+
+    Attributes:
+        problem_type, lattice, loss_bound: what it was planned for.
+        mean: tilts, answers and noise.
+        spend: the claim.
+    """
+
+    name: ClassVar[str] = "opsamp"
+    question: ClassVar[Task] = Task.LINEAR
+
+    problem_type: type[DiscreteProblem]
+    lattice: IntegerLattice
+    loss_bound: int
+    mean: TiltedMean
+    spend: PrivacySpend
+
+    @classmethod
+    def plan(
+        cls,
+        problem_type: type[DiscreteProblem],
+        lattice: IntegerLattice,
+        *,
+        n_records: int,
+        epsilon: float,
+        delta: float,
+        alpha: float = 0.0,
+        rate: float | None = None,
+        draws: int | None = None,
+        loss_bound: int | None = None,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            problem_type, lattice: what is minimised over what.
+            n_records: n.
+            epsilon, delta: the target.
+            alpha: the gap up to which answers are taken, in errors; >= 0.
+            rate, draws: as for ``TiltedMean.plan``.
+            loss_bound: the largest loss of one record; by default that of the type.
+
+        Raises:
+            PrivacyParameterError: a parameter out of range.
+        """
+        bound = largest_loss(problem_type, loss_bound)
+        widths = (lattice.high - lattice.low).astype(np.float64)
+        # Two points are at least 1 apart in l1, and losses at most ``bound``.
+        mean = TiltedMean.plan(
+            widths,
+            lipschitz=float(bound),
+            n_records=n_records,
+            epsilon=epsilon,
+            delta=delta,
+            alpha=alpha,
+            slack=rounding_slack(lattice.dimension),
+            rate=rate,
+            draws=draws,
+        )
+        return cls(problem_type, lattice, bound, mean, PrivacySpend.approximate(epsilon, delta, cls.name))
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return self.mean.noise
+
+    def release(
+        self,
+        oracle: PreparedOracle,
+        noise: NoiseSource | None = None,
+        limits: Limits | None = None,
+        workers: int = 1,
+    ) -> AveragedRelease:
+        """Ask the oracle m times, insist on the gap, average, add noise.
+
+        Args:
+            oracle: prepared for ``Task.LINEAR`` on the data.
+            limits: of each question.
+            workers: threads that ask.
+
+        Raises:
+            PlanMismatchError: the oracle was prepared for another problem or task.
+            CertificateError: a gap above ``alpha``; nothing is released.
+        """
+        problem = oracle.problem
+        if type(problem) is not self.problem_type or problem.lattice != self.lattice:
+            raise PlanMismatchError(
+                f"this plan was made for {self.problem_type.__name__} over {self.lattice}; the oracle was "
+                f"prepared for {type(problem).__name__} over {problem.lattice}: plan again for that problem"
+            )
+        if problem.record_loss_bound > self.loss_bound or oracle.task is not self.question:
+            raise PlanMismatchError(
+                f"{self.name} wants {self.question} and losses up to {self.loss_bound}; the oracle has "
+                f"{oracle.task}, and losses up to {problem.record_loss_bound}"
+            )
+
+        def answer(tilt: Vector) -> tuple[Vector, float]:
+            found = oracle.minimize(Perturbation.linear(self.lattice, -tilt), limits)
+            point = found.require(gap=self.mean.alpha)
+            return point.astype(np.float64), found.certificate.gap
+
+        source = noise or NoiseSource()
+        point, gap = self.mean.ask(answer, source, workers)
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        return AveragedRelease(point, spend, self.noise, gap)

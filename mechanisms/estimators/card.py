@@ -1,0 +1,238 @@
+"""A scorecard as people print it: points per level, a base, a threshold, risks; and as Markdown or JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privopt.mechanisms.evaluation.risk import RiskTable
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, plain
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.schema import Schema
+
+
+@dataclass(frozen=True)
+class CardColumn:
+    """The points of one column.
+
+    Attributes:
+        name: the column.
+        rows: (level, points): one level applies to a record.
+        proportion: for numbers: (value, points) at two ends of a line, or None.
+    """
+
+    name: str
+    rows: tuple[tuple[str, int], ...]
+    proportion: tuple[tuple[str, float], tuple[str, float]] | None = None
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """All points that can be had, at the ends of a line."""
+        line = () if self.proportion is None else tuple(p for _, p in self.proportion)
+        return (*line, *(p for _, p in self.rows))
+
+    @property
+    def used(self) -> bool:
+        """Whether some record gets points."""
+        return any(self.points)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        levels = [{"level": level, "points": points} for level, points in self.rows]
+        line = None if self.proportion is None else [list(end) for end in self.proportion]
+        return {"name": self.name, "levels": levels, "in_proportion": line}
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Level and points as text."""
+        if self.proportion is not None:
+            (low, first), (high, last) = self.proportion
+            yield f"{low} to {high}, in proportion", f"{number(first)} to {number(last)}"
+        for level, points in self.rows:
+            yield level, number(points)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A released scorecard to print.
+
+    A record starts with ``base`` points, gets those of its level in every column, and is of the positive
+    class when they are more than ``threshold``.
+
+    Attributes:
+        columns: those that give points, in the order of the schema.
+        unused: names of the columns that give none.
+        base, threshold: whole numbers.
+        whole: whether every sum of points is a whole number.
+        classes: labels, (negative, positive).
+        risks: by points, or None.
+        spend: what the card cost, its risks included.
+        n_records: how many records it was made from, where that is known.
+    """
+
+    columns: tuple[CardColumn, ...]
+    unused: tuple[str, ...]
+    base: int
+    threshold: int
+    whole: bool
+    classes: tuple[Any, Any]
+    risks: RiskTable | None
+    spend: PrivacySpend
+    n_records: int | None = None
+
+    @property
+    def rule(self) -> str:
+        """How points become a label, in words."""
+        return f"{self.classes[1]}: {self.enough} points; else {self.classes[0]}"
+
+    @property
+    def enough(self) -> str:
+        """How many points the positive class takes."""
+        return (
+            f"{number(self.threshold + 1)} or more" if self.whole else f"more than {number(self.threshold)}"
+        )
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The fewest and the most points that a record can have."""
+        return (
+            self.base + sum(min(c.points) for c in self.columns),
+            self.base + sum(max(c.points) for c in self.columns),
+        )
+
+    def without_negative_points(self) -> Card:
+        """The same card with no points below 0: each column is shifted, and so is the threshold."""
+        shifts = [-math.floor(min(c.points)) for c in self.columns]
+        moved = tuple(_shifted(c, by) for c, by in zip(self.columns, shifts, strict=True))
+        by = sum(shifts) - self.base
+        risks = None
+        if self.risks is not None:
+            risks = replace(self.risks, up_to=tuple(edge + by for edge in self.risks.up_to))
+        return replace(self, columns=moved, base=0, threshold=self.threshold + by, risks=risks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "rule": self.rule,
+            "classes": list(self.classes),
+            "base": self.base,
+            "threshold": self.threshold,
+            "columns": [c.to_dict() for c in self.columns],
+            "unused": list(self.unused),
+            "risks": None if self.risks is None else self.risk_rows(),
+            "spend": self.spend.to_dict(),
+        }
+
+    def risk_rows(self) -> list[dict[str, Any]]:
+        """Points, risk and interval by row, JSON-ready."""
+        assert self.risks is not None
+        rows = zip(self.risk_ranges(), self.risks.risks, self.risks.lows, self.risks.highs, strict=True)
+        return [{"points": text, "risk": risk, "low": low, "high": high} for text, risk, low, high in rows]
+
+    def risk_ranges(self) -> list[str]:
+        """The points of each row of ``risks``, as text."""
+        assert self.risks is not None
+        if not self.risks.up_to:
+            return ["any"]
+        edges = self.risks.up_to
+        if not self.whole:
+            middle = [f"over {number(a)} to {number(b)}" for a, b in pairwise(edges)]
+            return [f"up to {number(edges[0])}", *middle, f"over {number(edges[-1])}"]
+        middle = [_between(math.floor(a) + 1, math.floor(b)) for a, b in pairwise(edges)]
+        last = number(math.floor(edges[-1]) + 1)
+        return [f"{number(math.floor(edges[0]))} or fewer", *middle, f"{last} or more"]
+
+    def to_markdown(self) -> str:
+        """Tables in Markdown."""
+        lines = [f"**{_cell(self.rule)}**", ""]
+        if self.base:
+            lines += [f"Start with {number(self.base)} points.", ""]
+        lines += ["| column | level | points |", "|---|---|---:|"]
+        for column in self.columns:
+            lines += [f"| {_cell(column.name)} | {_cell(a)} | {b} |" for a, b in column.lines()]
+        if self.unused:
+            lines += ["", f"No points for {', '.join(map(_cell, self.unused))}."]
+        if self.risks is not None:
+            interval = f"{self.risks.confidence:.0%} interval"
+            head = f"| points | risk of {_cell(str(self.classes[1]))} | {interval} |"
+            lines += ["", head, "|---|---:|---:|"]
+            lines += [
+                f"| {row['points']} | {row['risk']:.1%} | {row['low']:.1%} to {row['high']:.1%} |"
+                for row in self.risk_rows()
+            ]
+        lines += ["", f"Privacy: {_cell(str(self.spend))}."]
+        return "\n".join(lines) + "\n"
+
+
+def card_of(
+    schema: Schema,
+    points: ArrayLike,
+    classes: tuple[Any, Any],
+    spend: PrivacySpend,
+    risks: RiskTable | None = None,
+    n_records: int | None = None,
+) -> Card:
+    """A card from released points, shape (features,)."""
+    left = np.asarray(points, dtype=np.int64)
+    base = int(left[-1]) if schema.intercept else 0
+    columns = []
+    for column in schema.columns:
+        own, left = np.split(left, [len(column.feature_names)])
+        columns.append(_column(column, own.tolist()))
+    whole = all(c.proportion is None for c in columns if c.used)
+    used, unused = [c for c in columns if c.used], [c.name for c in columns if not c.used]
+    return Card(tuple(used), tuple(unused), base, 0, whole, classes, risks, spend, n_records)
+
+
+def number(value: float) -> str:
+    """A number of points as people write it, with a true minus sign."""
+    text = f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _column(column: Column, points: list[int]) -> CardColumn:
+    kind, _ = plain_column(column)
+    if isinstance(kind, Numeric):
+        slope, *rest = points
+        low, high = (str(plain(kind.low + k * kind.step)) for k in (0, kind.top))
+        first, last = (float(end * slope) for end in kind.ends)
+        rows = tuple(("missing", p) for p in rest)
+        return CardColumn(column.name, rows, ((low, first), (high, last)) if slope else None)
+    names = (*_bins(kind), "missing") if isinstance(kind, Binned) else column.levels
+    rows = tuple(zip(names, points, strict=False))
+    if isinstance(kind, Categorical) and kind.outside == "ignore":
+        rows = (*rows, ("any other", 0))
+    return CardColumn(column.name, rows)
+
+
+def _bins(column: Binned) -> list[str]:
+    """Bins in words."""
+    texts = [str(plain(edge)) for edge in column.edges]
+    names = [f"{low} to below {high}" for low, high in pairwise(texts)]
+    names[-1] = f"{texts[-2]} to {texts[-1]}"
+    if column.outside == "clip" and len(names) > 1:
+        names[0], names[-1] = f"below {texts[1]}", f"{texts[-2]} or more"
+    return names if len(names) > 1 or column.outside == "refuse" else ["any"]
+
+
+def _between(low: int, high: int) -> str:
+    return number(low) if low == high else f"{number(low)} to {number(high)}"
+
+
+def _shifted(column: CardColumn, by: int) -> CardColumn:
+    rows = tuple((level, points + by) for level, points in column.rows)
+    if column.proportion is None:
+        return replace(column, rows=rows)
+    (low, first), (high, last) = column.proportion
+    return replace(column, rows=rows, proportion=((low, first + by), (high, last + by)))
+
+
+def _cell(text: str) -> str:
+    """Text in a Markdown table."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

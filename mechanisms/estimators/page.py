@@ -1,0 +1,203 @@
+"""A scorecard as one self-contained HTML page: for a screen, a phone and paper."""
+
+from __future__ import annotations
+
+import json
+import math
+from html import escape
+from importlib import resources
+from string import Template
+
+from privopt.mechanisms.estimators.card import Card, CardColumn, number
+from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
+from privopt.mechanisms.privacy.spend import PrivacySpend
+
+# Of an evaluation, what the page shows.
+_SHOWN = ("auc", "balanced_accuracy", "accuracy", "majority", "sensitivity", "specificity")
+
+_LINE = Template(
+    '<label class="line"><span>$low to $high<br><small>in proportion</small></span>'
+    '<input type="number" step="any" data-line="$low,$first,$high,$last" aria-label="$name">'
+    "<b>$start to $end</b></label>"
+)
+_LEVEL = Template(
+    '<label><input type="radio" name="$box" data-points="$points"><span>$level</span>'
+    '<b class="$sign" style="--shade:$shade%">$text</b></label>'
+)
+_RISK = Template(
+    '<tr><td>$points</td><td class="n">$risk</td><td class="bar"><i style="width:$width%"></i>'
+    '<u style="left:$left%;width:$span%"></u></td><td class="n wide">$low to $high</td></tr>'
+)
+_RISKS = Template("""<section id="risks">
+<h2>Risk of $positive</h2>
+<table><thead><tr><th>points</th><th>risk</th><th></th><th class="wide">$interval</th></tr></thead>
+<tbody>
+$rows
+</tbody></table>
+<p class="note">Of records with so many points, the share that is $positive. The line on a bar is the
+$interval: it includes the noise that was added for privacy.</p>
+</section>""")
+_QUALITY = Template("""<section id="quality">
+<h2>How well it tells apart</h2>
+<div class="two">$curve
+<div><table><thead><tr><th></th><th>estimate</th><th>$interval</th></tr></thead>
+<tbody>
+$rows
+</tbody></table>
+<p class="note">$source. Noise for privacy is included in the intervals.</p></div></div>
+</section>""")
+_ROC = Template("""<figure><svg viewBox="-14 -4 120 122" role="img" aria-label="ROC curve">
+<rect width="100" height="100" class="frame"/><line x1="0" y1="100" x2="100" y2="0" class="chance"/>
+<polyline points="$path" class="roc"/><circle cx="$x" cy="$y" r="2.2" class="dot"/>
+<text x="0" y="107">0</text><text x="100" y="107" class="end">1</text>
+<text x="-3" y="100" class="end">0</text><text x="-3" y="4" class="end">1</text>
+<text x="50" y="115" class="mid">false alarms</text>
+<text x="-8" y="50" class="mid" transform="rotate(-90 -8 50)">found</text></svg>
+<figcaption>ROC curve; the dot is the rule of this card.</figcaption></figure>""")
+
+
+def card_page(
+    card: Card, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
+) -> str:
+    """The page: points, risks, how well they tell apart, what is guaranteed. Post-processing: costs nothing.
+
+    Args:
+        card: what to print.
+        evaluation: a released one, for numbers and the ROC curve.
+        seen: whether ``evaluation`` is about the records that the card was made from.
+        title: a heading; the positive class by default.
+    """
+    files = resources.files("privopt.mechanisms.estimators")
+    page, style, script = ((files / f"page.{end}").read_text("utf-8") for end in ("html", "css", "js"))
+    largest = max((abs(p) for c in card.columns for p in c.points), default=0) or 1
+    unused = f"No points for {', '.join(card.unused)}." if card.unused else ""
+    spend = f"{card.spend}; {card.spend.note}" if card.spend.note else str(card.spend)
+    return Template(page).substitute(
+        title=escape(title or f"Scorecard: {card.classes[1]}"),
+        style=style,
+        script=script,
+        how=_how(card),
+        facts=escape(json.dumps(_facts(card))),
+        boxes="\n".join(_box(f"c{i}", column, largest) for i, column in enumerate(card.columns)),
+        unused=f'<p class="note">{escape(unused)}</p>' if unused else "",
+        risks=_risks(card),
+        quality="" if evaluation is None else _quality(evaluation, seen),
+        promises="\n".join(f"<li>{escape(line)}</li>" for line in _promises(card, evaluation, seen)),
+        spend=escape(spend),
+    )
+
+
+def _facts(card: Card) -> dict[str, object]:
+    """What the script adds up with."""
+    risks = None if card.risks is None else [[*card.risks.up_to, None], list(card.risks.risks)]
+    classes = [str(c) for c in card.classes]
+    return {"base": card.base, "threshold": card.threshold, "classes": classes, "risks": risks}
+
+
+def _how(card: Card) -> str:
+    start = f"Start with <b>{number(card.base)}</b> points. " if card.base else ""
+    yes, no = (f"<b>{escape(str(c))}</b>" for c in reversed(card.classes))
+    enough = card.enough[0].upper() + card.enough[1:]
+    choose = f"{start}In every box choose what applies and add its points."
+    return f"{choose} <b>{enough}</b>: {yes}. Otherwise: {no}."
+
+
+def _box(box: str, column: CardColumn, largest: float) -> str:
+    rows = []
+    if column.proportion is not None:
+        (low, first), (high, last) = column.proportion
+        ends = {"start": number(first), "end": number(last), "name": escape(column.name)}
+        rows.append(_LINE.substitute(low=low, high=high, first=first, last=last, **ends))
+    for level, points in column.rows:
+        rows.append(
+            _LEVEL.substitute(
+                box=box,
+                points=points,
+                level=escape(level),
+                sign="minus" if points < 0 else "plus",
+                shade=round(70 * abs(points) / largest),
+                text=number(points),
+            )
+        )
+    return f"<fieldset><legend>{escape(column.name)}</legend>{''.join(rows)}</fieldset>"
+
+
+def _risks(card: Card) -> str:
+    if card.risks is None:
+        return ""
+    rows = [
+        _RISK.substitute(
+            points=row["points"],
+            risk=f"{row['risk']:.1%}",
+            width=f"{100 * row['risk']:.1f}",
+            left=f"{100 * row['low']:.1f}",
+            span=f"{100 * (row['high'] - row['low']):.1f}",
+            low=f"{row['low']:.1%}",
+            high=f"{row['high']:.1%}",
+        )
+        for row in card.risk_rows()
+    ]
+    interval = f"{card.risks.confidence:.0%} interval"
+    return _RISKS.substitute(positive=escape(str(card.classes[1])), interval=interval, rows="\n".join(rows))
+
+
+def _quality(evaluation: Evaluation, seen: bool) -> str:
+    rows = [
+        f'<tr><td>{escape(NAMES[name])}</td><td class="n">{_decimal(found.value)}</td>'
+        f'<td class="n">{found.low:.2f} to {found.high:.2f}</td></tr>'
+        for name, found in evaluation.metrics.items()
+        if name in _SHOWN
+    ]
+    source = f"From {evaluation.histogram.n_records:,} records that the card was not made from"
+    if seen:
+        source = "From the records that the card was made from: on new ones expect a little less"
+    interval = f"{evaluation.confidence:.0%} interval"
+    return _QUALITY.substitute(curve=_roc(evaluation), interval=interval, rows="\n".join(rows), source=source)
+
+
+def _decimal(value: float) -> str:
+    return "open" if math.isnan(value) else f"{value:.2f}"
+
+
+def _roc(evaluation: Evaluation) -> str:
+    curve = evaluation.roc
+    if curve[["fpr", "tpr"]].isna().to_numpy().any():
+        return '<p class="note">Too much noise for a ROC curve.</p>'
+    points = [(0.0, 0.0), *curve[["fpr", "tpr"]].to_numpy().tolist(), (1.0, 1.0)]
+    path = " ".join(f"{100 * x:.1f},{100 - 100 * y:.1f}" for x, y in points)
+    rule = curve.loc[curve["threshold"] == 0, ["fpr", "tpr"]].to_numpy()[0]
+    return _ROC.substitute(path=path, x=f"{100 * rule[0]:.1f}", y=f"{100 - 100 * rule[1]:.1f}")
+
+
+def _promises(card: Card, evaluation: Evaluation | None, seen: bool) -> list[str]:
+    """The guarantee in plain words."""
+    lines = [_promise(card.spend)]
+    if card.n_records is not None:
+        lines.append(f"The card was made from {card.n_records:,} records. Their number is taken as known.")
+    if evaluation is not None and not seen:
+        lines.append(
+            "The figures on how well it tells apart are a release of their own, with epsilon = "
+            f"{evaluation.spend.epsilon:g} for the records that they are from."
+        )
+    lines.append(
+        "Not promised: that the card is right about a person, or that nothing can be learned about people in "
+        "general. What holds whether or not one person's record is there is what a scorecard is for."
+    )
+    return lines
+
+
+def _promise(spend: PrivacySpend) -> str:
+    if not spend.guaranteed:
+        return (
+            "Nothing: the noise was reproducible, or the claim behind it is refuted. Do not use this card "
+            "where records are private."
+        )
+    factor = math.exp(min(spend.epsilon, 700.0))
+    times = f"{factor:.3g} times" if factor < 1e6 else "very many times"
+    slack = f", but for a probability of {spend.delta:.2g}" if spend.delta else ""
+    return (
+        f"This card is differentially private with epsilon = {spend.epsilon:g}. Had the record of one person "
+        f"been any other, each possible card would have come out with a chance at most {times} as large or "
+        f"as small{slack}. So whoever reads the card, whatever else they know, learns little about any one "
+        "record."
+    )

@@ -1,0 +1,153 @@
+"""A scorecard as SQL: CASE expressions that agree with ``predict`` on every row.
+
+Values are compared as ``predict`` compares them: numbers as 64-bit floats with the declared edges, categories
+as they are written. Where ``predict`` refuses a record (a missing value with nothing to read it as, an
+undeclared category, a number outside), points and prediction are NULL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from privopt.mechanisms.evaluation.risk import RiskTable
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.schema import Schema
+
+# A number is found on its grid by comparing it with the middles of neighbouring grid points.
+_MOST_GRID_POINTS = 1000
+
+
+def points_expression(schema: Schema, points: Sequence[int]) -> str:
+    """The sum of points times the schema's denominator, an integer; NULL for records that are refused.
+
+    Raises:
+        InvalidInputError: a number with more than 1,000 grid points, or a kind of column of one's own.
+    """
+    left = list(points)
+    terms = []
+    for column in schema.columns:
+        own, left = left[: len(column.feature_names)], left[len(column.feature_names) :]
+        terms.append(_column(column, own, schema.denominator))
+    terms += [str(weight * schema.denominator) for weight in left]
+    return "\n  + ".join(terms)
+
+
+def select_statement(
+    schema: Schema, points: Sequence[int], classes: tuple[Any, Any], risks: RiskTable | None, table: str
+) -> str:
+    """A SELECT that adds the columns points, prediction and, with a table of risks, risk."""
+    scale = "" if schema.denominator == 1 else f" * 1e0 / {schema.denominator}"
+    label = f"CASE WHEN points > 0 THEN {literal(classes[1])} WHEN points <= 0 THEN {literal(classes[0])} END"
+    added = [f"{label} AS prediction"]
+    if risks is not None:
+        steps = [
+            f"WHEN points <= {_float(edge)} THEN {_float(risk)}"
+            for edge, risk in zip(risks.up_to, risks.risks, strict=False)
+        ]
+        last = f"WHEN points IS NOT NULL THEN {_float(risks.risks[-1])}"
+        added.append("CASE " + "\n  ".join([*steps, last]) + " END AS risk")
+    inner = f"SELECT *, (\n  {points_expression(schema, points)}\n){scale} AS points FROM {identifier(table)}"
+    return f"SELECT *,\n  {', '.join(added)}\nFROM (\n{inner}\n) AS scored\n"
+
+
+def identifier(name: str) -> str:
+    """A name in double quotes, as the standard has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """Text in single quotes, numbers as they are, booleans as 0 and 1."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(int(value)) if isinstance(value, bool | np.bool_) else str(value)
+
+
+def _column(column: Column, points: list[int], denominator: int) -> str:
+    kind, has_level = plain_column(column)
+    scaled = [p * denominator for p in points]
+    if isinstance(kind, Categorical):
+        cases, gap = _categorical(kind, scaled)
+    elif isinstance(kind, Binned):
+        cases, gap = _binned(kind, scaled)
+    elif isinstance(kind, Numeric):
+        cases, gap = _numeric(kind, scaled[0])
+    else:
+        raise InvalidInputError(f"column {column.name!r}: {type(column).__name__} has no translation to SQL")
+    if has_level:
+        gap = scaled[-1]
+    if gap is not None:
+        cases.append(f"WHEN {identifier(column.name)} IS NULL THEN {gap}")
+    return "CASE " + " ".join(cases) + " END"
+
+
+def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:
+    """Cases by category, and the points of what missing values are read as."""
+    name, known = identifier(kind.name), dict(zip(kind.categories, points, strict=False))
+    cases = [f"WHEN {name} = {literal(c)} THEN {p}" for c, p in known.items()]
+    if kind.outside == "ignore":
+        cases.append(f"WHEN {name} IS NOT NULL THEN 0")
+    return cases, None if kind.missing is None else known.get(kind.missing, 0)
+
+
+def _binned(kind: Binned, points: list[int]) -> tuple[list[str], int | None]:
+    edges = [float(e) for e in kind.edges]
+    held = points[: len(edges) - 1]
+    cases = _outside(kind, edges[0], edges[-1]) + _steps(kind.name, edges[1:-1], held)
+    if kind.missing is None:
+        return cases, None
+    return cases, held[int(np.searchsorted(edges[1:-1], float(kind.missing), side="right"))]
+
+
+def _numeric(kind: Numeric, slope: int) -> tuple[list[str], int | None]:
+    if kind.top >= _MOST_GRID_POINTS:
+        raise InvalidInputError(
+            f"column {kind.name!r} has {kind.top + 1} grid points; SQL takes up to {_MOST_GRID_POINTS}: "
+            "declare a coarser step"
+        )
+    first, last = kind.ends
+    points = [int((first + (last - first) * Fraction(k, kind.top)) * slope) for k in range(kind.top + 1)]
+    half = Fraction(1, 2)
+    middles = [_first_float(kind.low + (k - half) * kind.step) for k in range(1, kind.top + 1)]
+    # A column without points still refuses what it refuses.
+    steps = _steps(kind.name, middles, points) if slope else _steps(kind.name, [], [0])
+    cases = _outside(kind, float(kind.low), float(kind.high)) + steps
+    if kind.missing is None:
+        return cases, None
+    return cases, points[min(math.floor((kind.missing - kind.low) / kind.step + half), kind.top)]
+
+
+def _outside(kind: Numeric | Binned, low: float, high: float) -> list[str]:
+    if kind.outside == "clip":
+        return []
+    name = identifier(kind.name)
+    return [f"WHEN {name} < {_float(low)} OR {name} > {_float(high)} THEN NULL"]
+
+
+def _steps(column: str, edges: list[float], points: list[int]) -> list[str]:
+    """Points by the first edge that a number is below."""
+    name = identifier(column)
+    cases = [f"WHEN {name} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
+    return [*cases, f"WHEN {name} IS NOT NULL THEN {points[-1]}"]
+
+
+def _first_float(bound: Fraction) -> float:
+    """The smallest double that is, read as the decimal that it prints as, no less than a bound."""
+    value = float(bound)
+    while Fraction(repr(value)) >= bound:
+        value = math.nextafter(value, -math.inf)
+    while Fraction(repr(value)) < bound:
+        value = math.nextafter(value, math.inf)
+    return value
+
+
+def _float(value: float) -> str:
+    """A literal that databases read as a 64-bit float, not as a decimal."""
+    text = repr(float(value))
+    return text if "e" in text else f"{text}e0"

@@ -1,0 +1,200 @@
+"""Sample and aggregate: any estimator on disjoint subsets, a centre of its answers, Gaussian noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import joblib  # type: ignore[import-untyped]
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+
+from privopt.mechanisms.convex.mechanism import RealRelease
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, check_positive
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.convex.regularizers import Vector
+
+# (rows, labels) -> the estimate, shape (dimension,).
+Estimator = Callable[[Vector, Vector], Vector]
+
+# As for trimmed means: what is released is a multiple of the radius times 2^-20, within 64 radii.
+_CELL, _REACH, _NARROWEST, _ROUNDING = 2.0**-20, 64.0, 2.0**-16, 2.0**-19
+
+
+@dataclass(frozen=True)
+class SampleAggregate:
+    """The centre of estimates on m disjoint random subsets, plus Gaussian noise in proportion to S.
+
+    r_i(t) is the distance from the i-th estimate to its t-th nearest one (itself the first), and the
+    diameter 2R for t > m; rho(t) the mean of the q smallest r_i(t). The centre is the estimate with the
+    smallest r_i(t0), t0 = floor((m + 1) / 2) + 1.
+
+    Privacy: (epsilon, delta)-differential privacy whatever the estimator does, neighbours by replacing one
+    record, n public. With S = (1 + g) max over k of rho(t0 + 1 + k) e^(-B k), g = (q + 1) / (q - 1), the
+    noise is S / gamma, gamma = epsilon / (5 sqrt(2 log(2/delta))), for log g + B = beta = epsilon / (4 (d +
+    log(2/delta))) (Nissim, Raskhodnikova and Smith 2007, Lemma 2.7 with normal noise).
+
+    *Proof.* One record moves one estimate. An unmoved i has r'_i(t) <= r_i(t + 1). Of the q smallest r_i(t +
+    1) at most one moves; in its place comes an unmoved estimate within r0 of that unmoved one of the others
+    which has the smallest r0 = r_i(t + 1): there are t of them, t >= q, and each has r'_j(t) <= 2 r0. So
+    rho'(t) <= (1 + 2 / (q - 1)) rho(t + 1) = g rho(t + 1), and S' <= g e^B S. Balls around both centres hold
+    t0 - 1 unmoved estimates each, more than half of the m - 1, so they share one, and the centres are no
+    farther apart than rho(t0) + rho'(t0) <= (1 + g) rho(t0 + 1) <= S; likewise S'.
+
+    Source: Wang, Xiao, Devadas and Xu (2020), Algorithm 1, after Nissim et al. Different here: subsets are
+    disjoint (as drawn there, a record is in up to sqrt(m) of them, and moves as many estimates); the maximum
+    over k goes on beyond m, with the diameter, without which S is not smooth; and the means are of the
+    *smallest* distances: one estimate moves the largest as far as it likes.
+
+    Attributes:
+        n_records, dimension: n and d.
+        subsets: m.
+        radius: R: estimates are brought into the ball of that radius. Public.
+        averaged: q.
+        decay: B.
+        gamma: the noise is S / gamma per coordinate.
+        spend: the claim.
+    """
+
+    name: ClassVar[str] = "sample-aggregate"
+
+    n_records: int
+    dimension: int
+    subsets: int
+    radius: float
+    averaged: int
+    decay: float
+    gamma: float
+    spend: PrivacySpend
+
+    @classmethod
+    def plan(
+        cls,
+        n_records: int,
+        dimension: int,
+        *,
+        subsets: int,
+        radius: float,
+        epsilon: float,
+        delta: float,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            n_records, dimension: n and d.
+            subsets: m; each gets n/m records, one more or less.
+            radius: R, a bound on the l2 norm of estimates; longer ones are shortened.
+            epsilon, delta: the target.
+
+        Raises:
+            PrivacyParameterError: a parameter out of range; epsilon at most 2d/sqrt(m), where the noise
+                would bury everything; or too few subsets for the proof.
+        """
+        n, d, m = (
+            check_count(value, name)
+            for value, name in ((n_records, "n_records"), (dimension, "dimension"), (subsets, "subsets"))
+        )
+        check_epsilon(epsilon), check_delta(delta), check_positive(radius, "radius")
+        if m > n:
+            raise PrivacyParameterError(f"{m} subsets of {n} records: some would be empty")
+        if epsilon <= 2 * d / math.sqrt(m):
+            raise PrivacyParameterError(
+                f"epsilon = {epsilon:g} is at most 2 d / sqrt(m) = {2 * d / math.sqrt(m):.3g}: the noise "
+                f"would bury the estimate. Use more than {math.ceil((2 * d / epsilon) ** 2)} subsets"
+            )
+        left = epsilon - d * _ROUNDING
+        log = math.log(2 / delta)
+        beta, gamma = left / (4 * (d + log)), left / (5 * math.sqrt(2 * log))
+        averaged = math.ceil(1 / math.tanh(beta / 4) + 1e-9)  # log((q + 1) / (q - 1)) <= beta / 2
+        if averaged > (m + 1) // 2 + 1:
+            raise PrivacyParameterError(
+                f"{m} subsets are too few for the proof at epsilon = {epsilon:g}, delta = {delta:g}, d = "
+                f"{d}: use at least {2 * averaged}"
+            )
+        decay = beta - math.log((averaged + 1) / (averaged - 1))
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        return cls(n, d, m, float(radius), averaged, decay, gamma, spend)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """The public parameters of the noise."""
+        return {"gamma": self.gamma, "decay": self.decay, "averaged": self.averaged, "subsets": self.subsets}
+
+    def release(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        estimator: Estimator,
+        noise: NoiseSource | None = None,
+        workers: int = 1,
+    ) -> RealRelease:
+        """Estimate on every subset, in parallel; find the centre; add noise. Costs ``spend``.
+
+        Args:
+            X, y: shapes (n_records, features), (n_records,).
+            estimator: anything, such as ``oracles.convex.erm.RiskMinimizer``. Where it fails, or returns
+                something else than ``dimension`` finite numbers, the origin takes the place of its answer.
+            workers: processes.
+
+        Raises:
+            PlanMismatchError: another number of records.
+        """
+        rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        if len(rows) != self.n_records or labels.shape != (self.n_records,):
+            raise PlanMismatchError(
+                f"this plan was made for {self.n_records} records, the data have {len(rows)}: plan again"
+            )
+        source = noise or NoiseSource()
+        order = np.argsort(source.uniform(self.n_records), kind="stable")
+        parts = np.array_split(order, self.subsets)
+        answers = joblib.Parallel(n_jobs=check_count(workers, "workers"))(
+            joblib.delayed(_answer)(estimator, rows[part], labels[part], self.dimension) for part in parts
+        )
+        point = self._noisy(self.shortened(np.array(answers)), source)
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        return RealRelease(point, spend, self.noise)
+
+    def shortened(self, estimates: Vector) -> Vector:
+        """Brought into the ball, in units of its radius."""
+        lengths = np.linalg.norm(estimates / self.radius, axis=1, keepdims=True)
+        return np.asarray(estimates / self.radius / np.maximum(1.0, lengths))
+
+    def centre(self, estimates: Vector) -> tuple[Vector, float]:
+        """The centre of m points of the unit ball, and S. Not private."""
+        distances = np.sort(cdist(estimates, estimates), axis=1)
+        majority = (self.subsets + 1) // 2 + 1
+        best = int(np.argmin(distances[:, majority - 1]))
+        return estimates[best], self.sensitivity(distances)
+
+    def sensitivity(self, distances: Vector) -> float:
+        """S, from the sorted distances of every estimate; at least gamma * 2^-16, a constant."""
+        first = (self.subsets + 1) // 2 + 1  # of t0 + 1, counted from 0
+        means = np.append(self.mean_distances(distances[:, first:]), 2.0)
+        largest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
+        grown = 1 + (self.averaged + 1) / (self.averaged - 1)
+        return max(grown * largest * (1 + 1e-9), self.gamma * _NARROWEST)
+
+    def mean_distances(self, distances: Vector) -> Vector:
+        """rho(t): of every column, the mean of the q smallest."""
+        kept = np.partition(distances, self.averaged - 1, axis=0)[: self.averaged]
+        return np.asarray(np.mean(kept, axis=0))
+
+    def _noisy(self, estimates: Vector, source: NoiseSource) -> Vector:
+        centre, scale = self.centre(estimates)
+        noisy = np.clip(centre + source.gaussian(scale / self.gamma, self.dimension), -_REACH, _REACH)
+        return np.asarray(np.rint(noisy / _CELL) * _CELL * self.radius)
+
+
+def _answer(estimator: Estimator, rows: Vector, labels: Vector, dimension: int) -> Vector:
+    try:
+        found = np.asarray(estimator(rows, labels), dtype=np.float64)
+    except Exception:  # which subset failed would tell something about it
+        return np.zeros(dimension)
+    usable = found.shape == (dimension,) and bool(np.all(np.isfinite(found)))
+    return np.clip(found, -1e150, 1e150) if usable else np.zeros(dimension)

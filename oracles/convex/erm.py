@@ -1,0 +1,36 @@
+"""Empirical risk minimisers of linear models, for whoever wants an estimate and no certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from privopt.problems.convex.losses import Loss
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.unclipped import UnclippedRisk
+
+
+@dataclass(frozen=True)
+class RiskMinimizer:
+    """argmin of the mean loss plus (l2/2) |w|^2, by SciPy's L-BFGS. Not private, not certified.
+
+    Attributes:
+        loss: a convex loss.
+        l2: the penalty.
+    """
+
+    loss: Loss
+    l2: float = 1e-6
+
+    def __call__(self, X: Vector, y: Vector) -> Vector:
+        """The minimiser, shape (features,)."""
+        risk = UnclippedRisk(X, y, self.loss)
+
+        def objective(w: Vector) -> tuple[float, Vector]:
+            value, gradient = risk.value_and_gradient(w)
+            return value + self.l2 / 2 * float(w @ w), gradient + self.l2 * w
+
+        found = minimize(objective, np.zeros(X.shape[1]), jac=True, method="L-BFGS-B")
+        return np.asarray(found.x)

@@ -1,0 +1,76 @@
+"""Missing values as a level of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+
+
+@dataclass(frozen=True)
+class MissingLevel(Column):
+    """A column whose missing values (empty, NaN, None) are a level with points of its own.
+
+    One more feature, 1 where the value is missing and 0 elsewhere; the column's others are then 0. No value
+    has to be invented. In files: ``missing_level = true`` beside the column's own keys.
+
+    Args:
+        column: a ``Numeric``, ``Categorical`` or ``Binned``.
+
+    Raises:
+        SchemaError: another kind of column, or one that says what missing values are read as.
+    """
+
+    column: Numeric | Categorical | Binned
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, Numeric | Categorical | Binned):
+            raise SchemaError("a missing level belongs to a numeric, categorical or binned column")
+        if self.column.missing is not None:
+            raise SchemaError(
+                f"column {self.name!r}: missing and missing_level exclude each other: declare one of them"
+            )
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # read-only here
+        return self.column.name
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (*self.column.feature_names, f"{self.name} is missing")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return (*self.column.levels, "missing")
+
+    @property
+    def denominator(self) -> int:
+        return self.column.denominator
+
+    @property
+    def reach(self) -> Fraction:
+        return max(self.column.reach, Fraction(1))
+
+    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
+        gaps = np.asarray(pd.isna(values))
+        out[gaps, -1] = denominator
+        if not gaps.all():
+            inner = np.zeros((int(np.count_nonzero(~gaps)), out.shape[1] - 1), dtype=np.int64)
+            self.column.fill(values[~gaps], inner, denominator)
+            out[~gaps, :-1] = inner
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.column.to_dict(), "missing_level": True}
+
+
+def plain_column(column: Column) -> tuple[Column, bool]:
+    """A column without its missing level, and whether it had one."""
+    return (column.column, True) if isinstance(column, MissingLevel) else (column, False)

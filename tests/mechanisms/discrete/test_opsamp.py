@@ -1,0 +1,216 @@
+"""OPSamp: the stability bound against simulation, Chernoff's against binomials, gaps paid for and refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privopt.mechanisms.audit.audit import exact_delta
+from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS, OPSampSampler
+from privopt.mechanisms.convex.opsamp import ConvexOPSamp
+from privopt.mechanisms.discrete.opsamp import OPSamp
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.perturbed_leader import TiltedMean, mean_distance
+from privopt.oracles import Task, minimizer
+from privopt.oracles.certificate import Status
+from privopt.oracles.convex.tilted import TiltedRisk
+from privopt.oracles.errors import CertificateError
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.problems import IntegerLattice, InvalidInputError, ZeroOneHalfspace
+from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.sets.box import Box
+from privopt.problems.discrete.problem import DiscreteProblem
+
+
+@pytest.mark.parametrize("rate", [0.002, 0.05, 1.0])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_neighbours_are_no_farther_apart_than_the_bound(rate: float, d: int) -> None:
+    """Random 0/1 losses over {-1, 0, 1}^d: the worst of 40 pairs, by enumeration, 500 tilts each."""
+    rng = np.random.default_rng(d)
+    lattice = IntegerLattice(-1, 1, dimension=d)
+    points = np.concatenate(list(lattice.batches()))
+    bound = mean_distance(np.full(d, 2.0), 1.0, rate, 0.0)
+    worst = 0.0
+    for _ in range(40):
+        common = rng.integers(0, 8, len(points))
+        first, second = (common + rng.integers(0, 2, len(points)) for _ in range(2))
+        tilted = -(rng.exponential(1 / rate, (500, d)) @ points.T)
+        moved = points[np.argmin(first + tilted, axis=1)] - points[np.argmin(second + tilted, axis=1)]
+        worst = max(worst, float(np.mean(np.abs(moved).sum(axis=1))))
+    assert worst <= bound
+    assert bound <= 8 * rate * d * d * 2 * (1 + 1e-6)  # 8 eta G d^2 D
+
+
+def test_the_bound_is_far_below_the_printed_one_and_grows_with_the_gap() -> None:
+    widths = np.full(23, 2.0)
+    exact = mean_distance(widths, 1.0, 1e-4, 0.0)
+    assert exact < 250 * 1e-4 * 23**2 * 2 / 30
+    gaps = [mean_distance(widths, 1.0, 1e-4, a) for a in (0.0, 0.1, 1.0, 10.0, 1e6)]
+    assert gaps == sorted(gaps)
+    assert gaps[0] < gaps[-1] == pytest.approx(46.0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "n", "d"), [(1.0, 1e-6, 10_000, 5), (0.1, 1e-3, 200, 2)])
+def test_sensitivity_is_exceeded_with_probability_delta_at_most(
+    epsilon: float, delta: float, n: int, d: int
+) -> None:
+    """The law that makes large means likeliest, 0 or the whole diameter: a binomial."""
+    widths = np.full(d, 2.0)
+    for draws in (None, 50, 2000):
+        plan = TiltedMean.plan(widths, lipschitz=1.0, n_records=n, epsilon=epsilon, delta=delta, draws=draws)
+        p = mean_distance(widths, 1.0, plan.rate, 0.0) / (2.0 * d)
+        allowed = math.floor(plan.sensitivity / (2.0 * d) * plan.draws * (1 + 1e-12))
+        assert stats.binom.sf(allowed, plan.draws, p) <= delta
+        assert plan.laplace.epsilon <= epsilon
+    few, many = (
+        TiltedMean.plan(widths, lipschitz=1.0, n_records=n, epsilon=epsilon, delta=delta, rate=1e-3, draws=m)
+        for m in (20, 4000)
+    )
+    assert many.sensitivity < few.sensitivity
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"alpha": -1.0}, {"alpha": math.nan}, {"draws": 0}, {"rate": 0.0}, {"epsilon": 0.0}, {"delta": 0.0}],
+)
+def test_plans_refuse(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PrivacyParameterError):
+        TiltedMean.plan(
+            np.ones(2), **{"lipschitz": 1.0, "n_records": 10, "epsilon": 1.0, "delta": 1e-3, **wrong}
+        )
+
+
+def halfspaces(n: int = 400, d: int = 3) -> ZeroOneHalfspace:
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (n, d))
+    return ZeroOneHalfspace(
+        X, np.where(X @ np.arange(1, d + 1) > 0, 1, -1), IntegerLattice(-1, 1, dimension=d)
+    )
+
+
+def planned(problem: Any, **options: Any) -> OPSamp:
+    defaults: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-4, "draws": 200}
+    return OPSamp.plan(type(problem), problem.lattice, n_records=problem.n_records, **{**defaults, **options})
+
+
+@pytest.mark.parametrize("oracle", ["interval", "enumerate"])
+def test_releases_average_answers_and_add_noise(oracle: str) -> None:
+    problem = halfspaces()
+    plan = planned(problem, epsilon=1e6, rate=0.5)
+    prepared = minimizer(oracle).prepare(problem, Task.LINEAR)
+    found = plan.release(prepared, NoiseSource(insecure_seed=3), workers=2)
+    assert np.all(np.abs(found.point) < 1.01)
+    # Tilts of mean 2 hardly move 400 records: the mean is near the minimum that they leave.
+    assert found.point @ np.arange(1, 4) > 0
+    assert found.worst_gap == 0.0
+    assert found.spend.insecure_seed == 3
+    again = plan.release(prepared, NoiseSource(insecure_seed=3))
+    assert np.array_equal(found.point, again.point)  # whatever the number of workers
+    assert not np.array_equal(plan.release(prepared).point, plan.release(prepared).point)
+
+
+@dataclasses.dataclass(frozen=True)
+class StoppedEarly(DiscreteOracle):
+    """The true minimum, with a bound that is short of it."""
+
+    gap: int
+    name: ClassVar[str] = "stopped early"
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        return []
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        prepared = minimizer("enumerate").prepare(problem, task)
+
+        def solve(query: Query) -> Proposal:
+            answer = prepared.minimize(query.perturbation)
+            proved = answer.certificate.fixed_bound - (self.gap << 20)
+            return Proposal(answer.point, proved, status=Status.TIME_LIMIT)
+
+        return solve
+
+
+def test_the_gap_of_the_certificate_is_what_was_planned_or_nothing_is_released() -> None:
+    problem = halfspaces()
+    exact, lax = planned(problem), planned(problem, alpha=3.0)
+    assert lax.mean.sensitivity > exact.mean.sensitivity
+    oracle = StoppedEarly(3).prepare(problem, Task.LINEAR)
+    with pytest.raises(CertificateError, match="gap of 3"):
+        exact.release(oracle)
+    assert lax.release(oracle).worst_gap == 3.0
+    with pytest.raises(CertificateError, match="gap of 4"):
+        lax.release(StoppedEarly(4).prepare(problem, Task.LINEAR))
+
+
+def test_other_problems_and_tasks_are_refused() -> None:
+    problem, plan = halfspaces(), planned(halfspaces())
+    with pytest.raises(PlanMismatchError, match="plan again"):
+        plan.release(minimizer("enumerate").prepare(halfspaces(d=2), Task.LINEAR))
+    with pytest.raises(PlanMismatchError, match="wants"):
+        plan.release(minimizer("enumerate").prepare(problem, Task.NORMALIZED))
+
+
+def convex_task(n: int = 300) -> tuple[EmpiricalRisk, Box]:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = np.where((X @ [1.0, -0.5] > 0) != (rng.random(n) < 0.4), 1.0, -1.0)
+    return EmpiricalRisk(X, y, LogisticLoss(), row_norm=1.0, norm="linf"), Box([-1.0, -1.0], [1.0, 1.0])
+
+
+def test_convex_answers_are_proved_by_their_own_gradients() -> None:
+    risk, box = convex_task()
+    oracle, rng = TiltedRisk(risk, box), np.random.default_rng(2)
+    for size in (0.0, 1.0, 30.0, 1e4):
+        tilt = rng.exponential(size or 1.0, 2) * (size > 0)
+        w, gap = oracle.solve(tilt)
+        assert box.contains(w)
+        assert 0 <= gap < 1e-4
+        value = 300 * risk.value(w) - tilt @ w
+        for v in rng.uniform(-1, 1, (200, 2)):
+            assert 300 * risk.value(v) - tilt @ v >= value - gap
+    # Stopped on purpose: the gap says so, and covers what is missing.
+    tilt = np.array([3.0, 1.0])
+    early, gap = oracle.solve(tilt, steps=1)
+    best, _ = oracle.solve(tilt)
+    lost = 300 * (risk.value(early) - risk.value(best)) - tilt @ (early - best)
+    assert gap >= lost > 1e-6
+
+
+def test_convex_releases_and_refusals() -> None:
+    risk, box = convex_task()
+    plan = ConvexOPSamp.plan(risk.facts, box, epsilon=50.0, delta=1e-4, alpha=1e-3, draws=60)
+    found = plan.release(TiltedRisk(risk, box), NoiseSource(insecure_seed=0), workers=2)
+    assert box.contains(found.point)
+    assert found.worst_gap <= 1e-3
+    proud = ConvexOPSamp.plan(risk.facts, box, epsilon=1.0, delta=1e-4, alpha=1e-12, draws=5)
+    with pytest.raises(CertificateError, match="larger alpha"):
+        proud.release(TiltedRisk(risk, box))
+    with pytest.raises(PlanMismatchError):
+        plan.release(TiltedRisk(convex_task(200)[0], box))
+    with pytest.raises(InvalidInputError, match="convex"):
+        TiltedRisk(EmpiricalRisk(risk.X, risk.y, SigmoidLoss()), box)
+
+
+@pytest.mark.parametrize("name", OPSAMP_AUDITS)
+def test_audited_laws_are_those_of_releases(name: str) -> None:
+    (audited,) = OPSAMP_AUDITS[name]()
+    assert audited.claim.exact_epsilon == pytest.approx(1.0, abs=0.01)
+    for subject in (audited.claim, *audited.mutants):
+        assert subject.laws is not None
+        # Draws beyond the first only repeat the answer of the contrary oracle: they are left out here.
+        for side, law in enumerate(subject.laws):
+            sampler: Any = (subject.first, subject.second)[side]
+            assert isinstance(sampler.draw, OPSampSampler)
+            outcomes = np.bincount(sampler(800, NoiseSource(insecure_seed=5 + side)), minlength=len(law))
+            rare = np.array(law) * 800 < 5
+            seen = np.append(outcomes[~rare], outcomes[rare].sum() + 10)
+            due = np.append(np.array(law)[~rare] * 800, np.array(law)[rare].sum() * 800 + 10)
+            assert stats.chisquare(seen, due / due.sum() * seen.sum()).pvalue > 1e-3, subject.name
+        assert exact_delta(*subject.laws, 1.0) <= 1e-3 or subject is not audited.claim

@@ -1,0 +1,258 @@
+"""Cards to print: the points people read, and SQL that agrees with ``predict`` in real databases."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from html.parser import HTMLParser
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.mechanisms import PrivacySpend, PrivateHalfspaceClassifier, evaluate
+from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.estimators.card import number
+from privopt.mechanisms.estimators.page import card_page
+from privopt.mechanisms.evaluation.bins import card_bins
+from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
+
+SCHEMA = Schema(
+    [
+        MissingLevel(Binned("pulse", [40, 60.5, 80, 120])),
+        Binned("late payments", [0, 1, 2], outside="refuse", missing=1),
+        Categorical("it's", ["no", "yes", 'a "quote"'], missing="yes"),
+        MissingLevel(Categorical("country", ["AT", "CH"], outside="ignore")),
+        Categorical("stage", [1, 2, 3], outside="ignore", missing=7),
+        Numeric("age", 0, 100, step=7, zero=10, one=90, missing=33),
+        MissingLevel(Numeric("dose", "0.1", "0.9", step="0.1", outside="refuse")),
+    ],
+    intercept=True,
+)
+WHOLE = Schema([*SCHEMA.columns[:5]], intercept=True)
+POINTS = [1, 0, 4, -2, 0, 3, 2, 0, -1, 5, -3, 1, 2, -4, 1, 3, -2, 5, -3]
+
+
+def card(schema: Schema = SCHEMA, points: list[int] | None = None, risks: bool = True) -> Any:
+    """A scorecard as if it had been released."""
+    weights = np.array([*(points or POINTS)[: schema.n_features - 1], -3])
+    rng, histogram = np.random.default_rng(0), None
+    if risks:
+        plan = HistogramPlan.plan(card_bins(schema, weights, 2000, 1.0), epsilon=1.0)
+        scores = rng.normal(0, 5, 2000).round()
+        histogram = plan.release(scores, rng.uniform(size=2000) < 1 / (1 + np.exp(-scores)), NoiseSource())
+    release = Release(weights, PrivacySpend.pure(1.0, "exponential"), {}, "")
+    model = PrivateHalfspaceClassifier(schema=schema)
+    return model._set(release, schema, np.array(["well", "it's ill"]), "exponential", "a test", histogram)
+
+
+def table(n: int = 3000) -> pd.DataFrame:
+    """Values on and beside every edge, holes, and categories that are not declared."""
+    rng = np.random.default_rng(1)
+
+    def around(values: list[float]) -> list[float]:
+        return [w for v in values for w in (math.nextafter(v, -math.inf), v, math.nextafter(v, math.inf))]
+
+    choices: dict[str, list[Any]] = {
+        "pulse": [None, -5.0, 1000.0, *around([40, 60.5, 80, 120])],
+        "late payments": [None, 0.0, 0.5, 1.0, math.nextafter(1, 0), 1.5, 2.0],
+        "it's": [None, "no", "yes", 'a "quote"'],
+        "country": [None, "AT", "CH", "DE", "at", ""],
+        "stage": [None, 1.0, 2.0, 3.0, 4.0, 2.5],
+        "age": [None, -3.0, 200.0, *around([3.5 + 7 * k for k in range(14)]), 49.0, 98.0, 99.0],
+        "dose": [None, 0.1, 0.9, 0.3, *around([0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85])],
+    }
+    return pd.DataFrame({k: pd.Series([v[i] for i in rng.integers(0, len(v), n)], dtype=object)
+                         for k, v in choices.items()})  # fmt: skip
+
+
+def as_stored(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.astype({"pulse": float, "late payments": float, "stage": float, "age": float, "dose": float})
+
+
+def run_sqlite(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
+    with sqlite3.connect(":memory:") as database:
+        as_stored(frame).to_sql('our "table"', database, index=False)
+        return pd.read_sql_query(statement, database)
+
+
+def run_duckdb(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
+    with duckdb.connect() as database:
+        kinds = {"it's": "VARCHAR", "country": "VARCHAR"}
+        columns = ", ".join(f'"{c}" {kinds.get(c, "DOUBLE")}' for c in frame.columns)
+        database.execute(f'CREATE TABLE "our ""table""" ({columns})')
+        rows = as_stored(frame).astype(object).where(frame.notna(), None).to_numpy().tolist()
+        database.executemany(f'INSERT INTO "our ""table""" VALUES ({", ".join("?" * frame.shape[1])})', rows)
+        return database.execute(statement).df()
+
+
+@pytest.mark.parametrize("run", [run_sqlite, run_duckdb])
+@pytest.mark.parametrize("schema", [SCHEMA, WHOLE])
+def test_sql_agrees_with_predict_on_every_row(run: Any, schema: Schema) -> None:
+    model, frame = card(schema), table(1200)
+    found = run(frame, model.to_sql('our "table"'))
+    assert found["prediction"].tolist() == model.predict(frame).tolist()
+    assert set(found["prediction"]) == {"well", "it's ill"}
+    assert found["points"].tolist() == model.decision_function(frame).tolist()
+    assert found["risk"].tolist() == model.predict_proba(frame)[:, 1].tolist()
+
+
+@pytest.mark.parametrize("run", [run_sqlite, run_duckdb])
+def test_what_predict_refuses_is_null(run: Any) -> None:
+    schema = Schema(
+        [Binned("pulse", [40, 80]), Binned("late payments", [0, 1, 2], outside="refuse"),
+         Categorical("it's", ["no", "yes"]), Numeric("dose", 0, 1, step="0.1", outside="refuse")],
+        intercept=True,
+    )  # fmt: skip
+    model = card(schema, points=[1, 0, 2, 1, 2, 0], risks=False)
+    good: dict[str, Any] = {"pulse": 50.0, "late payments": 1.0, "it's": "no", "dose": 0.3, "country": None,
+                            "stage": 1.0, "age": 1.0}  # fmt: skip
+    bad = [("pulse", None), ("late payments", 2.1), ("late payments", -0.1), ("it's", "maybe"),
+           ("it's", None), ("dose", 1.1), ("dose", None)]  # fmt: skip
+    frame = pd.DataFrame([good, *({**good, name: value} for name, value in bad)])
+    found = run(frame, model.to_sql('our "table"'))
+    assert found["prediction"].tolist()[0] == model.predict(frame[:1])[0]
+    assert found["prediction"][1:].isna().all()
+    assert found["points"][1:].isna().all()
+    for k in range(1, len(frame)):
+        with pytest.raises(InvalidInputError):
+            model.predict(frame[k : k + 1])
+
+
+def test_sql_of_booleans_and_of_fine_grids() -> None:
+    model = card(Schema([Categorical("stage", [False, True])], intercept=True), points=[1, 5], risks=False)
+    frame = pd.DataFrame({"stage": [True, False]})
+    with duckdb.connect() as database:
+        database.execute('CREATE TABLE records AS SELECT * FROM (VALUES (true), (false)) AS t("stage")')
+        assert database.execute(model.to_sql()).df()["prediction"].tolist() == model.predict(frame).tolist()
+    with sqlite3.connect(":memory:") as lite:
+        frame.to_sql("records", lite, index=False)
+        found = pd.read_sql_query(model.to_sql(), lite)["prediction"].tolist()
+        assert found == model.predict(frame).tolist()
+    fine = card(Schema([Numeric("x", 0, 1, step="0.0001")], intercept=True), points=[1], risks=False)
+    with pytest.raises(InvalidInputError, match="coarser step"):
+        fine.to_sql()
+
+
+# ---------------------------------------------------------------- points people read
+
+
+def added_up(shown: Any, frame: pd.DataFrame) -> list[float]:
+    """Totals by the printed rows of a card over ``WHOLE``, looked up by hand."""
+    levels = {c.name: dict(c.rows) for c in shown.columns}
+
+    def of(row: Any) -> float:
+        pulse, late, said, country, stage = (None if pd.isna(v) else v for v in row[:5])
+        total = shown.base
+        bands = [(60.5, "below 60.5"), (80, "60.5 to below 80"), (math.inf, "80 or more")]
+        total += levels["pulse"]["missing" if pulse is None else next(t for e, t in bands if pulse < e)]
+        total += levels["late payments"]["0 to below 1" if late is not None and late < 1 else "1 to 2"]
+        total += levels["it's"]["yes" if said is None else said]
+        total += levels["country"][
+            "missing" if country is None else country if country in ("AT", "CH") else "any other"
+        ]
+        return total + levels["stage"][str(int(stage)) if stage in (1, 2, 3) else "any other"]
+
+    return [of(row) for row in frame.itertuples(index=False)]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_adding_up_the_printed_points_gives_the_prediction(plain: bool) -> None:
+    model, frame = card(WHOLE), table(500)
+    shown = model.card_ if plain else model.card_.without_negative_points()
+    totals = np.array(added_up(shown, frame))
+    assert np.where(totals > shown.threshold, "it's ill", "well").tolist() == model.predict(frame).tolist()
+    assert shown.risks.at(totals).tolist() == model.predict_proba(frame)[:, 1].tolist()
+    low, high = shown.reach
+    assert low <= totals.min() <= totals.max() <= high
+    if not plain:
+        assert min(p for c in shown.columns for p in c.points) == 0
+        assert shown.base == 0
+        assert low == 0
+
+
+def test_points_in_proportion_are_shifted_too() -> None:
+    model = card(Schema([Numeric("age", 0, 100, step=10)], intercept=True), points=[-4], risks=False)
+    shown = model.card_.without_negative_points()
+    assert shown.columns[0].proportion == (("0", 4.0), ("100", 0.0))
+    assert shown.threshold == 7  # -3 - 4 age > 0 is 4 - 4 age > 7
+    assert shown.rule == "it's ill: more than 7 points; else well"
+    assert "| age | 0 to 100, in proportion | 4 to 0 |" in shown.to_markdown()
+
+
+def test_columns_without_points_are_named_and_left_out() -> None:
+    model = card(WHOLE, points=[0] * 4 + POINTS[4:], risks=False)
+    assert model.card_.unused == ("pulse",)
+    assert "No points for pulse." in model.card_.to_markdown()
+    empty = card(WHOLE, points=[0] * 20, risks=False).card_
+    assert empty.columns == ()
+    assert "Points" in card_page(empty)
+
+
+def test_a_card_is_json_and_markdown() -> None:
+    shown = card(WHOLE).card_.without_negative_points()
+    again = json.loads(json.dumps(shown.to_dict()))
+    assert again["threshold"] == shown.threshold
+    assert [c["name"] for c in again["columns"]] == [c.name for c in WHOLE.columns]
+    assert len(again["risks"]) == len(shown.risks.risks)
+    text = shown.to_markdown()
+    for line in text.splitlines():
+        assert line.count("|") in (0, 4), line
+    assert "| pulse | missing | 0 |" in text
+    assert number(-3) == "\N{MINUS SIGN}3"
+
+
+def test_ranges_of_whole_points_are_whole() -> None:
+    shown = card(WHOLE).card_
+    ranges = shown.risk_ranges()
+    assert ranges[0].endswith("or fewer")
+    assert ranges[-1].endswith("or more")
+    assert all("." not in text for text in ranges)
+
+
+class Reader(HTMLParser):
+    """Tags that are open, and what is fetched from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.fetched += [str(v) for k, v in attrs if k in ("src", "href")]
+        if tag not in ("meta", "br", "input", "rect", "line", "polyline", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+
+def test_the_page_is_whole_and_stands_alone() -> None:
+    hostile = Schema([Categorical("<b>x", ["</script><i>", "&"]), *WHOLE.columns[1:2]], intercept=True)
+    model = card(hostile, points=[2, -1, 0, 4])
+    frame = pd.DataFrame({"<b>x": ["&"] * 50, "late payments": [0.5, 1.5] * 25})
+    found = evaluate(model, frame, model.predict(frame), epsilon=5.0)
+    page = card_page(model.card_.without_negative_points(), found, title="Who is <ill>?")
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert reader.fetched == []
+    assert "Who is &lt;ill&gt;?" in page
+    assert "<i>" not in page.split("</style>")[1].replace("<i style", "")
+    for part in ("What is guaranteed", "epsilon = 1", "release of their own", "ROC curve", "@media print"):
+        assert part in page
+    assert "Nothing: the noise was reproducible" not in page
+
+
+def test_a_void_guarantee_is_no_guarantee_on_paper() -> None:
+    frame = pd.DataFrame({"pulse": [50.0, 90.0] * 30})
+    model = PrivateHalfspaceClassifier(
+        1.0, schema=Schema([Binned("pulse", [40, 80, 120])], intercept=True), classes=(0, 1), insecure_seed=0
+    ).fit(frame, [0, 1] * 30)
+    assert "Nothing: the noise was reproducible" in card_page(model.card_)

@@ -1,0 +1,135 @@
+"""Sample and aggregate: the smoothness of its scale, its noise against exact laws, refusals, oracles that
+fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.convex.erm import RiskMinimizer
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.unclipped import PLAIN_SQUARES
+
+
+def planned(m: int = 400, d: int = 1, n: int | None = None, epsilon: float = 1.0) -> SampleAggregate:
+    return SampleAggregate.plan(n or m, d, subsets=m, radius=1.0, epsilon=epsilon, delta=1e-2)
+
+
+def test_one_estimate_moves_centre_and_scale_by_what_the_proof_allows() -> None:
+    """An adversary moves one estimate after another, to the ends, into the cluster, next to another."""
+    rng = np.random.default_rng(0)
+    plan = planned(m=300, epsilon=1.5)
+    beta = plan.decay + math.log((plan.averaged + 1) / (plan.averaged - 1))
+    assert beta <= 1.5 / (4 * (1 + math.log(200)))
+    moved = []
+    for start in (rng.uniform(-1, 1, (300, 1)), np.zeros((300, 1)), rng.normal(0, 1e-3, (300, 1))):
+        z = start.copy()
+        for _ in range(120):
+            after = z.copy()
+            choices = [-1.0, 1.0, 0.0, float(rng.uniform(-1, 1)), float(z[rng.integers(300), 0])]
+            after[rng.integers(300)] = choices[int(rng.integers(5))]
+            (one, s), (two, other) = plan.centre(z), plan.centre(after)
+            moved.append(abs(math.log(s / other)))
+            assert moved[-1] <= beta * (1 + 1e-9)
+            assert abs(one[0] - two[0]) <= min(s, other) * (1 + 1e-12)
+            z = after
+    assert max(moved) > 0.2 * beta
+
+
+def test_scale_grows_to_the_diameter_where_estimates_disagree() -> None:
+    plan = planned()
+    close = plan.centre(np.zeros((400, 1)))[1]
+    apart = plan.centre(np.where(np.arange(400) % 2 == 0, 1.0, -1.0)[:, None])[1]
+    assert apart >= 2 * 2.0  # (1 + g) times the diameter, at least
+    assert close < 0.3 * apart
+    assert close >= plan.gamma * 2.0**-16
+
+
+class LargestDistances(SampleAggregate):
+    """The other reading of "the top" distances."""
+
+    def mean_distances(self, distances: np.ndarray) -> np.ndarray:
+        return np.asarray(np.mean(np.sort(distances, axis=0)[-self.averaged :], axis=0))
+
+
+def test_means_of_the_largest_distances_would_not_be_smooth() -> None:
+    """One estimate out of 1001 moves away: the scale of the noise shows it, and should not."""
+    plan = planned(m=1001)
+    other = LargestDistances(**{f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)})
+    alike, outlier = np.zeros((1001, 1)), np.zeros((1001, 1))
+    outlier[7] = 1.0
+    assert plan.centre(outlier)[1] == plan.centre(alike)[1]
+    assert other.centre(outlier)[1] > 5 * other.centre(alike)[1]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "d"), [(1.0, 1e-5, 1), (0.5, 1e-3, 10), (2.0, 1e-8, 3)])
+def test_noise_in_proportion_to_a_smooth_scale_keeps_its_claim(epsilon: float, delta: float, d: int) -> None:
+    """Exact: N(0, I) against N(shift, r^2 I) through noncentral chi-square laws, at the largest shift and
+    r."""
+    log = math.log(2 / delta)
+    gamma, beta = epsilon / (5 * math.sqrt(2 * log)), epsilon / (4 * (d + log))
+    for r in np.exp(np.linspace(0, beta, 6)[1:]):
+        # log p/q = d log r + |x - shift|^2 / (2 r^2) - |x|^2 / 2 exceeds epsilon inside a ball around
+        # -shift/(r^2-1).
+        k = 1 / r**2 - 1
+        centre = gamma / r**2 / k
+        radius = (2 * (epsilon - d * math.log(r)) - gamma**2 / r**2) / k + centre**2
+        if radius > 0:
+            p = stats.ncx2.cdf(radius, d, centre**2)
+            q = stats.ncx2.cdf(radius / r**2, d, ((centre - gamma) / r) ** 2)
+            assert p - math.exp(epsilon) * q <= delta
+        # And the other way: q exceeds e^epsilon p outside a ball.
+        radius = (2 * (-epsilon - d * math.log(r)) - gamma**2 / r**2) / k + centre**2
+        q = stats.ncx2.sf(radius / r**2, d, ((centre - gamma) / r) ** 2)
+        p = stats.ncx2.sf(radius, d, centre**2)
+        assert q - math.exp(epsilon) * p <= delta
+
+
+def test_refusals() -> None:
+    with pytest.raises(PrivacyParameterError, match="more than 100 subsets"):
+        planned(m=100, d=5)  # 1 = 2 * 5 / sqrt(100)
+    with pytest.raises(PrivacyParameterError, match="too few"):
+        planned(m=20, epsilon=0.9)
+    with pytest.raises(PrivacyParameterError, match="empty"):
+        planned(m=400, n=300)
+    with pytest.raises(PlanMismatchError, match="400 records"):
+        planned().release(np.zeros((3, 1)), np.zeros(3), RiskMinimizer(PLAIN_SQUARES))
+
+
+def always_fails(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    raise RuntimeError("a subset that cannot be fitted")
+
+
+def returns_nonsense(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.array([math.nan, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("estimator", [always_fails, returns_nonsense])
+def test_an_oracle_that_fails_has_the_origin_for_an_answer(estimator: object) -> None:
+    found = planned().release(
+        np.ones((400, 1)),
+        np.ones(400),
+        estimator,  # type: ignore[arg-type]
+        NoiseSource(insecure_seed=0),
+    )
+    assert abs(found.point[0]) <= 64.0
+    assert found.spend.insecure_seed == 0
+
+
+def test_it_aggregates_least_squares_and_logistic_fits() -> None:
+    rng = np.random.default_rng(0)
+    n, m = 40_000, 2000
+    X = rng.standard_normal((n, 1))
+    y = 0.5 * X[:, 0] + 0.1 * rng.standard_t(3, n)
+    plan = SampleAggregate.plan(n, 1, subsets=m, radius=1.0, epsilon=20.0, delta=1e-2)
+    found = plan.release(X, y, RiskMinimizer(PLAIN_SQUARES), NoiseSource(insecure_seed=1))
+    assert found.point[0] == pytest.approx(0.5, abs=0.2)
+    w = RiskMinimizer(LogisticLoss(), l2=0.1)(X[:500], np.where(y[:500] > 0, 1.0, -1.0))
+    assert w[0] > 0.5
