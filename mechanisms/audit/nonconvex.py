@@ -73,13 +73,13 @@ class _Tilt(Loss):
     curvature_lipschitz = 1.0
 
     def value(self, z: RealArray, y: RealArray) -> RealArray:
-        return y * (1 - np.cos(z) if self.bent else np.sin(z))
+        return np.asarray(y * (1 - np.cos(z) if self.bent else np.sin(z)))
 
     def slope(self, z: RealArray, y: RealArray) -> RealArray:
-        return y * (np.sin(z) if self.bent else np.cos(z))
+        return np.asarray(y * (np.sin(z) if self.bent else np.cos(z)))
 
     def curvature(self, z: RealArray, y: RealArray) -> RealArray:
-        return y * (np.cos(z) if self.bent else -np.sin(z))
+        return np.asarray(y * (np.cos(z) if self.bent else -np.sin(z)))
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tu
             else {"gradient_noise": quiet}
         )
         # What is tested for follows the noise; here it stays, so that both look equally often.
-        louder = dataclasses.replace(plan, **mutant)  # type: ignore[arg-type]
+        louder = dataclasses.replace(plan, **mutant)
         kinds = ((RELEASED, plan), (f"noise of {'Hessians' if bent else 'gradients'} quartered", louder))
         subjects = []
         for title, one in kinds:

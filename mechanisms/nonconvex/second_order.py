@@ -192,7 +192,7 @@ class SecondOrderMechanism(RiskMechanism):
             if not 0 < check_positive(value, name) < 1:
                 raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
         together = check_count(releases, "releases")
-        mu = gaussian_mu(epsilon, delta)
+        mu = gaussian_mu(epsilon, delta) * (1 - 1e-12)  # the sum of two squares is rounded
         each = mu / math.sqrt(together)
         slow = each * math.sqrt(1 - hessian_share) / facts.sensitivity
         if steps is None:
@@ -211,11 +211,16 @@ class SecondOrderMechanism(RiskMechanism):
         )
         level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
         note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
-        # The root of two squares is rounded; both were calibrated below their share.
-        spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=min(level, mu), note=note)
+        spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
         made = cls(
             *(facts, space, regularizer, steps, Output.LAST, spend),
-            *(1.0, 1.0, tests, failure, hessian_share, gradients, MatrixNoise(entries, d)),
+            alpha=1.0,
+            gamma=1.0,
+            tests=tests,
+            failure=failure,
+            hessian_share=hessian_share,
+            gradient_noise=gradients,
+            hessian_noise=MatrixNoise(entries, d),
         )
         steep, curved, usual = made._floors()
         rho = facts.hessian_lipschitz
