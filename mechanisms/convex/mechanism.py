@@ -119,6 +119,8 @@ class RiskMechanism(ABC):
     ) -> RealRelease:
         """Run once on the data. Costs ``spend``, whatever happens; a plan for several shares it among them.
 
+        Nothing counts releases: those beyond the ones that were planned are not paid for.
+
         Args:
             risk: the data; its facts must be the plan's.
             noise: where randomness comes from; the operating system by default.
