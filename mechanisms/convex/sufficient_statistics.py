@@ -78,7 +78,7 @@ class SufficientStatistics(RiskMechanism):
             PrivacyParameterError: parameters out of range, a set, a penalty, a loss other than the squared
                 and the logistic one, or more than 1,000 features.
         """
-        space = checked_space(facts, convex_set)
+        space = checked_space(facts, convex_set, regularizer)
         if reasons := refusals(facts, space, regularizer):
             raise PrivacyParameterError(f"{cls.name} {'; '.join(reasons)}: use objective-perturbation")
         mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
