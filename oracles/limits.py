@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from privopt.oracles.certificate import Status
+from privopt.problems.arguments import check_real, check_type
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
@@ -49,11 +50,29 @@ class Limits:
     cancelled: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not self.seconds > 0:
+        if self.seconds is not None and not check_real(self.seconds, "a time limit in seconds") > 0:
             raise InvalidInputError(f"a time limit must be > 0 seconds, got {self.seconds}")
+        for name in ("on_progress", "cancelled"):
+            check_type(getattr(self, name), Callable | None, f"{name} must be a function or None")
 
     def start(self) -> Watch:
         return Watch(self)
+
+
+def started(limits: Limits | None) -> Watch:
+    """A running clock over the limits, or over none.
+
+    Raises:
+        InvalidInputError: something else than ``Limits``.
+    """
+    check_limits(limits)
+    return (limits or Limits()).start()
+
+
+def check_limits(limits: object) -> None:
+    """Raise InvalidInputError for what is no ``Limits``, before anything is booked."""
+    if limits is not None:
+        check_type(limits, Limits, "limits must be a Limits, such as Limits(seconds=60)")
 
 
 @dataclass

@@ -13,7 +13,8 @@ from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Samp
 from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.task import Task
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.arguments import check_type
+from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
 
 Kind = TypeVar("Kind")
@@ -107,6 +108,7 @@ def minimizer(name: str) -> DiscreteOracle:
         UnknownOracleError: listing the names there are.
         MissingSolverError: the solver behind it is not installed.
     """
+    check_type(name, str, "an oracle is named by text")
     if name in GIBBS and name not in MINIMIZERS:
         raise UnknownOracleError(
             f"oracle {name!r} draws at random, and this mechanism needs a minimiser; "
@@ -121,6 +123,7 @@ def gibbs_oracle(name: str) -> GibbsOracle:
     Raises:
         UnknownOracleError: listing the names there are.
     """
+    check_type(name, str, "an oracle is named by text")
     if name in MINIMIZERS and name not in GIBBS:
         raise UnknownOracleError(
             f"oracle {name!r} minimises, and this mechanism needs a sampler: an oracle that draws at random; "
@@ -159,6 +162,7 @@ class AutoOracle(DiscreteOracle):
         return self.choose(problem, task)[0].build(problem, task)
 
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
+        check_question(problem, task, Task)
         return self.choose(problem, task)[0].prepare(problem, task)
 
 
@@ -192,6 +196,7 @@ class AutoGibbs(GibbsOracle):
         return self.choose(problem, law)[0].build(problem, law)
 
     def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
+        check_question(problem, law, Law)
         return self.choose(problem, law)[0].prepare(problem, law)
 
 

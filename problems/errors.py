@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from difflib import get_close_matches
-from pathlib import Path
 
 
 class PrivOptError(Exception):
@@ -14,6 +12,10 @@ class PrivOptError(Exception):
 
 class InvalidInputError(PrivOptError, ValueError):
     """An argument or a table that cannot be used: wrong shape or type, NaN, infinity, unknown label."""
+
+
+class InvalidTypeError(InvalidInputError, TypeError):
+    """An argument of another type altogether."""
 
 
 class InfeasibleDomainError(InvalidInputError):
@@ -33,15 +35,3 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     close = get_close_matches(str(given).lower(), names, n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""
-
-
-def as_path(path: object, what: str) -> Path:
-    """The path of ``what``: "a ledger", say.
-
-    Raises:
-        InvalidInputError: not a path that a file could have.
-    """
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise InvalidInputError(f"{what} is named by a path, text or a pathlib.Path; got {path!r:.60}")
-    return Path(text)

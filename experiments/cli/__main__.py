@@ -1,5 +1,5 @@
 """``python -m privopt.experiments.cli``."""
 
-from privopt.experiments.cli.main import main
+from privopt.experiments.cli.start import main
 
 main()

@@ -70,9 +70,13 @@ def check(
     file: FileArgument, epsilon: EpsilonOption, delta: DeltaOption = 0.0, mechanism: NameOption = "unnamed"
 ) -> None:
     """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
-    ledger = open_ledger(file)
-    affordable = ledger.affords(_spend(epsilon, delta, mechanism))
-    tell.print(f"{'affordable' if affordable else 'not affordable'}: {_state(ledger)}")
+    ledger, release = open_ledger(file), _spend(epsilon, delta, mechanism)
+    affordable = ledger.affords(release)
+    if affordable:
+        tell.print(f"affordable: {_state(ledger)}")
+    else:
+        spent = [e.spend for e in ledger.entries() if e.state != "cancelled"]
+        tell.print(f"not affordable: {escape(ledger.budget.shortfall(spent, release))}")
     if not affordable:
         raise typer.Exit(1)
 

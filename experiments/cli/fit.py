@@ -342,6 +342,11 @@ def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
     return bounds
 
 
+def split_classes(text: str | None) -> tuple[str, ...] | None:
+    """The labels of --classes; blanks after a comma belong to none, as in files."""
+    return None if text is None else tuple(label.lstrip(" ") for label in text.split(","))
+
+
 def check_mechanism(name: str, known: tuple[str, ...]) -> None:
     """Raise UnknownMechanismError for a name that is not among ``known``."""
     if name not in known:
@@ -394,7 +399,7 @@ def _load(
 ) -> tuple[pd.DataFrame, str, Schema | None, tuple[str, ...] | None]:
     """The table, its label column, the public facts and the public labels, as declared."""
     facts = None if schema is None else Schema.load(schema)
-    return read_labelled(data, target, facts, None if classes is None else tuple(classes.split(",")))
+    return read_labelled(data, target, facts, split_classes(classes))
 
 
 def read_labelled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,12 @@ class LinearOptions:
     def given(self) -> bool:
         return self != LinearOptions()
 
+    @property
+    def names(self) -> list[str]:
+        """The options that were given, as the command line writes them."""
+        given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
+        return [f"--{'set' if name == 'convex_set' else name.replace('_', '-')}" for name in given]
+
 
 def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]) -> bool:
     """Whether a linear model is asked for: by the mechanism's name, or, under "auto", by its options.
@@ -85,13 +91,18 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
     Raises:
         InvalidInputError: options of one with a mechanism of the other.
     """
-    linear = mechanism in RISK_MECHANISMS or (mechanism == "auto" and options.given)
+    linear = mechanism in RISK_MECHANISMS or (mechanism == "auto" and options.loss is not None)
     wrong = [name for name, used in scorecard.items() if used]
     if linear and wrong:
         raise InvalidInputError(
             f"{', '.join(wrong)} belong to scorecards, not to linear models ({mechanism})"
         )
     if not linear and options.given:
+        if mechanism == "auto":
+            raise InvalidInputError(
+                f"{', '.join(options.names)}: only linear models have that; add --loss logistic, say, or "
+                "leave it out for a scorecard"
+            )
         raise InvalidInputError(
             "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
             f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
@@ -115,6 +126,7 @@ def fit_linear(
     another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
     or for dp-fw-l1 l-infinity, whose noise grows with it.
     """
+    parse_loss(options.loss or _CLASSIFYING[0])  # a name that there is
     if classes is not None and (options.loss or "logistic") not in _CLASSIFYING:
         raise InvalidInputError(f"--classes belongs to classification, --loss {options.loss} to regression")
     features = table.drop(columns=[target])
@@ -201,14 +213,12 @@ def load_linear(path: Path) -> LinearModel | None:
         InvalidInputError: a damaged one.
     """
     try:
-        saved = json.loads(path.read_text())
-        kind = _ESTIMATORS[saved["estimator"]]
-    except (ValueError, KeyError, TypeError):
+        name = json.loads(path.read_text("utf-8-sig"))["estimator"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    try:
-        model: LinearModel = kind.from_dict(saved)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"{path} is not a saved linear model: {error}") from error
+    if not isinstance(name, str) or name not in _ESTIMATORS:
+        return None
+    model: LinearModel = _ESTIMATORS[name].load(path)
     return model
 
 

@@ -316,10 +316,15 @@ def _best_event(
     return frozenset(outcomes[i] for i in order[: best + 1].tolist()), float(scores[best])
 
 
+_JOURNAL = b'{"label": '  # how its lines begin
+
+
 class _Journal:
     """Counts in a file that is only appended to. A line that cannot be read costs its runs, nothing else."""
 
     def __init__(self, path: Path | None, label: str, seed: int | None) -> None:
+        if path is not None and path.exists():
+            _check_journal(path)
         self.path = path
         self.key = {"label": label, "seed": seed, "runs": _CHUNK}
 
@@ -353,6 +358,16 @@ class _Journal:
             # A torn line must not swallow this one.
             torn = file.tell() > 0 and _last_byte(self.path) != b"\n"
             file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
+
+
+def _check_journal(path: Path) -> None:
+    """Raise AuditError for a file of something else; a line of a journal may be torn."""
+    if not path.is_file():
+        raise AuditError(f"journal {path}: not a regular file")
+    with path.open("rb") as file:
+        start = file.read(len(_JOURNAL))
+    if not _JOURNAL.startswith(start):
+        raise AuditError(f"journal {path}: it holds something else, which stays as it is; name another file")
 
 
 def _last_byte(path: Path) -> bytes:

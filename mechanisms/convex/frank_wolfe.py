@@ -20,7 +20,13 @@ from privopt.mechanisms.convex.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.convex.mechanism import FullBatchMechanism, RiskMechanism, need_bounded, need_smooth
+from privopt.mechanisms.convex.mechanism import (
+    FullBatchMechanism,
+    RiskMechanism,
+    checked_space,
+    need_bounded,
+    need_smooth,
+)
 from privopt.mechanisms.convex.step_counts import dual_noise, loss_range, ridged_smoothness, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rho
@@ -123,6 +129,7 @@ class DPFrankWolfeL1(RiskMechanism):
             PrivacyParameterError: parameters out of range, an l1 penalty, or a set without a finite list of
                 vertices.
         """
+        checked_space(facts, convex_set, regularizer)
         need_smooth(cls.name, regularizer)
         count = convex_set.vertex_count
         if count is None or convex_set.dimension != facts.dimension:

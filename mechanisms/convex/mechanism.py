@@ -30,13 +30,14 @@ from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
     gaussian_releases,
 )
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.errors import UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits, Watch, started
+from privopt.problems.arguments import check_type
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.hull import ConvexHull
@@ -100,9 +101,9 @@ class RiskMechanism(ABC):
         """The public parameters of the noise."""
 
     @property
-    @abstractmethod
     def step_sizes(self) -> tuple[float, float] | None:
-        """The first and the last step size; None where there are no steps."""
+        """The first and the last step size; None where there are no steps: a minimum is found, and noised."""
+        return None
 
     @abstractmethod
     def _run(
@@ -119,6 +120,8 @@ class RiskMechanism(ABC):
     ) -> RealRelease:
         """Run once on the data. Costs ``spend``, whatever happens; a plan for several shares it among them.
 
+        Nothing counts releases: those beyond the ones that were planned are not paid for.
+
         Args:
             risk: the data; its facts must be the plan's.
             noise: where randomness comes from; the operating system by default.
@@ -131,8 +134,8 @@ class RiskMechanism(ABC):
                 is outside the guarantee.
         """
         self._check(risk)
-        source = noise or NoiseSource()
-        point, proof = self._run(risk, self._start(start), source, (limits or Limits()).start())
+        source = checked_source(noise)
+        point, proof = self._run(risk, self._start(start), source, started(limits))
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return RealRelease(point, spend, self.noise, proof)
 
@@ -197,7 +200,7 @@ class FullBatchMechanism(RiskMechanism):
             PrivacyParameterError: parameters out of range, or a combination that the method cannot take.
             UnsupportedProblemError: no oracle for the set and the regulariser.
         """
-        space = checked_space(facts, convex_set)
+        space = checked_space(facts, convex_set, regularizer)
         cls._refuse(facts, space, regularizer)
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
@@ -252,13 +255,18 @@ class FullBatchMechanism(RiskMechanism):
         return choose_output(iterates, self.output, method.point(method.start)), None
 
 
-def checked_space(facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
+def checked_space(
+    facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet = NO_REGULARIZER
+) -> ConvexSet:
     """The set, or the whole space.
 
     Raises:
         PrivacyParameterError: a set of another dimension.
     """
-    space = convex_set or WholeSpace(facts.dimension)
+    check_type(facts, RiskFacts, "a plan is made for RiskFacts")
+    check_regularizer(regularizer)
+    space = WholeSpace(facts.dimension) if convex_set is None else convex_set
+    check_type(space, ConvexSet, "convex_set must be a ConvexSet, such as an L2Ball")
     if space.dimension != facts.dimension:
         raise PrivacyParameterError(
             f"a set of dimension {space.dimension} for weights of dimension {facts.dimension} (with the "
@@ -287,12 +295,18 @@ def default_start(convex_set: ConvexSet) -> Vector:
             raise refusal from None
 
 
+def check_regularizer(regularizer: object) -> None:
+    """Raise InvalidTypeError for what is no ``ElasticNet``."""
+    check_type(regularizer, ElasticNet, "regularizer must be an ElasticNet")
+
+
 def need_bounded(name: str, convex_set: ConvexSet) -> None:
     if not math.isfinite(convex_set.radius):
         raise PrivacyParameterError(f"{name} needs a bounded set, got {type(convex_set).__name__}")
 
 
 def need_smooth(name: str, regularizer: ElasticNet) -> None:
+    check_regularizer(regularizer)
     if regularizer.l1 > 0:
         raise PrivacyParameterError(
             f"{name} takes no l1 penalty: constrain with an l1 ball instead, or use dp-pgd or dp-pmd"

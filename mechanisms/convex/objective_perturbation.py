@@ -112,10 +112,6 @@ class ObjectivePerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma, "output_sigma": self.vector_noise.sigma, "l2": self.regularizer.l2}
 
-    @property
-    def step_sizes(self) -> None:
-        """None: a minimum is found, and noised once."""
-
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:

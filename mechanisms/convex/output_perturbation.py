@@ -85,10 +85,6 @@ class OutputPerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
 
-    @property
-    def step_sizes(self) -> None:
-        """None: a minimum is found, and noised once."""
-
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:

@@ -25,7 +25,7 @@ def checked_problem(
         PrivacyParameterError: a set of another dimension, an l1 penalty, or a loss that is not convex.
         UnsupportedProblemError: no projection onto the set.
     """
-    space = checked_space(facts, convex_set)
+    space = checked_space(facts, convex_set, regularizer)
     projector(space)  # refused now, not on the data
     if not facts.loss.convex or regularizer.l1 > 0:
         raise PrivacyParameterError(

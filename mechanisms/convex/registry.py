@@ -19,8 +19,10 @@ from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics, refusals
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.privacy.parameters import check_count
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.arguments import told
 from privopt.problems.convex.losses import SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet
 from privopt.problems.convex.risk import RiskFacts
@@ -49,6 +51,8 @@ RISK_MECHANISMS: dict[str, type[Any]] = {
     )
 }
 
+# More are a slip: a pass over the smallest table takes some microseconds.
+_MOST_STEPS_ASKED = 10_000_000
 # Up to so many features a minimum is cheap to certify with Newton steps.
 _LOW_DIMENSION = 512
 # Classes are left to noisy moments up to so many n mu per feature, then to gradient descent: what was most
@@ -88,6 +92,11 @@ class Choice:
             PrivacyParameterError: steps of a mechanism that takes none, or what the mechanism refuses.
         """
         options: dict[str, Any] = {} if steps is None else {"steps": steps}
+        if steps is not None and check_count(steps, "steps") > _MOST_STEPS_ASKED:
+            raise PrivacyParameterError(
+                f"steps = {steps:,}: more than {_MOST_STEPS_ASKED:,}, which would run for days; noise grows "
+                "with their square root, and the default is the theory's number"
+            )
         if options and issubclass(
             self.kind, DPSVRG | OutputPerturbation | ObjectivePerturbation | SufficientStatistics
         ):
@@ -121,6 +130,8 @@ def choose_risk_mechanism(
     Raises:
         UnknownMechanismError: listing the names there are.
     """
+    if not isinstance(name, str):
+        raise UnknownMechanismError(f"a mechanism is named by text, got {told(name)}")
     if name == "auto":
         name, reason = _fitting(facts, convex_set, regularizer, mu)
     elif name in RISK_MECHANISMS:

@@ -81,7 +81,7 @@ class DPStochasticGradient(RiskMechanism):
                 several releases are accounted together, as one sequence of steps.
         """
         check_epsilon(epsilon), check_delta(delta)
-        space = checked_space(facts, convex_set)
+        space = checked_space(facts, convex_set, regularizer)
         share = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
         longest = 1 / (facts.smoothness + regularizer.l2)
         if steps is None:

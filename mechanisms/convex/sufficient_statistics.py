@@ -78,7 +78,7 @@ class SufficientStatistics(RiskMechanism):
             PrivacyParameterError: parameters out of range, a set, a penalty, a loss other than the squared
                 and the logistic one, or more than 1,000 features.
         """
-        space = checked_space(facts, convex_set)
+        space = checked_space(facts, convex_set, regularizer)
         if reasons := refusals(facts, space, regularizer):
             raise PrivacyParameterError(f"{cls.name} {'; '.join(reasons)}: use objective-perturbation")
         mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
@@ -99,10 +99,6 @@ class SufficientStatistics(RiskMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
-
-    @property
-    def step_sizes(self) -> None:
-        """None: moments are noised once."""
 
     @property
     def _label_weight(self) -> float:

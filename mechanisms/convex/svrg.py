@@ -101,7 +101,7 @@ class DPSVRG(RiskMechanism):
         Raises:
             PrivacyParameterError: parameters out of range, or a loss that is not convex.
         """
-        space = checked_space(facts, convex_set)
+        space = checked_space(facts, convex_set, regularizer)
         if not facts.loss.convex:
             raise PrivacyParameterError(f"{cls.name} needs a convex loss: use dp-pgd or dp-sgd")
         mu = gaussian_mu(epsilon, delta)

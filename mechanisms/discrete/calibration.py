@@ -35,6 +35,7 @@ from privopt.mechanisms.privacy.parameters import (
 )
 from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT
 from privopt.problems.discrete.problem import SeparatorSet
@@ -255,8 +256,8 @@ def printed_rspm_sigma(epsilon: float, delta: float, separators: int) -> float:
 
 
 def _is_printed(calibration: str) -> bool:
-    if calibration not in CALIBRATIONS:
-        raise PrivacyParameterError(f"calibration must be sound or printed, got {calibration!r}")
+    if not isinstance(calibration, str) or calibration not in CALIBRATIONS:
+        raise PrivacyParameterError(f"calibration must be sound or printed, got {told(calibration)}")
     return calibration == "printed"
 
 

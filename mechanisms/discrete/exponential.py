@@ -8,12 +8,12 @@ from typing import ClassVar, Self
 
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration, largest_loss
 from privopt.mechanisms.errors import InexactDrawError
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
-from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.lattice import IntegerLattice, check_lattice
 from privopt.problems.discrete.problem import DiscreteProblem
 
 # The share of epsilon that is set aside for what floating point does to the law of a draw.
@@ -61,6 +61,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         check_calibration(calibration, cls.name, ("sound",))
         epsilon = check_epsilon(epsilon)
         spend = PrivacySpend.pure(epsilon, cls.name)
+        check_lattice(lattice)
         bound = largest_loss(problem_type, loss_bound)
         beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * bound)
         return cls(problem_type, lattice, spend, bound, beta)
@@ -79,8 +80,8 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
             UnfinishedDrawError: a limit was reached; nothing is released.
             InexactDrawError: the oracle's arithmetic is too coarse for the claim; nothing is released.
         """
-        self.check_oracle(oracle.problem, oracle.law)
-        source = noise or NoiseSource()
+        self.check_oracle(oracle)
+        source = checked_source(noise)
         draw = oracle.draw(self.beta, source, limits)
         error, lost = draw.exactness.log_error, draw.exactness.lost_mass
         if not (2 * error <= _ARITHMETIC_SHARE * self.spend.epsilon and lost <= _NEVER):

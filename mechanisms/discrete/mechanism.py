@@ -15,13 +15,15 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.certificate import Certificate
-from privopt.oracles.draw.interface import Law
+from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
+from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import InvalidTypeError
 
 Prepared = TypeVar("Prepared", contravariant=True)
 
@@ -124,13 +126,19 @@ class LatticeMechanism(ABC, Generic[Prepared]):
                 f"{bound}. To do: plan with loss_bound={bound}"
             )
 
-    def check_oracle(self, problem: DiscreteProblem, question: Task | Law) -> None:
-        """Refuse an oracle that was prepared for another problem or another question.
+    def check_oracle(self, oracle: Any) -> None:
+        """Refuse an oracle that was not prepared, or for another problem or another question.
 
         Raises:
             PlanMismatchError: naming both.
         """
-        self.check_problem(problem)
+        if not isinstance(oracle, PreparedOracle | PreparedGibbs):
+            raise PlanMismatchError(
+                f"{self.name} needs an oracle prepared for the data, got {told(oracle)}. To do: "
+                f"oracle.prepare(problem, {self.question})"
+            )
+        question = oracle.task if isinstance(oracle, PreparedOracle) else oracle.law
+        self.check_problem(oracle.problem)
         if question is not self.question:
             raise PlanMismatchError(
                 f"{self.name} needs an oracle prepared for {self.question}, got one for {question}"
@@ -161,8 +169,17 @@ def largest_loss(problem_type: type[DiscreteProblem], declared: int | None) -> i
     Raises:
         PrivacyParameterError: it is not a whole number >= 1.
     """
+    check_problem_type(problem_type)
     bound = problem_type.record_loss_bound if declared is None else declared
     return check_count(bound, "the largest loss of a record")
+
+
+def check_problem_type(problem_type: object) -> None:
+    """Raise InvalidTypeError for what is no type of problems."""
+    if not (isinstance(problem_type, type) and issubclass(problem_type, DiscreteProblem)):
+        raise InvalidTypeError(
+            f"a plan is made for a type of problems, such as ZeroOneHalfspace, got {told(problem_type)}"
+        )
 
 
 def check_calibration(calibration: str, mechanism: str, known: tuple[str, ...] = ("sound", "printed")) -> str:
@@ -171,8 +188,8 @@ def check_calibration(calibration: str, mechanism: str, known: tuple[str, ...] =
     Raises:
         PrivacyParameterError: naming the ones there are.
     """
-    if calibration not in known:
+    if not isinstance(calibration, str) or calibration not in known:
         raise PrivacyParameterError(
-            f"{mechanism} has the calibration(s) {', '.join(known)}; got {calibration!r}"
+            f"{mechanism} has the calibration(s) {', '.join(known)}; got {told(calibration)}"
         )
     return calibration

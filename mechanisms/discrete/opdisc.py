@@ -8,11 +8,11 @@ from typing import ClassVar, Self
 
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, normalized_dof
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, largest_loss
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.lattice import IntegerLattice, check_lattice
 from privopt.problems.discrete.objective import Perturbation, rounding_slack
 from privopt.problems.discrete.problem import DiscreteProblem
 
@@ -56,6 +56,7 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), unknown calibration.
         """
+        check_lattice(lattice)
         bound = largest_loss(problem_type, loss_bound)
         noise = calibrate_opdisc(
             epsilon,
@@ -82,7 +83,7 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
             PlanMismatchError: the oracle was prepared for another problem or task.
             CertificateError: no certified argmin; nothing is released.
         """
-        self.check_oracle(oracle.problem, oracle.task)
-        source = noise or NoiseSource()
+        self.check_oracle(oracle)
+        source = checked_source(noise)
         eta = source.gaussian(self.sigma, self.lattice.dimension + 1)
         return self.certified_argmin(oracle, Perturbation.normalized(self.lattice, eta), source, limits)

@@ -13,6 +13,7 @@ from privopt.oracles.draw.interface import GibbsOracle, Law
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.select import gibbs_oracle, minimizer
+from privopt.problems.arguments import told
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import did_you_mean
 
@@ -27,16 +28,17 @@ def mechanism_named(name: str) -> type[LatticeMechanism[Any]]:
     Raises:
         UnknownMechanismError: listing the names there are.
     """
-    if name not in MECHANISMS:
+    if not isinstance(name, str) or name not in MECHANISMS:
         raise UnknownMechanismError(
-            f"unknown mechanism {name!r}{did_you_mean(name, MECHANISMS)}; there are {', '.join(MECHANISMS)}"
+            f"unknown mechanism {told(name)}{did_you_mean(name, MECHANISMS)}; there are "
+            f"{', '.join(MECHANISMS)}"
         )
     return MECHANISMS[name]
 
 
 def choose_mechanism(name: str) -> tuple[type[LatticeMechanism[Any]], str]:
     """A mechanism by name, or for "auto" the best supported one; and why."""
-    if name != "auto":
+    if not isinstance(name, str) or name != "auto":
         return mechanism_named(name), "it was asked for"
     return ExponentialMechanism, (
         "it is purely private (delta = 0), needs neither separators nor a normalisation, and at equal "
@@ -58,11 +60,9 @@ def prepare_oracle(
     if isinstance(plan.question, Law):
         drawing = gibbs_oracle(oracle) if isinstance(oracle, str) else oracle
         if not isinstance(drawing, GibbsOracle):
-            raise UnknownOracleError(f"{plan.name} needs an oracle that draws, a GibbsOracle, got {oracle!r}")
+            raise UnknownOracleError(f"{plan.name} needs a GibbsOracle, which draws, got {told(oracle)}")
         return drawing.prepare(problem, plan.question)
     minimizing = minimizer(oracle) if isinstance(oracle, str) else oracle
     if not isinstance(minimizing, DiscreteOracle):
-        raise UnknownOracleError(
-            f"{plan.name} needs an oracle that minimises, a DiscreteOracle, got {oracle!r}"
-        )
+        raise UnknownOracleError(f"{plan.name} needs a DiscreteOracle, which minimises, got {told(oracle)}")
     return minimizing.prepare(problem, plan.question)

@@ -15,11 +15,11 @@ from privopt.mechanisms.discrete.calibration import (
     separator_counts,
 )
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration, largest_loss
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.lattice import IntegerLattice, check_lattice
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
 
 
@@ -56,8 +56,9 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
             PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), unknown calibration.
             InvalidInputError: the lattice has no separator set.
         """
-        separators = problem_type.separators(lattice)
+        check_lattice(lattice)
         bound = largest_loss(problem_type, loss_bound)
+        separators = problem_type.separators(lattice)
         noise = cls._calibrated(separators, epsilon, delta, calibration, bound)
         return cls(problem_type, lattice, noise.spend, bound, noise.scale)
 
@@ -83,8 +84,8 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
             PlanMismatchError: the oracle was prepared for another problem or task.
             CertificateError: no certified argmin; nothing is released.
         """
-        self.check_oracle(oracle.problem, oracle.task)
-        source = noise or NoiseSource()
+        self.check_oracle(oracle)
+        source = checked_source(noise)
         separators = self.problem_type.separators(self.lattice)
         eta = self._draw(source, separators.size)
         return self.certified_argmin(oracle, separators.weighted(eta), source, limits)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
@@ -19,11 +21,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.parameters import check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.limits import Limits
-from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
-from privopt.problems.tables.columns import check_whole, positions
+from privopt.oracles.limits import check_limits as check_limits
+from privopt.problems.arguments import as_path, check_unmasked, told
+from privopt.problems.errors import InvalidInputError, InvalidTypeError, PrivacyLeakWarning
+from privopt.problems.tables.columns import check_exact, positions
 from privopt.problems.tables.schema import Schema
+
+_NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
 
 def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
@@ -33,6 +39,9 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
         InvalidInputError, ValueError: labels that are not; no value is quoted.
     """
     check_given(y)
+    check_unmasked(y, "y")
+    if np.ndim(np.asarray(y, dtype=object)) == 0:
+        raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
     if np.any(pd.isna(np.asarray(y, dtype=object))):
         raise InvalidInputError("y holds missing labels: give them a class of their own")
     texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
@@ -58,12 +67,54 @@ def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -
 
     Raises:
         InvalidInputError: anything but a table of finite real numbers with the columns of ``fit``.
-        TypeError: scikit-learn's own, which names kinds.
+        InvalidTypeError: objects that are no numbers.
     """
+    for values, name in zip((X, *y), "Xy", strict=False):
+        check_unmasked(values, name)
+    if not options.get("skip_check_array"):
+        check_no_text(X, "X")
     try:
         return validate_data(estimator, X, *y, **options)
+    except (TypeError, IndexError, OverflowError):
+        raise InvalidTypeError(
+            "X holds other things than numbers: an argument must be neither text (a string) nor an object "
+            "but a number; declare a schema, or convert the column"
+        ) from None
     except ValueError as error:
         raise InvalidInputError(without_values(error)) from None
+
+
+def check_no_text(values: Any, name: str) -> None:
+    """Raise InvalidInputError for text, which scikit-learn would read as numbers where it can."""
+    parts = [values[column] for column in values] if isinstance(values, pd.DataFrame) else [values]
+    for part in parts:
+        try:
+            array = None if sp.issparse(part) else np.asarray(part)
+        except ValueError:  # rows of different lengths
+            return
+        if array is not None and (
+            array.dtype.kind in "SU"
+            or (array.dtype == object and any(isinstance(v, str) for v in array.flat))
+        ):
+            raise InvalidInputError(_NOT_NUMBERS.format(name))
+
+
+def as_table(X: Any) -> Any:
+    """A dict of columns as a data frame; anything else as it is.
+
+    Raises:
+        InvalidInputError: columns that are none.
+    """
+    if not isinstance(X, Mapping) or sp.issparse(X):
+        return X
+    for values in X.values():
+        check_unmasked(values, "a column")
+    try:
+        return pd.DataFrame(X)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "a dict of columns needs one list or array for each name, all of one length"
+        ) from None
 
 
 def without_values(error: ValueError) -> str:
@@ -78,7 +129,7 @@ def without_values(error: ValueError) -> str:
     if "Complex data not supported" in text:
         return "Complex data not supported: real numbers are needed"
     if "could not convert" in text:
-        return "X holds text where numbers are needed; declare a schema, or convert the column"
+        return _NOT_NUMBERS.format("X")
     if first.startswith("Unknown label type: continuous"):
         return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
     if first.startswith(("Input ", "The feature names")):  # ... contains NaN, or infinity; and then names
@@ -110,12 +161,6 @@ def check_given(y: ArrayLike | None) -> None:
         raise InvalidInputError("this estimator requires y to be passed, but the target y is None")
 
 
-def check_limits(limits: object) -> None:
-    """Raise InvalidInputError for what is no ``Limits``, before anything is booked."""
-    if not isinstance(limits, Limits | None):
-        raise InvalidInputError(f"limits must be a Limits, such as Limits(seconds=60), got {limits!r}")
-
-
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
     """The declared classes; or those in the labels, with a PrivacyLeakWarning.
 
@@ -126,13 +171,13 @@ def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDAr
         leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
         classes = np.unique(labels)
     else:
-        if isinstance(declared, str) or not isinstance(declared, Sequence | np.ndarray | pd.Series):
+        if isinstance(declared, str | bytes) or not isinstance(declared, Sequence | np.ndarray | pd.Series):
             raise InvalidInputError('classes must be a list of labels, such as ("well", "ill")')
         kinds = {"text" if isinstance(c, str) else "whole" if _is_whole(c) else "other" for c in declared}
         if len(kinds) > 1 or "other" in kinds:
             raise InvalidInputError("classes must be all text, or all integers or booleans")
         classes = np.asarray(declared)
-    check_whole("classes", classes.tolist())
+    check_exact("classes", classes.tolist())
     return classes
 
 
@@ -182,7 +227,7 @@ def public_delta(delta: float | str, n: int) -> float:
     """delta, or 1/n^2 for "auto"."""
     if isinstance(delta, str) and delta != "auto":
         raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
-    return 1.0 / n**2 if isinstance(delta, str) else delta
+    return 1.0 / n**2 if isinstance(delta, str) else check_delta(delta, zero_allowed=True)
 
 
 @contextmanager
@@ -221,8 +266,7 @@ def check_writable(path: Path | None, option: str) -> None:
     """
     if path is None:
         return
-    if path.is_dir():
-        raise InvalidInputError(f"{option} {path}: that is a folder; name a file. Nothing was run")
+    path = file_behind(path, option)
     if not path.parent.is_dir():
         raise InvalidInputError(f"{option} {path}: its folder does not exist. Nothing was run")
     try:
@@ -233,11 +277,68 @@ def check_writable(path: Path | None, option: str) -> None:
         raise InvalidInputError(f"{option} {path}: its folder: {reason}. Nothing was run") from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a whole file or nothing: an interrupted run leaves no half-written file behind."""
+def file_behind(path: Path, what: str) -> Path:
+    """The file that a path names, links followed.
+
+    Raises:
+        InvalidInputError: a folder, a device, a pipe: nothing that a file may replace.
+    """
+    real = path.resolve()
+    if real.is_dir():
+        raise InvalidInputError(f"{what} {path}: that is a folder; name a file")
+    if real.exists() and not real.is_file():
+        raise InvalidInputError(f"{what} {path}: that is no regular file; name one")
+    return real
+
+
+def write_atomically(path: str | Path, text: str) -> None:
+    """Write a whole file or nothing: an interrupted run leaves no half-written file behind.
+
+    Raises:
+        InvalidInputError: something stands there that is neither a file nor a link to one.
+        OSError: it cannot be written.
+    """
+    path = file_behind(as_path(path, "a file"), "file")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"{path}: its folder does not exist")
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(text, "utf-8")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_model(path: str | Path, file_format: str) -> dict[str, Any]:
+    """What a saved model's file holds.
+
+    Raises:
+        InvalidInputError: no such file, or not one of that format.
+    """
+    file = as_path(path, "a model")
+    try:
+        model = json.loads(file.read_text("utf-8-sig"), parse_constant=_refused_constant)
+    except OSError as error:
+        raise InvalidInputError(f"{file}: {(error.strerror or 'it cannot be read').lower()}") from error
+    except (ValueError, RecursionError):
+        model = None
+    if not isinstance(model, dict) or model.get("format") != file_format:
+        raise InvalidInputError(
+            f"{file} is not a {file_format.split('/')[0]} that privopt saved; model.save and "
+            "`privopt fit --save` write such files"
+        )
+    return model
+
+
+def _refused_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def check_whole_model(model: Mapping[str, Any], again: Mapping[str, Any], path: object) -> None:
+    """Raise InvalidInputError unless a file holds what the model that was read from it would save."""
+    same = json.loads(json.dumps(again))
+    wrong = sorted(key for key in model if key not in same or model[key] != same[key])
+    if wrong:
+        raise InvalidInputError(
+            f"{path}: {', '.join(map(told, wrong))} cannot be, beside the rest of the file; not saved so"
+        )

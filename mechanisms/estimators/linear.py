@@ -26,15 +26,19 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
+    as_table,
     booked,
     check_given,
     check_limits,
+    check_no_text,
+    check_whole_model,
     checked_labels,
     class_indices,
     declared_schema,
     leak,
     public_classes,
     public_delta,
+    read_model,
     validated,
     without_values,
     write_atomically,
@@ -45,11 +49,12 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits, Watch
+from privopt.problems.arguments import check_type, check_unmasked, told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.schema import Schema, Table
 
 _MODEL_FORMAT = "privopt-linear/1"
@@ -108,9 +113,11 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 minimum; nothing was released, and what the ledger reserved stays spent.
         """
         check_limits(self.limits)
+        check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
+        if not isinstance(self.norm, str) or self.norm not in ("l2", "linf"):
+            raise InvalidInputError(f'norm must be "l2" or "linf", got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
-        if schema is not None:
-            X = encoded(schema, X)
+        X = as_table(X) if schema is None else encoded(schema, X)
         given = schema is not None and schema.intercept  # the schema's own constant
         constant = self.fit_intercept and not given
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -189,10 +196,12 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             penalty = parse_regularizer(penalty)
         if not isinstance(penalty, ElasticNet):
             raise InvalidInputError(
-                f'a regularizer is text such as "l2:0.1" or an ElasticNet, got {penalty!r}'
+                f'a regularizer is text such as "l2:0.1" or an ElasticNet, got {told(penalty)}'
             )
         if not isinstance(space, ConvexSet | None):
-            raise InvalidInputError(f'convex_set must be text such as "l2:1" or a ConvexSet, got {space!r}')
+            raise InvalidInputError(
+                f'convex_set must be text such as "l2:1" or a ConvexSet, got {told(space)}'
+            )
         return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu)
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
@@ -201,14 +210,20 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
-        if self.schema_ is not None:
-            X = encoded(self.schema_, X)
-        X = validated(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = as_table(X) if self.schema_ is None else encoded(self.schema_, X)
+        X = validated(
+            self,
+            X,
+            reset=False,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=self.schema_ is None,  # a file without records has no predictions
+        )
         return np.asarray(X @ self.coef_.reshape(-1, X.shape[1]).T + self.intercept_, dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
-        write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def to_dict(self) -> dict[str, Any]:
         """What ``save`` writes."""
@@ -233,10 +248,12 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         Raises:
             InvalidInputError: not such a file, or another estimator's.
         """
+        model = read_model(path, _MODEL_FORMAT)
         try:
-            return cls.from_dict(json.loads(Path(path).read_text()))
-        except (KeyError, TypeError, IndexError, ValueError) as error:
-            raise InvalidInputError(f"{path} is not a saved {cls.__name__}: {error}") from error
+            return cls.from_dict(model)
+        except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
+            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
+            raise InvalidInputError(f"{path} is not a saved {cls.__name__}: {what}") from error
 
     @classmethod
     def from_dict(cls, model: dict[str, Any]) -> Self:
@@ -245,7 +262,11 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"it holds {model['format']!r} of a {model.get('estimator')!r}")
         spend = PrivacySpend.from_dict(model["spend"])
         coef, intercept = np.array(model["weights"], dtype=float), np.array(model["intercept"], dtype=float)
-        if coef.ndim != 2 or intercept.shape != coef.shape[:1] or not np.all(np.isfinite(coef)):
+        if (
+            coef.ndim != 2
+            or intercept.shape != coef.shape[:1]
+            or not np.all(np.isfinite([*coef.flat, *intercept]))
+        ):
             raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
         schema = Schema.from_dict(model["schema"]) if "schema" in model else None
         if schema is not None and schema.n_features != coef.shape[1]:
@@ -253,13 +274,18 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         fitted = cls(spend.epsilon, mechanism=model["mechanism"], schema=schema)
         fitted.schema_ = schema
         if model["classes"] is not None:
-            fitted.classes_ = np.array(model["classes"])
+            fitted.classes_ = distinct_classes(model["classes"], np.array([]))
+            releases = 1 if len(fitted.classes_) == 2 else len(fitted.classes_)
+            if len(coef) != releases:
+                raise InvalidInputError(f"{len(coef)} rows of weights for {len(fitted.classes_)} classes")
         given = model.get("label_range")  # files of earlier versions have none
         fitted.label_range_ = None if given is None else check_label_range(given)
         fitted.n_features_in_ = coef.shape[1]
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
-        return fitted._set(coef, intercept, spend)
+        fitted._set(coef, intercept, spend)
+        check_whole_model(model, fitted.to_dict(), "the file")
+        return fitted
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -310,11 +336,7 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
         labels = checked_labels(y, n_rows)
-        classes = public_classes(self.classes, labels)
-        if classes.ndim != 1 or len(classes) < 2:
-            raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
-        if len(np.unique(classes)) != len(classes):
-            raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
+        classes = distinct_classes(self.classes, labels)
         index = class_indices(labels, classes)
         positive = range(1, 2) if len(classes) == 2 else range(len(classes))
         return _Targets([np.where(index == k, 1.0, -1.0) for k in positive], self._loss(), classes)
@@ -489,7 +511,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             centre, bound = low / 2 + high / 2, high / 2 - low / 2
         loss = SquaredLoss(2 * bound) if self.loss is None else self.loss
         if not isinstance(loss, Loss):
-            raise InvalidInputError(f"loss must be a Loss such as HuberLoss(1.0), got {loss!r}")
+            raise InvalidInputError(f"loss must be a Loss such as HuberLoss(1.0), got {told(loss)}")
         if loss.labels is not Labels.REAL:
             raise InvalidInputError(
                 f"{type(loss).__name__} is not a loss for real labels: use SquaredLoss, HuberLoss or "
@@ -511,7 +533,10 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R squared of the predictions. Not private."""
-        return float(r2_score(_real_labels(y), self.predict(X), sample_weight=sample_weight))
+        labels, predicted = _real_labels(y), self.predict(X)
+        if len(labels) != len(predicted):
+            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
+        return float(r2_score(labels, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -529,9 +554,9 @@ def check_label_range(label_range: object) -> tuple[float, float]:
         if isinstance(label_range, str):
             raise TypeError("text")
         low, high = (float(bound) for bound in label_range)  # type: ignore[attr-defined]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
-            f"label_range is two numbers (low, high) that labels are clipped to, got {label_range!r}"
+            f"label_range is two numbers (low, high) that labels are clipped to, got {told(label_range)}"
         ) from error
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInputError(f"label_range needs finite low < high, got low = {low:g} and high = {high:g}")
@@ -552,13 +577,29 @@ def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
     return math.sqrt(squares + schema.intercept)
 
 
+def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """Two classes or more, as ``public_classes`` has them.
+
+    Raises:
+        InvalidInputError: fewer, or one twice.
+    """
+    classes = public_classes(declared, labels)
+    if len(classes) < 2:
+        raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
+    if len(np.unique(classes)) != len(classes):
+        raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
+    return classes
+
+
 def _real_labels(y: ArrayLike) -> Floats:
     check_given(y)
+    check_unmasked(y, "y")
     try:
+        check_no_text(y, "y")
         checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         return np.asarray(column_or_1d(checked, warn=True))
-    except ValueError as error:
-        if "could not convert" in str(error):
+    except (TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, ValueError) or "text where numbers" in str(error):
             raise InvalidInputError(
                 "y holds labels that are not numbers: regression needs numbers; for classes use the logistic "
                 "or the sigmoid loss"

@@ -23,12 +23,15 @@ from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
+    as_table,
     booked,
     check_limits,
+    check_whole_model,
     checked_labels,
     declared_schema,
     public_classes,
     public_delta,
+    read_model,
     signs,
     validated,
     write_atomically,
@@ -49,8 +52,8 @@ from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import Schema
+from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.tables.schema import Schema, columns_of
 
 _MODEL_FORMAT = "privopt-scorecard/1"
 
@@ -189,13 +192,14 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
+        X = as_table(X)
         if sp.issparse(X):
             raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X, y = validated(self, X, y, dtype=np.float64)
         else:
             validated(self, X, skip_check_array=True)
-        return X, checked_labels(y, len(X))
+        return X, checked_labels(y, len(columns_of(X)[0][1]))
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         classes = public_classes(self.classes, labels)
@@ -297,6 +301,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         return self.risk_.at(scores)
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
+        X = as_table(X)
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X = validated(self, X, reset=False, dtype=np.float64)
         elif self.schema is None and hasattr(self, "n_features_in_"):
@@ -310,24 +315,24 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
 
         ``rule`` and ``scorecard`` are for people: they repeat what weights, schema and classes say.
         """
+        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``save`` writes."""
         check_is_fitted(self)
-        text = json.dumps(
-            {
-                "format": _MODEL_FORMAT,
-                "mechanism": self.mechanism_,
-                "oracle": self.oracle if isinstance(self.oracle, str) else self.oracle.name,
-                "noise": dict(self.release_.noise),
-                "spend": self.spend_.to_dict(),
-                "rule": self.rule_,
-                "scorecard": self.scorecard_.to_dict("records"),
-                **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
-                "classes": self.classes_.tolist(),
-                "weights": self.coef_[0].tolist(),
-                "schema": self.schema_.to_dict(),
-            },
-            indent=2,
-        )
-        write_atomically(Path(path), text + "\n")
+        return {
+            "format": _MODEL_FORMAT,
+            "mechanism": self.mechanism_,
+            "oracle": self.oracle if isinstance(self.oracle, str) else self.oracle.name,
+            "noise": dict(self.release_.noise),
+            "spend": self.spend_.to_dict(),
+            "rule": self.rule_,
+            "scorecard": self.scorecard_.to_dict("records"),
+            **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
+            "classes": self.classes_.tolist(),
+            "weights": self.coef_[0].tolist(),
+            "schema": self.schema_.to_dict(),
+        }
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -336,35 +341,28 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         Raises:
             InvalidInputError: not such a file.
         """
+        model = read_model(path, _MODEL_FORMAT)
         try:
-            model = json.loads(Path(path).read_text("utf-8"))
-            if model["format"] != _MODEL_FORMAT:
-                raise InvalidInputError(f"{path}: format {model['format']!r}, expected {_MODEL_FORMAT!r}")
-            spend = PrivacySpend.from_dict(model["spend"])
-            schema = Schema.from_dict(model["schema"])
-            classes = np.array(model["classes"])
-            release = Release(
-                np.array(model["weights"], dtype=np.int64), spend, model["noise"], model["oracle"]
-            )
+            spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
+            weights, oracle = np.array(model["weights"], dtype=np.int64), str(model["oracle"])
+            if weights.shape != (schema.n_features,):
+                raise InvalidInputError(f"{weights.size} weights for {schema.n_features} features")
             histogram = ScoreHistogram.from_dict(model["histogram"]) if "histogram" in model else None
-        except InvalidInputError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"{path} is not a scorecard that privopt saved ({type(error).__name__}); "
-                f"model.save and `privopt fit --save` write such files"
-            ) from error
-        if release.point.shape != (schema.n_features,):
-            raise InvalidInputError(f"{path}: {release.point.size} weights for {schema.n_features} features")
-        share = 0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon
-        fitted = cls(
-            spend.epsilon,
-            mechanism=model["mechanism"],
-            schema=schema,
-            classes=tuple(model["classes"]),
-            risk_share=share,
-        )
-        return fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
+            fitted = cls(
+                spend.epsilon,
+                mechanism=model["mechanism"],
+                schema=schema,
+                classes=tuple(model["classes"]),
+                risk_share=0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon,
+            )
+            classes = fitted._public_classes(np.array([]))
+            release = Release(weights, spend, dict(model["noise"]), oracle)
+            fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
+            raise InvalidInputError(f"{path} is not a scorecard that privopt saved: {what}") from error
+        check_whole_model(model, {**fitted.to_dict(), "oracle": oracle}, path)
+        return fitted
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -15,9 +15,9 @@ from privopt.mechanisms.convex.step_counts import loss_range, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import gaussian_releases
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
-from privopt.oracles.limits import Limits
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -102,7 +102,7 @@ class DPLangevin(FullBatchMechanism):
             PrivacyParameterError: parameters out of range, a constraint or an l1 penalty, or ``steps`` and
                 ``beta`` that make the step size unstable.
         """
-        space = checked_space(facts, convex_set)
+        space = checked_space(facts, convex_set, regularizer)
         cls._refuse(facts, space, regularizer)
         together = check_count(releases, "releases")
         mu = gaussian_mu(epsilon, delta) / math.sqrt(together)
@@ -169,7 +169,7 @@ class DPLangevin(FullBatchMechanism):
     ) -> LangevinRelease:
         """Run once on the data; see ``RiskMechanism.release``. The trace ends where the run ends."""
         self._check(risk)
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         first, steps = self._start(start), self._drawn_steps(source)
         path, gradients = [first], []
         add = self.vector_noise.adder(source, steps)
@@ -178,7 +178,7 @@ class DPLangevin(FullBatchMechanism):
             gradients.append(add(g))
             return gradients[-1]
 
-        clock = StepClock((limits or Limits()).start(), steps)
+        clock = StepClock(started(limits), steps)
         path += noisy_iteration(self._method(first), risk.gradient, perturb, steps, clock)
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         trace = self._trace(np.stack(path), np.array(gradients).reshape(steps, first.size))

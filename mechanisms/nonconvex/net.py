@@ -99,7 +99,7 @@ class NetMechanism(RiskMechanism):
         need_smooth(cls.name, regularizer)
         if steps is not None or output not in (None, Output.LAST):
             raise PrivacyParameterError("net takes no number of steps and no choice of iterates")
-        ball = _ball(facts, checked_space(facts, convex_set), regularizer)
+        ball = _ball(facts, checked_space(facts, convex_set, regularizer), regularizer)
         spread = loss_spread(facts, ball.size)
         if alpha is None:
             wanted = spread * facts.dimension * together / (facts.n_records * epsilon * facts.gradient_bound)

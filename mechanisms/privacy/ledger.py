@@ -48,7 +48,7 @@ from privopt.mechanisms.privacy.accounting import (
 )
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.errors import as_path
+from privopt.problems.arguments import as_path, check_type, told
 
 RULES = ("basic", "zcdp", "gdp")
 _FORMAT = 2  # of 1, without a head from the start, the first entry that is added makes the head
@@ -98,10 +98,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        if not isinstance(self.rule, str) or self.rule not in RULES:
+            raise PrivacyParameterError(f"rule must be one of {', '.join(RULES)}; got {told(self.rule)}")
         zero_allowed = self.rule == "basic"
         object.__setattr__(self, "delta", check_delta(self.delta, zero_allowed=zero_allowed))
-        if self.rule not in RULES:
-            raise PrivacyParameterError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}")
 
     def total(self, spends: Sequence[PrivacySpend]) -> Total:
         """What the spends add up to under the rule.
@@ -164,7 +164,7 @@ def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
         PrivacyParameterError: a spend that guarantees nothing, or deltas that add up to more than ``delta``.
     """
     delta = check_delta(delta, zero_allowed=True)
-    for spend in spends:
+    for spend in check_type(spends, Sequence, "expected a list of PrivacySpend"):
         _require_guaranteed(spend)
     if not spends:
         return Total(0.0, 0.0, "basic")
@@ -433,7 +433,7 @@ def _spent(entries: Sequence[Entry]) -> list[PrivacySpend]:
 
 def _require_guaranteed(spend: PrivacySpend) -> None:
     if not isinstance(spend, PrivacySpend):
-        raise PrivacyParameterError(f"expected a PrivacySpend, got {type(spend).__name__}")
+        raise PrivacyParameterError(f"expected a PrivacySpend, got {told(spend)}")
     if not spend.guaranteed:
         raise PrivacyParameterError(
             f"{spend.mechanism} guarantees nothing that could be added up: its claim is {spend.claim!r}"

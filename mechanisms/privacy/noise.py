@@ -19,6 +19,7 @@ from scipy import special
 
 from privopt.mechanisms.errors import NoiseSourceError, PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.problems.arguments import check_type
 
 Size = int | tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -42,6 +43,15 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=_forked)
+
+
+def checked_source(noise: NoiseSource | None) -> NoiseSource:
+    """The source, or one of the operating system's.
+
+    Raises:
+        InvalidTypeError: something else.
+    """
+    return NoiseSource() if noise is None else check_type(noise, NoiseSource, "noise must be a NoiseSource")
 
 
 class NoiseSource:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.problems.arguments import check_real
+from privopt.problems.errors import InvalidTypeError
 
 # A bracket that has doubled this often has left the range of doubles.
 _DOUBLINGS = 1100
@@ -88,9 +90,7 @@ def largest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float:
 
 
 def _number(value: float, name: str) -> float:
-    if isinstance(value, bool | str):
-        raise PrivacyParameterError(f"{name} must be a number, got {value!r}")
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise PrivacyParameterError(f"{name} must be a number, got {value!r}") from error
+        return check_real(value, name)
+    except InvalidTypeError as error:
+        raise PrivacyParameterError(str(error)) from None

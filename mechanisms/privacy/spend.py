@@ -11,6 +11,7 @@ from typing import Any, Self
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_epsilon
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon, check_positive
+from privopt.problems.arguments import told
 
 NOTIONS = ("pure", "approximate", "zcdp", "gdp")
 CLAIMS = ("proved", "printed: refuted")
@@ -132,7 +133,7 @@ class PrivacySpend:
         """Read ``to_json`` back; the same errors as ``from_dict``."""
         try:
             record = json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise PrivacyParameterError("a spend must be a JSON object") from error
         return cls.from_dict(record)
 
@@ -150,5 +151,5 @@ def _implied_epsilon(notion: str, level: float, delta: float) -> float:
 
 
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise PrivacyParameterError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+    if not isinstance(value, str) or value not in allowed:
+        raise PrivacyParameterError(f"{name} must be one of {', '.join(allowed)}; got {told(value)}")

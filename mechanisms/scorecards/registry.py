@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
 from privopt.mechanisms.discrete.registry import MECHANISMS, mechanism_named, prepare_oracle
-from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
@@ -19,6 +19,7 @@ from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.select import gibbs_oracle
+from privopt.problems.arguments import check_type, told
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, did_you_mean
@@ -64,7 +65,7 @@ class CardPlan:
         drawing = gibbs_oracle(self.oracle) if isinstance(self.oracle, str) else self.oracle
         if not isinstance(drawing, GibbsOracle):
             raise UnknownOracleError(
-                f"{self.plan.name} needs an oracle that draws, a GibbsOracle, got {self.oracle!r}"
+                f"{self.plan.name} needs a GibbsOracle, which draws, got {told(self.oracle)}"
             )
         return self.plan.prepare(table, drawing)
 
@@ -105,6 +106,7 @@ def plan_card(
         InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw.
     """
     reason = "it was asked for"
+    check_type(name, str, "a mechanism is named by text")
     if wishes(schema) and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, "it keeps what the schema wishes for the points of columns"
     if wishes(schema) and name != SeededScorecard.name:
@@ -115,8 +117,7 @@ def plan_card(
     if name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle)
     if name == SeededScorecard.name:
-        if calibration != "sound":
-            raise PrivacyParameterError(f"{name} has the calibration(s) sound; got {calibration!r}")
+        check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, _points(lattice, schema))
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
         return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(facts))
@@ -137,7 +138,7 @@ def _fitting(
     schema: Schema, n: int, epsilon: float, lattice: LatticeLike, oracle: Oracle
 ) -> tuple[str, Oracle, str]:
     """A mechanism that is sure to end, its oracle, and why."""
-    if oracle != "auto":
+    if not isinstance(oracle, str) or oracle != "auto":
         return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
     weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
     work, ball = draw_work(schema, n, weights), weights.squared_radius is not None
@@ -181,7 +182,11 @@ def as_lattice(
                 f"the lattice has dimension {given.dimension}, the schema {dimension} features"
             )
         return given
-    low, high, *radius = given  # type: ignore[misc]
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        raise InvalidInputError(
+            f"lattice must be an IntegerLattice, (low, high) or (low, high, radius), got {told(given)}"
+        )
+    low, high, *radius = given
     return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)
 
 

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.discrete.lattice import FloatArray, IntArray
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -177,6 +177,7 @@ class GibbsOracle(ABC):
         Raises:
             UnsupportedProblemError: listing every refusal.
         """
+        check_question(problem, law, Law)
         if reasons := self.refusals(problem, law):
             raise UnsupportedProblemError(
                 f"oracle {self.name!r} cannot draw ({law.name}) for {type(problem).__name__} over "
@@ -209,7 +210,7 @@ class PreparedGibbs:
             UnfinishedDrawError: a limit was reached: there is no point.
             SolverFailedError: the sampler returned a point outside the lattice.
         """
-        watch = (limits or Limits()).start()
+        watch = started(limits)
         sample = self.sampler.draw(DrawRequest(_inverse_temperature(beta), random, watch))
         point = np.array(sample.point, dtype=np.int64)
         if not self.problem.lattice.contains(point):
@@ -234,7 +235,7 @@ class PreparedGibbs:
             UnsupportedProblemError: the sampler never sums over the whole lattice.
             UnfinishedDrawError: a limit was reached.
         """
-        return self.sampler.moments(_inverse_temperature(beta), (limits or Limits()).start())
+        return self.sampler.moments(_inverse_temperature(beta), started(limits))
 
     def log_partition(self, beta: float, limits: Limits | None = None) -> float:
         """log of sum over w of exp(-beta L(D, w)); see ``moments``. Not private."""

@@ -15,11 +15,11 @@ import numpy as np
 
 from privopt.oracles.certificate import Answer, Certificate, Status
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits, Watch, started
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import Perturbation
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
 
@@ -88,6 +88,7 @@ class DiscreteOracle(ABC):
         Raises:
             UnsupportedProblemError: listing every refusal.
         """
+        check_question(problem, task, Task)
         if reasons := self.refusals(problem, task):
             raise UnsupportedProblemError(
                 f"oracle {self.name!r} cannot minimise {type(problem).__name__} over {problem.lattice}: "
@@ -126,7 +127,7 @@ class PreparedOracle:
             raise InvalidInputError("the perturbation was made for another lattice")
         if perturbation.radial is not None and self.task is not Task.NORMALIZED:
             raise InvalidInputError("a term in |w|^2 needs an oracle prepared for Task.NORMALIZED")
-        watch = (limits or Limits()).start()
+        watch = started(limits)
         proposal: object = self.solver(Query(perturbation, watch, break_ties))
         if not isinstance(proposal, Proposal):
             raise SolverFailedError(

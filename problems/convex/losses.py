@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
+from privopt.problems.arguments import check_real, check_unmasked
 from privopt.problems.errors import InvalidInputError
 
 RealArray = NDArray[np.floating[Any]]  # float64, or float32 where the data are
@@ -78,7 +79,11 @@ class Loss(ABC):
         Raises:
             InvalidInputError: labels that the loss is not defined for.
         """
-        labels = np.array(y, dtype=np.float64)
+        check_unmasked(y, "y")
+        try:
+            labels = np.array(y, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInputError("labels must be real numbers, shape (n,)") from None
         allowed = {
             Labels.SIGN: np.isin(labels, (-1.0, 1.0)),
             Labels.UNIT: (labels >= 0) & (labels <= 1),
@@ -276,5 +281,6 @@ def _normal_density(z: RealArray) -> RealArray:
 
 
 def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
+    number = check_real(value, name)
+    if not (math.isfinite(number) and number > 0):
         raise InvalidInputError(f"{name} must be finite and > 0, got {value}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidInputError
 
 Vector = NDArray[np.float64]
@@ -27,7 +28,8 @@ class ElasticNet:
     l2: float = 0.0
 
     def __post_init__(self) -> None:
-        if not all(math.isfinite(s) and s >= 0 for s in (self.l1, self.l2)):
+        strengths = check_real(self.l1, "l1"), check_real(self.l2, "l2")
+        if not all(math.isfinite(s) and s >= 0 for s in strengths):
             raise InvalidInputError(f"strengths must be finite and >= 0, got l1={self.l1}, l2={self.l2}")
 
     def value(self, w: Vector) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.problems.arguments import check_real, check_type, check_unmasked, told
 from privopt.problems.convex.losses import Loss, RealArray
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
@@ -44,13 +45,17 @@ class RiskFacts:
     constant: float = 0.0
 
     def __post_init__(self) -> None:
+        check_type(self.loss, Loss, "loss must be a Loss, such as LogisticLoss()")
+        for name in ("row_norm", "constant"):
+            check_real(getattr(self, name), name)
         if not 1e-100 <= self.row_norm <= 1e100:  # where squares of norms are normal numbers
             raise InvalidInputError(f"row_norm must be > 0 (and from 1e-100 to 1e100), got {self.row_norm}")
-        if self.norm not in ("l2", "linf"):
-            raise InvalidInputError(f"norm must be 'l2' or 'linf', got {self.norm!r}")
+        if not isinstance(self.norm, str) or self.norm not in ("l2", "linf"):
+            raise InvalidInputError(f"norm must be 'l2' or 'linf', got {told(self.norm)}")
         if not 0 <= self.constant <= self.row_norm:
             raise InvalidInputError(f"constant must be from 0 to row_norm, got {self.constant}")
-        if self.n_records < 1 or self.dimension < 1:
+        sizes = check_real(self.n_records, "n_records"), check_real(self.dimension, "dimension")
+        if not all(size >= 1 and size.is_integer() for size in sizes):
             raise InvalidInputError(
                 f"expected features of shape (n, d), n >= 1, d >= 1, got {(self.n_records, self.dimension)}"
             )
@@ -160,7 +165,7 @@ class EmpiricalRisk:
     ) -> None:
         self.X = _matrix(X)
         rows, columns = self.X.shape
-        self.facts = RiskFacts(int(rows), int(columns), loss, float(row_norm), norm, float(constant))
+        self.facts = RiskFacts(int(rows), int(columns), loss, row_norm, norm, constant)
         labels = loss.check_labels(y)
         if labels.shape != (self.facts.n_records,):
             raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
@@ -330,7 +335,14 @@ def _matrix(X: Any) -> Any:
             matrix = matrix.copy()
             matrix.sum_duplicates()
     else:
-        dense = np.asarray(X)
+        check_unmasked(X, "X")
+        try:
+            dense = np.asarray(X)
+            if dense.dtype.kind not in "biufO":
+                raise TypeError
+            dense = dense if dense.dtype.kind != "O" else dense.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInputError("expected features of shape (n, d), real numbers") from None
         kept = dense.dtype if dense.dtype in (np.float32, np.float64) else np.float64
         matrix = np.ascontiguousarray(dense, dtype=kept)
     if matrix.ndim != 2 or 0 in matrix.shape:

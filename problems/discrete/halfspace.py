@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any
 
-from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.problems.arguments import check_unmasked
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
 
@@ -30,6 +33,7 @@ class ZeroOneHalfspace(DiscreteProblem):
     """
 
     def __init__(self, X: ArrayLike, y: ArrayLike, lattice: IntegerLattice) -> None:
+        check_lattice(lattice)
         self.X = integer_matrix(X, lattice.dimension)
         self.y = sign_labels(y, len(self.X))
         self.lattice = lattice
@@ -93,7 +97,8 @@ class ZeroOneHalfspace(DiscreteProblem):
 
 def integer_matrix(X: ArrayLike, columns: int) -> IntArray:
     """A C-contiguous int64 copy of shape (n, columns), n >= 1."""
-    matrix = np.asarray(X)
+    check_unmasked(X, "X")
+    matrix = _array(X, "features")
     if matrix.ndim != 2 or matrix.shape[1] != columns:
         raise InvalidInputError(f"expected features of shape (n, {columns}), got {matrix.shape}")
     if matrix.shape[0] == 0:
@@ -107,9 +112,17 @@ def integer_matrix(X: ArrayLike, columns: int) -> IntArray:
 
 def sign_labels(y: ArrayLike, n: int) -> IntArray:
     """An int64 copy of labels -1 and +1, shape (n,)."""
-    labels = np.asarray(y)
+    check_unmasked(y, "y")
+    labels = _array(y, "labels")
     if labels.shape != (n,):
         raise InvalidInputError(f"expected labels of shape ({n},), got {labels.shape}")
     if labels.dtype.kind not in "if" or not np.all(np.isin(labels, (-1, 1))):
         raise InvalidInputError("labels must be -1 or +1")
     return labels.astype(np.int64)
+
+
+def _array(values: ArrayLike, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):  # rows of different lengths, say
+        raise InvalidInputError(f"{what} cannot be read as an array") from None

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.problems.arguments import check_real, check_type, check_whole
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
 IntArray = NDArray[np.int64]
@@ -45,7 +46,12 @@ class IntegerLattice:
     def __init__(
         self, low: ArrayLike, high: ArrayLike, *, dimension: int | None = None, radius: float | None = None
     ) -> None:
-        lower, upper = np.asarray(low), np.asarray(high)
+        try:
+            lower, upper = np.asarray(low), np.asarray(high)
+        except ValueError:
+            raise InvalidInputError("lattice bounds must be integers, or arrays of them") from None
+        if dimension is not None:
+            dimension = check_whole(dimension, "the dimension of a lattice")
         shapes = {a.shape for a in (lower, upper) if a.ndim > 0}
         if dimension is None and not shapes:
             raise InvalidInputError("scalar bounds need dimension=...")
@@ -151,6 +157,11 @@ class IntegerLattice:
         return box if self.squared_radius is None else f"{box} with |w|^2 <= {self.squared_radius}"
 
 
+def check_lattice(lattice: object) -> None:
+    """Raise InvalidTypeError for what is no ``IntegerLattice``."""
+    check_type(lattice, IntegerLattice, "lattice must be an IntegerLattice")
+
+
 def _frozen(a: NDArray[np.integer]) -> IntArray:
     copy = np.array(a, dtype=np.int64)
     copy.flags.writeable = False
@@ -158,7 +169,8 @@ def _frozen(a: NDArray[np.integer]) -> IntArray:
 
 
 def _integer_square(radius: float) -> int:
-    square: float = float(radius) * float(radius)  # infinite where ** would raise
-    if not (math.isfinite(square) and radius >= 0):
+    length = check_real(radius, "radius")
+    square = length * length  # infinite where ** would raise
+    if not (math.isfinite(square) and length >= 0):
         raise InvalidInputError(f"radius must be >= 0 with a finite square, got {radius}")
     return math.floor(square + _RADIUS_SLACK)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privopt.problems.arguments import check_type
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, to_fixed
 from privopt.problems.errors import InvalidInputError
@@ -115,3 +116,9 @@ class SeparatorSet:
     def weighted(self, weights: object) -> Perturbation:
         """Like ``perturbation`` for real weights, each rounded to the grid first."""
         return self.perturbation(to_fixed(np.asarray(weights, dtype=np.float64)))
+
+
+def check_question(problem: object, question: object, kind: type) -> None:
+    """Raise InvalidTypeError unless a problem comes with a question of the kind that an oracle answers."""
+    check_type(problem, DiscreteProblem, "an oracle is prepared for a problem, such as a ZeroOneHalfspace")
+    check_type(question, kind, f"this oracle is prepared for a {kind.__name__}")

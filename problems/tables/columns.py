@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import SchemaError, did_you_mean
 
@@ -256,11 +257,11 @@ class Categorical(Column):
         missing: str | int | None = None,
     ) -> None:
         _declare(self, name, outside, ("refuse", "ignore"))
-        if isinstance(categories, str) or not isinstance(categories, Sequence) or not categories:
+        if isinstance(categories, str | bytes) or not isinstance(categories, Sequence) or not categories:
             raise SchemaError(f"column {name!r}: categories must be a list with at least one entry")
         if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
             raise SchemaError(f"column {name!r}: categories must be all text, or all integers or booleans")
-        check_whole(f"column {name!r}", (*categories, missing))
+        check_exact(f"column {name!r}", (*categories, missing))
         if len(set(categories)) < len(categories):
             twice = [c for i, c in enumerate(categories) if c in categories[:i]]
             raise SchemaError(f"column {name!r}: categories must be distinct; {twice[0]!r} occurs twice")
@@ -449,7 +450,7 @@ def positions(
     """The position of each value among the declared ones, shape (n,), -1 for others.
 
     The one comparison of categories and of labels. Each record's position is its own: whatever another one
-    holds, a column of floats included, numbers below ``FEATURE_LIMIT`` stay what they are (``check_whole``).
+    holds, a column of floats included, numbers below ``FEATURE_LIMIT`` stay what they are (``check_exact``).
 
     Args:
         where: begins the messages.
@@ -469,7 +470,7 @@ def positions(
     return np.array([declared.get(v, -1) for v in levels], dtype=np.int64)[codes]
 
 
-def check_whole(where: str, values: Iterable[object]) -> None:
+def check_exact(where: str, values: Iterable[object]) -> None:
     """Raise SchemaError for numbers that are declared, to be told from others, and are too large for it.
 
     A hole or a fraction in another record makes a column of floats, which merges larger integers.
@@ -498,7 +499,7 @@ def rational(value: object, name: str, key: str) -> Fraction:
         float(exact)
     except (ValueError, ZeroDivisionError, OverflowError):
         huge = isinstance(value, int) and not isinstance(value, bool)
-        seen = "a number beyond 64-bit floats" if huge else repr(value)[:40]
+        seen = "a number beyond 64-bit floats" if huge else told(value)
         raise SchemaError(
             f"column {name!r}: {key} must be a finite number, or text such as '0.25' or '1/3'; got {seen}"
         ) from None
@@ -543,10 +544,10 @@ def _declare(column: Column, name: str, outside: str, allowed: tuple[str, ...]) 
     """Set what all columns share; the columns are frozen dataclasses."""
     if not isinstance(name, str) or not name:
         raise SchemaError("every column needs a name: a string that is not empty")
-    if outside not in allowed:
+    if not isinstance(outside, str) or outside not in allowed:
         raise SchemaError(
             f"column {name!r}: outside must be {' or '.join(map(repr, allowed))}; "
-            f"got {outside!r}{did_you_mean(outside, allowed)}"
+            f"got {told(outside)}{did_you_mean(outside, allowed)}"
         )
     object.__setattr__(column, "name", name)
     object.__setattr__(column, "outside", outside)

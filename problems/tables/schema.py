@@ -26,6 +26,7 @@ import pandas as pd
 import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.problems.arguments import as_path, check_unmasked, told
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.tables.columns import (
@@ -128,6 +129,8 @@ class Schema:
         intercept: bool = False,
         rules: Mapping[str, PointRule] | None = None,
     ) -> None:
+        if not isinstance(columns, Sequence):
+            raise SchemaError(f"a schema takes a list of columns, got {told(columns)}")
         object.__setattr__(self, "columns", tuple(columns))
         object.__setattr__(self, "intercept", intercept)
         if not self.columns or not all(isinstance(c, Column) for c in self.columns):
@@ -187,7 +190,7 @@ class Schema:
         return math.sqrt(squares) * (1 + 1e-12)
 
     def encode(self, table: Table) -> IntegerFeatures:
-        """The features of a table with at least one record, times the common denominator.
+        """The features of a table, times the common denominator.
 
         Args:
             table: a DataFrame or a dict of columns, where columns are found by name and further ones are
@@ -244,6 +247,8 @@ class Schema:
             stacklevel=2,
         )
         named = [(f"x{i}" if name is None else name, v) for i, (name, v) in enumerate(columns_of(table))]
+        if len(named[0][1]) == 0:
+            raise SchemaError("the table has no records: at least one is needed")
         _check_distinct("the table", [name for name, _ in named])
         columns = [_draft(i, name, values) for i, (name, values) in enumerate(named, 1)]
         try:
@@ -278,8 +283,12 @@ class Schema:
     def _column(cls, entry: object) -> Column:
         if not isinstance(entry, Mapping):
             raise SchemaError("every column must be a table of keys, such as kind and name")
-        if entry.get("kind") not in cls.kinds:
-            seen = f"{entry['kind']!r}{did_you_mean(entry['kind'], cls.kinds)}" if "kind" in entry else "none"
+        if not isinstance(entry.get("kind"), str) or entry["kind"] not in cls.kinds:
+            seen = (
+                f"{told(entry['kind'])}{did_you_mean(entry['kind'], cls.kinds)}"
+                if "kind" in entry
+                else "none"
+            )
             raise SchemaError(
                 f"column {entry.get('name')!r}: kind must be one of {', '.join(cls.kinds)}; got {seen}"
             )
@@ -307,13 +316,13 @@ class Schema:
         """
         file = _schema_file(path)
         try:
-            text = file.read_text("utf-8")
+            text = file.read_text("utf-8-sig")
             data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         except OSError as error:
             raise SchemaError(
                 f"schema file {file}: {(error.strerror or 'cannot be read').lower()}"
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SchemaError(
                 f"schema file {file} is not valid {file.suffix[1:].upper()}: {error}"
             ) from error
@@ -332,8 +341,9 @@ class Schema:
 def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     """Read a table: CSV with a header (.csv, also compressed as .csv.gz), or .parquet.
 
-    CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Only
-    empty cells count as missing: "NA", "None" and "?" stay text.
+    CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
+    after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
+    text. Empty lines are skipped, except where there is one column: there each is an empty cell.
 
     Args:
         path: the file.
@@ -342,7 +352,7 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     Raises:
         SchemaError: another extension, or a file that cannot be read. No content is repeated.
     """
-    file = Path(path)
+    file = as_path(path, "a table")
     name = file.name.lower()
     if file.is_dir():
         raise SchemaError(f"{file}: that is a folder; name a table in it")
@@ -379,7 +389,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
         first = stream.readline()
         separator = next((s for s in ",;\t" if s in first), ",")
         stream.seek(0)
-        header = next(csv.reader(stream, delimiter=separator), [])
+        header = next(csv.reader(stream, delimiter=separator, skipinitialspace=True), [])
     if not any(header):
         raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
     _check_distinct(str(file), header)
@@ -389,6 +399,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
             frame = pd.read_csv(
                 file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
                 keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
+                skipinitialspace=True, skip_blank_lines=len(header) > 1,
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         _check_lines(file, separator, len(header))
@@ -410,7 +421,7 @@ def _csv_text(file: Path) -> Iterator[io.TextIOWrapper]:
 def _check_lines(file: Path, separator: str, width: int) -> None:
     """Raise SchemaError at the first line that does not hold ``width`` cells."""
     with _csv_text(file) as stream:
-        lines = csv.reader(stream, delimiter=separator)
+        lines = csv.reader(stream, delimiter=separator, skipinitialspace=True)
         try:
             for cells in lines:
                 if cells and len(cells) != width:
@@ -445,12 +456,13 @@ def _similar(name: str, there: Sequence[str]) -> str:
 
 
 def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
-    """The columns of a table with their names (None for arrays), of one common length >= 1.
+    """The columns of a table with their names (None for arrays), of one common length.
 
     Raises:
-        SchemaError: not a table, no columns, no records, or columns that differ in length.
+        SchemaError: not a table, no columns, columns that differ in length, or masked ones.
     """
     named: list[tuple[str | None, NDArray[Any]]]
+    check_unmasked(table, "the table")
     if isinstance(table, (pd.DataFrame, Mapping)):
         named = [(str(label), _array(values)) for label, values in table.items()]
     elif isinstance(table, np.ndarray) and table.ndim == 2:
@@ -461,13 +473,11 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
         raise SchemaError("the table has no columns")
     if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:
         raise SchemaError("all columns of a table must be one-dimensional and of the same length")
-    if len(named[0][1]) == 0:
-        raise SchemaError("the table has no records: at least one is needed")
     return named
 
 
 def _schema_file(path: str | Path) -> Path:
-    file = Path(path)
+    file = as_path(path, "a schema file")
     if file.suffix not in (".toml", ".json"):
         raise SchemaError(f"schema file {file}: its name must end in .toml or .json")
     return file
@@ -475,12 +485,19 @@ def _schema_file(path: str | Path) -> Path:
 
 def _array(values: object) -> NDArray[Any]:
     """An array; lists become arrays of objects, so that NumPy does not turn numbers among text into text."""
-    return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    check_unmasked(values, "a column")
+    try:
+        return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    except (TypeError, ValueError):
+        raise SchemaError("all columns of a table must be one-dimensional and of the same length") from None
 
 
 def _checked_keys(
     where: str, given: Mapping[str, Any], *, required: set[str], optional: set[str]
 ) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise SchemaError(f"{where}: a table of keys is needed, got {told(given)}")
+    given = {str(key): value for key, value in given.items()}
     unknown, missing = sorted(set(given) - required - optional), sorted(required - set(given))
     if unknown:
         hints = ", ".join(f"{key!r}{did_you_mean(key, required | optional)}" for key in unknown)

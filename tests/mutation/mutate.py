@@ -66,6 +66,7 @@ class Mutant:
         new: what replaces them.
         name: what the mutant is called; see the module's docstring.
         line: where it is, for people.
+        made_from: digest of the file that it was found in.
     """
 
     path: str
@@ -74,6 +75,7 @@ class Mutant:
     new: str
     name: str
     line: int
+    made_from: str
 
     def source(self) -> bytes:
         """The whole file with the change."""
@@ -99,7 +101,9 @@ def named(path: str, old: str, new: str, name: str) -> Mutant:
     if text.count(old.encode()) != 1:
         raise ValueError(f"{name}: {old!r} occurs {text.count(old.encode())} times in {path}")
     start = text.index(old.encode())
-    return Mutant(path, start, start + len(old.encode()), new, name, text[:start].count(b"\n") + 1)
+    return Mutant(
+        path, start, start + len(old.encode()), new, name, text[:start].count(b"\n") + 1, digest(path)
+    )
 
 
 def digest(path: str) -> str:
@@ -138,7 +142,7 @@ class _Finder(ast.NodeVisitor):
             seen[name] += 1
             if seen[name] > 1:
                 name += f" #{seen[name]}"
-            result.append(Mutant(self.path, start, end, new, name, row + 1))
+            result.append(Mutant(self.path, start, end, new, name, row + 1, digest(self.path)))
         return result
 
     def _offset(self, line: int, column: int) -> int:

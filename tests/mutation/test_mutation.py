@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.mutate import ROOT, Mutant, mutants, named
+from tests.mutation.mutate import ROOT, Mutant, digest, mutants, named
 from tests.mutation.run import fate, sample
 
 HERE = Path(__file__).parent
@@ -82,10 +82,12 @@ def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(tmp_path: Pa
     start = text.index("def check_delta")
     at = start + text[start:].index("raise ")
     end = at + text[at:].index("\n    return")
-    mutant = Mutant(path, len(text[:at].encode()), len(text[:end].encode()), "pass", "no refusal", 1)
+    mutant = Mutant(
+        path, len(text[:at].encode()), len(text[:end].encode()), "pass", "no refusal", 1, digest(path)
+    )
 
     class Job:
         def __init__(self, tests: Path) -> None:
             self.mutant, self.tests = mutant, (str(tests),)
 
-    assert [fate(Job(tests), 30.0) for tests in (blind, sees)] == ["alive", "killed"]  # type: ignore[arg-type]
+    assert [fate(Job(tests)) for tests in (blind, sees)] == ["alive", "killed"]  # type: ignore[arg-type]

@@ -47,6 +47,7 @@ from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.errors import AuditError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.registry import MEANS, ROBUST_MECHANISMS
+from privopt.mechanisms.nonconvex.registry import NONCONVEX
 from privopt.mechanisms.privacy.accounting import gaussian_delta
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles import Task, minimizer
@@ -494,8 +495,8 @@ def cached(name: str) -> tuple[AuditedClaim, ...]:
 
 
 def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
-    heavy = set(ROBUST_MECHANISMS) | set(MEANS)
-    others = heavy | {"evaluation", SeededScorecard.name}
+    others = {*ROBUST_MECHANISMS, *MEANS, *(kind.name for kind in NONCONVEX)}
+    others |= {"evaluation", SeededScorecard.name}
     assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS) | others
     for name in AUDITS:
         found = cached(name)
@@ -644,7 +645,7 @@ def test_every_claim_stands_and_every_mutant_falls_on_the_command_line(tmp_path:
 
     A true claim falls by bad luck with probability 1e-6 at most; there are fewer than 25.
     """
-    words = ["audit", "--all", "--runs", "400", "--confidence", "0.999999"]
+    words = ["audit", "--all", "--runs", "400", "--confidence", "0.999999", "--workers", "1"]
     run = CliRunner().invoke(app, [*words, "--json", str(tmp_path / "out.json")])
     assert run.exit_code == 0, run.output
     report = json.loads((tmp_path / "out.json").read_text())
@@ -660,7 +661,23 @@ def test_every_claim_stands_and_every_mutant_falls_on_the_command_line(tmp_path:
 def test_command_fails_when_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in (weak_claim, false_claim):
         monkeypatch.setattr(audit_command, "AUDITS", {"wrong": lambda claim=claim: (claim(),)})
-        assert CliRunner().invoke(app, ["audit", "--all", "--runs", "1000"]).exit_code == 1
+        words = ["audit", "--all", "--runs", "1000", "--workers", "1"]
+        assert CliRunner().invoke(app, words).exit_code == 1
+
+
+def test_all_cores_are_used_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def listening(claim: AuditedClaim, **options: Any) -> list[Any]:
+        asked.append((options["workers"], options["runs"]))
+        options["on_progress"](claim.claim.name, 1, 4)
+        return []
+
+    monkeypatch.setattr(audit_command, "audit_claim", listening)
+    monkeypatch.setattr(audit_command.joblib, "cpu_count", lambda: 5)
+    for more in ([], ["--workers", "3", "--runs", "800"]):
+        assert CliRunner().invoke(app, ["audit", "exponential", *more]).exit_code == 0
+    assert asked == [(5, 10_000), (3, 800)]
 
 
 def test_command_resumes_from_its_journal(tmp_path: Path) -> None:

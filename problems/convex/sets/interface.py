@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import quad
 
+from privopt.problems.arguments import check_real, check_whole
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.errors import InvalidInputError
 
@@ -176,9 +177,8 @@ def scaled_estimate(estimate: Estimate, factor: float) -> Estimate:
 
 
 def check_size(dimension: int, size: float) -> None:
-    if dimension < 1:
-        raise InvalidInputError(f"dimension must be >= 1, got {dimension}")
-    if not (math.isfinite(size) and size > 0):
+    check_whole(dimension, "dimension")
+    if not (math.isfinite(check_real(size, "size")) and size > 0):
         raise InvalidInputError(f"size must be finite and > 0, got {size}")
 
 

@@ -355,7 +355,6 @@ MISFITS: dict[str, tuple[Column, Any, str]] = {
     "text for numbers, ignored": (Categorical("town", [1, 2], "ignore"), {"town": [SECRET_TEXT]}, "town"),
     "lists": (TEXT, {"town": np.array([[SECRET_TEXT], None], dtype=object)}, "town"),
     "date categories": (TEXT, {"town": np.array(["2048-02-13"], dtype="datetime64[D]")}, "town"),
-    "no records": (NUMBER, pd.DataFrame({"income": []}), "no records"),
     "no columns": (NUMBER, {}, "no columns"),
     "lengths differ": (NUMBER, {"income": [SECRET], "town": [1, 2]}, "same length"),
     "scalars": (NUMBER, {"income": SECRET}, "one-dimensional"),
@@ -744,3 +743,13 @@ def test_what_is_missing_is_as_declared_in_tables_of_any_precision(dtype: Any) -
     assert Schema([Binned("x", [0, "0.7", 1], missing="0.7")]).encode(table).X.tolist() == [[1, 0], [0, 1]]
     exact = Numeric("x", 0, 100_000, step="0.2", one=1, missing=100_000)
     assert Schema([exact]).encode(table).X[1, 0] == 500_000 * Schema([exact]).denominator // 5
+
+
+def test_a_table_without_records_has_no_rows_of_features(tmp_path: Path) -> None:
+    """Predictions for a file that holds a header alone are a header alone; a schema is not read off it."""
+    schema = Schema([Numeric("age", 0, 100), Categorical("town", ["here"])], intercept=True)
+    (tmp_path / "t.csv").write_text("age,town\n")
+    for table in (pd.DataFrame({"age": [], "town": []}), read_table(tmp_path / "t.csv", ["town"])):
+        assert schema.encode(table).X.shape == (0, 3)
+        with pytest.warns(PrivacyLeakWarning), pytest.raises(SchemaError, match="no records"):
+            Schema.infer(table)

@@ -1,0 +1,83 @@
+"""Checks of arguments that users pass: what was wanted, what was given, never what it holds."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privopt.problems.errors import InvalidInputError, InvalidTypeError
+
+Kind = TypeVar("Kind")
+
+
+def told(value: object) -> str:
+    """What was given, for a message: short scalars; of anything else its type, for it may hold records."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return "an integer beyond 64 bits"
+    if value is None or isinstance(value, bool | int | float | str):
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def check_type(value: Kind, kind: Any, what: str) -> Kind:
+    """``value``, if ``isinstance`` says so; ``what`` begins the message: "limits must be a Limits", say.
+
+    Raises:
+        InvalidTypeError: it is not.
+    """
+    if not isinstance(value, kind):
+        raise InvalidTypeError(f"{what}, got {told(value)}")
+    return value
+
+
+def check_real(value: Any, name: str) -> float:
+    """``value`` as a float, if it is a real number; it may be infinite or NaN.
+
+    Raises:
+        InvalidTypeError: not a number, or one beyond 64-bit floats.
+    """
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            pass
+    raise InvalidTypeError(f"{name} must be a number, got {told(value)}")
+
+
+def check_whole(value: Any, name: str, least: int = 1) -> int:
+    """``value`` as an int, if it is a whole number of at least ``least``.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    number = check_real(value, name)
+    if not (number >= least and number.is_integer()):
+        raise InvalidInputError(f"{name} must be a whole number >= {least}, got {told(value)}")
+    return int(value)
+
+
+def as_path(path: object, what: str) -> Path:
+    """The path of ``what``: "a ledger", say.
+
+    Raises:
+        InvalidTypeError: not a path that a file could have.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidTypeError(f"{what} is named by a path, text or a pathlib.Path; got {told(path)}")
+    return Path(text)
+
+
+def check_unmasked(values: object, name: str) -> None:
+    """Raise InvalidInputError for a masked array: NumPy would hand over what is behind the mask."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidInputError(
+            f"{name} is a masked array, and its mask would be ignored: fill it, as {name}.filled(0) does, "
+            "or use a data frame with missing values and a schema"
+        )
