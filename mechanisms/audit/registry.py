@@ -32,6 +32,7 @@ from privopt.mechanisms.audit.neighbours import (
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
+from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.scorecards import seeded_claims
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
@@ -138,4 +139,5 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     **NONCONVEX_AUDITS,
     SeededScorecard.name: seeded_claims,
     **HEAVY_TAILED_AUDITS,
+    **OPSAMP_AUDITS,
 }

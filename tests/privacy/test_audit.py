@@ -42,6 +42,7 @@ from privopt.mechanisms.audit.neighbours import (
     parity_neighbours,
     singled_out_neighbours,
 )
+from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.registry import AUDITS, ReleaseSampler
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.registry import prepare_oracle
@@ -496,7 +497,7 @@ def cached(name: str) -> tuple[AuditedClaim, ...]:
 
 def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
     others = {*ROBUST_MECHANISMS, *MEANS, *(kind.name for kind in NONCONVEX)}
-    others |= {"evaluation", SeededScorecard.name}
+    others |= {"evaluation", SeededScorecard.name, *OPSAMP_AUDITS}
     assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS) | others
     for name in AUDITS:
         found = cached(name)
@@ -522,6 +523,7 @@ SHARES = {
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a
     # factor of 5 in rho.
     "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.27, "trimmed-gd": 0.27,
+    "opsamp": 0.99, "opsamp-convex": 0.99,
 }  # fmt: skip
 
 
