@@ -210,11 +210,12 @@ def test_losses_by_name() -> None:
 
 
 def test_linear_reports_have_the_keys_of_scorecard_reports(privopt: Command) -> None:
-    """Those of every scorecard are there; what scorecards alone have are their rule and points."""
+    """Those of every scorecard are there; what scorecards alone have are rule, points and risks."""
     assert privopt(*CLASSIFY).returncode == 0
     scorecard = report()
     scored = set(scorecard) - {
         "rule",
+        "risks",
         "scorecard",
         "scale",
         "beta",
