@@ -9,9 +9,12 @@ from typing import Self
 
 import numpy as np
 
+from privopt.mechanisms.scorecards.wishes import Wish, bounded, wishes
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Column, Numeric
+from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
 
@@ -29,6 +32,7 @@ class CardFacts:
         denominator: features are integers over this.
         costs: of either kind of error.
         middle: where the linear model measures rows from, shape (d,), the intercept's 0; empty for 0.
+        wishes: what the schema asks of the points of columns.
     """
 
     n_records: int
@@ -39,6 +43,7 @@ class CardFacts:
     denominator: int = 1
     costs: Costs = EQUAL_COSTS
     middle: tuple[float, ...] = ()
+    wishes: tuple[Wish, ...] = ()
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -52,11 +57,16 @@ class CardFacts:
     def of(cls, schema: Schema, n_records: int, lattice: IntegerLattice, costs: Costs = EQUAL_COSTS) -> Self:
         """The facts of a table with so many records under a schema."""
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
-        columns = tuple(itertools.pairwise(ends))
-        if schema.intercept:
-            middle = tuple(schema.middle.tolist())
-            return cls(n_records, lattice, columns, True, schema.spread, schema.denominator, costs, middle)
+        # A number and its missing level are no levels that could be shifted together.
+        lines = [s + 1 for s, c in zip(ends, schema.columns, strict=False) if _is_line(c)]
+        columns = tuple(itertools.pairwise(sorted({*ends, *lines})))
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
-        return cls(
-            n_records, lattice, columns, False, math.sqrt(squares) * (1 + 1e-12), schema.denominator, costs
-        )
+        norm, middle = math.sqrt(squares) * (1 + 1e-12), ()
+        if schema.intercept:
+            norm, middle = schema.spread, tuple(schema.middle.tolist())
+        box, asked = bounded(lattice, schema), wishes(schema)
+        return cls(n_records, box, columns, schema.intercept, norm, schema.denominator, costs, middle, asked)
+
+
+def _is_line(column: Column) -> bool:
+    return isinstance(plain_column(column)[0], Numeric)

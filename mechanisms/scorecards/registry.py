@@ -14,6 +14,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
+from privopt.mechanisms.scorecards.wishes import wishes
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
@@ -109,6 +110,13 @@ def plan_card(
     """
     reason = "it was asked for"
     check_type(name, str, "a mechanism is named by text")
+    if wishes(schema) and name == "auto" and oracle == "auto":
+        name, reason = SeededScorecard.name, "it keeps what the schema wishes for the points of columns"
+    if wishes(schema) and name != SeededScorecard.name:
+        raise InvalidInputError(
+            f"monotone columns and bounds of columns belong to the mechanism {SeededScorecard.name!r}, not "
+            f"to {name!r}: leave --mechanism out, or the keys monotone and points of the schema"
+        )
     if name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle)
     if name == SeededScorecard.name:

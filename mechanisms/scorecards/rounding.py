@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.wishes import granted
 from privopt.problems.discrete.lattice import IntArray
 
 Floats = NDArray[np.float64]
@@ -42,12 +43,17 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
                 real[start:stop] -= centre
                 real[-1] += centre
         real[-1] += math.log(facts.costs.false_negative / facts.costs.false_positive)
+    real = granted(real, facts.wishes, facts.intercept)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]
     largest = int(np.max(np.minimum(bound, np.maximum(high, -low)[features]), initial=0))
+    # Bounds that a column wishes for cut its points off, and do not scale those of the others.
+    free = np.ones(len(bound), dtype=bool)
+    for wish in facts.wishes:
+        free[wish.start : wish.stop] = wish.points is None
     cards = []
     for cut in (1.0,) if largest > _FEW_POINTS else _CUTS:
-        scale = cut * _fitting(np.abs(real[features]), bound)
+        scale = cut * _fitting(np.abs(real[features])[free], bound[free])
         cards.append(np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high))
     found = np.array(cards).astype(np.int64)
     if not facts.intercept:

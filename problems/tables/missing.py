@@ -59,6 +59,19 @@ class MissingLevel(Column):
     def reach(self) -> Fraction:
         return max(self.column.reach, Fraction(1))
 
+    @property
+    def middle(self) -> tuple[Fraction, ...]:
+        if isinstance(self.column, Numeric):
+            return (*self.column.middle, Fraction(1, 2))
+        return super().middle
+
+    @property
+    def squared_spread(self) -> Fraction:
+        """Of a number v or its missing level: (v - m)^2 + 1/4 or m^2 + 1/4; of levels, as for one more."""
+        if isinstance(self.column, Numeric):
+            return max(self.column.squared_spread, self.column.middle[0] ** 2) + Fraction(1, 4)
+        return super().squared_spread
+
     def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
         gaps = np.asarray(pd.isna(values))
         out[gaps, -1] = denominator

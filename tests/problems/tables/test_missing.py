@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,17 @@ def test_the_norm_of_rows_counts_the_level() -> None:
     column = Numeric("x", 0, 1, step="1/10", one=10)  # features of at most 1/10
     assert MissingLevel(column).reach == 1
     assert MissingLevel(Numeric("x", 0, 10, one=1)).reach == 10
+
+
+def test_rows_stay_within_the_spread_around_the_middle() -> None:
+    column = Numeric("x", -40, 100, step=10, zero=0, one=5)
+    wide = Schema([MissingLevel(column), *SCHEMA.columns], intercept=True)
+    rows = itertools.product((-40, 100, None), (50, None), ("no", None), (0, 100, None))
+    frame = pd.DataFrame(list(rows), columns=["x", "pulse", "smoker", "age"])
+    features = wide.encode(frame)
+    distance = np.linalg.norm(features.X / features.denominator - wide.middle, axis=1)
+    assert distance.max() <= wide.spread
+    assert distance.max() >= 0.99 * wide.spread
 
 
 def test_schemas_with_levels_and_rules_survive_files(tmp_path: Path) -> None:
