@@ -25,13 +25,13 @@ from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.experiments.cli.risks import risk_rows, risk_table
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.common import check_writable, write_atomically
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress

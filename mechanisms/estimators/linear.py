@@ -23,6 +23,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
 from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
