@@ -420,8 +420,9 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
         classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
             the same warning.
-        class_weight: None; a dict of weights > 0 of the classes, which bounds on gradients, and so the noise,
-            follow; or "balanced", which weighs classes by the inverse of their share.
+        class_weight: None; a dict of weights > 0 of the classes, a thousandth of the largest at least, which
+            bounds on gradients, and so the noise, follow; or "balanced", which weighs classes by the inverse
+            of their share.
         prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
             they are released first, at a twentieth of epsilon.
         convex_set: a ``ConvexSet``, or "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex": where the weights,

@@ -85,8 +85,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
         class_weight: None; a dict of weights of the classes, what an error on them costs. Their ratio counts,
-            rounded to small whole numbers (``Costs``), and noise follows the larger one. Or "balanced", which
-            weighs classes by the inverse of their share.
+            up to 1,000, rounded to small whole numbers (``Costs``), and noise follows the larger one. Or
+            "balanced", which weighs classes by the inverse of their share.
         prevalence: the share of the positive class for "balanced", a *public* number; None: it is released
             first, at a twentieth of epsilon.
         risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score

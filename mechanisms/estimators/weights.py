@@ -100,11 +100,8 @@ def _given(class_weight: Any, classes: NDArray[Any]) -> Floats:
         if not number or not (math.isfinite(weight) and weight > 0):
             raise InvalidInputError(f"class weights must be finite numbers > 0, got {weight!r}")
         weights[known[label]] = float(weight)
-    if np.max(weights) > np.min(weights) / RAREST:
-        raise InvalidInputError(
-            f"class weights may differ by a factor of {1 / RAREST:g} at most, got {weights.tolist()}"
-        )
-    return weights
+    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # as shares of rare classes are
+    return at_least
 
 
 def _shares(prevalence: Any, classes: int) -> Floats:

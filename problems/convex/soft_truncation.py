@@ -102,6 +102,8 @@ def _density(x: float) -> float:
 
 @njit(cache=True)
 def _smoothed(a: float, b: float) -> float:
+    if a == 0.0:  # by symmetry
+        return 0.0
     sign = 1.0 if a >= 0 else -1.0
     a = abs(a)
     if b == 0.0:

@@ -259,7 +259,7 @@ FRAME, LABELS = patients()
         ({}, bad_frame("age", math.inf), LABELS, InvalidInputError),
         ({}, bad_frame("plan", "platinum"), LABELS, InvalidInputError),
         ({"limits": Limits(cancelled=lambda: True), "mechanism": "opdisc"}, FRAME, LABELS, CertificateError),
-        ({"limits": Limits(cancelled=lambda: True)}, FRAME, LABELS, CertificateError),
+        ({"limits": Limits(cancelled=lambda: True)}, FRAME, LABELS, UnfinishedDrawError),
     ],
 )
 def test_bad_input_has_one_clear_error_and_releases_nothing(
