@@ -31,6 +31,9 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
     from privopt.oracles.minimize.conformance import check_oracle
     from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Proposal, Query
     from privopt.oracles.minimize.wrappers import Caching, Counting, TimeLimited, Timing
+    from privopt.oracles.quadratic.conformance import check_indefinite_oracle
+    from privopt.oracles.quadratic.interface import HalfSpace, IndefiniteOracle
+    from privopt.oracles.quadratic.select import indefinite_minimizer
     from privopt.oracles.select import gibbs_oracle, minimizer
     from privopt.oracles.task import Task
 else:
@@ -46,6 +49,8 @@ __all__ = [
     "DiscreteOracle",
     "Draw",
     "GibbsOracle",
+    "HalfSpace",
+    "IndefiniteOracle",
     "Law",
     "Limits",
     "MissingSolverError",
@@ -64,11 +69,13 @@ __all__ = [
     "UnknownOracleError",
     "UnsupportedProblemError",
     "check_gibbs_oracle",
+    "check_indefinite_oracle",
     "check_linear_minimizer",
     "check_oracle",
     "check_projector",
     "check_quadratic_oracle",
     "gibbs_oracle",
+    "indefinite_minimizer",
     "minimizer",
     "quadratic_minimizer",
 ]

@@ -9,6 +9,7 @@ from privopt.problems.lazy import lazily
 
 if TYPE_CHECKING:  # at run time each is imported when it is asked for
     from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
+    from privopt.problems.discrete.costs import Costs
     from privopt.problems.discrete.halfspace import ZeroOneHalfspace
     from privopt.problems.discrete.lattice import IntegerLattice
     from privopt.problems.discrete.objective import Perturbation
@@ -29,6 +30,7 @@ else:
 __all__ = [
     "Binned",
     "Categorical",
+    "Costs",
     "DiscreteProblem",
     "InfeasibleDomainError",
     "IntegerLattice",

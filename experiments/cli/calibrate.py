@@ -20,10 +20,10 @@ from privopt.experiments.cli.fit import (
     check_mechanism,
 )
 from privopt.experiments.cli.linear import LinearOptions, calibrate_linear, calibration_lines, is_linear
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.discrete.mechanism import check_calibration
 from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError

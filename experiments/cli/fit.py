@@ -25,13 +25,13 @@ from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.experiments.cli.risks import risk_rows, risk_table
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.common import check_writable, write_atomically
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
@@ -122,7 +122,7 @@ privopt fit --data adult23 --epsilon 1
 
 privopt fit --data patients.csv --target state --classes well,ill --schema s.toml --epsilon 1 --save m.json
 
-privopt fit --data adult23 --epsilon 0.5 --lattice -4:4:4.8 --ledger ledger.json
+privopt fit --data adult23 --epsilon 0.5 --mechanism exponential --lattice -4:4:4.8
 
 privopt fit --data adult23 --epsilon 1 --mechanism dp-gd --loss logistic --json report.json"""
 
@@ -211,6 +211,21 @@ def fit(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    class_weight: Annotated[
+        str | None,
+        typer.Option(
+            help="What errors cost by class, as in well=1,ill=5; or balanced, by the inverse of the shares.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    prevalence: Annotated[
+        str | None,
+        typer.Option(
+            help="For balanced: the share of the positive class, a public number; of more classes all, with "
+            "commas. Without it: released first, at a twentieth of epsilon.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
     loss: LossOption = None,
     convex_set: SetOption = None,
     regularizer: PenaltyOption = None,
@@ -237,6 +252,7 @@ def fit(
     linear = is_linear(mechanism, options, scorecard_only)
     if delta != "auto" and mechanism in MECHANISMS and issubclass(MECHANISMS[mechanism], _PURE):
         raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
+    weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
     with _accounted(ledger) as book:
         table, target, facts, labels = _load(data, target, schema, classes)
         if linear:
@@ -250,6 +266,8 @@ def fit(
                     epsilon=epsilon,
                     delta=parse_delta(delta),
                     mechanism=mechanism,
+                    class_weight=weights,
+                    prevalence=shares,
                     limits=limits,
                     ledger=book,
                     insecure_seed=insecure_seed,
@@ -266,6 +284,8 @@ def fit(
                     classes=labels,
                     lattice=parse_lattice(lattice),
                     calibration=calibration,
+                    class_weight=weights,
+                    prevalence=shares,
                     risk_share=risk_share,
                     limits=limits,
                     ledger=book,
@@ -316,6 +336,32 @@ def fit_report(
         "certificate": certificate,
         "seconds": seconds,
     }
+
+
+def parse_weights(text: str | None) -> dict[Any, float] | str | None:
+    """LABEL=WEIGHT with commas, or balanced, or None."""
+    if text is None or text == "balanced":
+        return text
+    try:
+        pairs = [part.rpartition("=") for part in text.split(",")]
+        if not all(label and equals for label, equals, _ in pairs):
+            raise ValueError("no label")
+        return {label: float(weight) for label, _, weight in pairs}
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--class-weight wants balanced, or LABEL=WEIGHT with commas, as in well=1,ill=5; got {text!r}"
+        ) from error
+
+
+def parse_prevalence(text: str | None) -> float | list[float] | None:
+    """A share, or shares with commas, or None."""
+    if text is None:
+        return None
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InvalidInputError(f"--prevalence wants a share such as 0.05, got {text!r}") from error
+    return shares[0] if len(shares) == 1 else shares
 
 
 def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:

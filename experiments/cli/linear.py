@@ -17,18 +17,14 @@ from rich.table import Table
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
-from privopt.mechanisms.convex.registry import (
-    RISK_MECHANISMS,
-    choose_risk_mechanism,
-    parse_regularizer,
-    parse_set,
-)
+from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
     check_label_range,
 )
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,
@@ -143,6 +139,11 @@ def fit_linear(
         "steps": options.steps,
     }
     loss = options.loss or _CLASSIFYING[0]
+    weighted = {key: common.pop(key, None) for key in ("class_weight", "prevalence")}
+    if loss in _CLASSIFYING:
+        common |= weighted
+    elif any(value is not None for value in weighted.values()):
+        raise InvalidInputError("--class-weight and --prevalence belong to classification")
     model: LinearModel
     if loss == "logistic":
         model = PrivateLogisticRegression(classes=classes, **common)

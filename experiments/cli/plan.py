@@ -15,6 +15,8 @@ from privopt.experiments.cli.fit import (
     check_mechanism,
     parse_delta,
     parse_lattice,
+    parse_prevalence,
+    parse_weights,
 )
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
@@ -38,6 +40,9 @@ def plan(
     ledger: Annotated[
         Path | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
     ] = None,
+    class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
+    prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
+    classes: Annotated[str | None, typer.Option(help="NEGATIVE,POSITIVE labels.")] = None,
     risk_share: Annotated[float, typer.Option(help="As in `privopt fit`.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -51,6 +56,9 @@ def plan(
         schema=Schema.load(schema),
         lattice=parse_lattice(lattice),
         risk_share=risk_share,
+        classes=None if classes is None else classes.split(","),
+        class_weight=parse_weights(class_weight),
+        prevalence=parse_prevalence(prevalence),
     ).plan(records)
     report = plan_report(planned)
     if as_json:

@@ -7,30 +7,42 @@ finitely many points, whose probabilities the exponential mechanism states.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from privopt.mechanisms.audit.claims import AuditedClaim
+from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import (
     Records,
     binned,
     gradient_claims,
+    masses,
     outlier,
     risk_claim,
 )
 from privopt.mechanisms.audit.laws import output_law
+from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
+from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease, SecondOrderMechanism
+from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.convex.losses import Labels, Loss, RealArray
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.nonconvex.net import NetProblem
 
 Floats = NDArray[np.float64]
 
-_EPSILON = 1.0
+_EPSILON, _DELTA = 1.0, 0.05
 
 
 def _net() -> tuple[AuditedClaim, ...]:
@@ -48,7 +60,105 @@ def _net() -> tuple[AuditedClaim, ...]:
     return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
+@dataclass(frozen=True)
+class _Tilt(Loss):
+    """y sin z, or y (1 - cos z): at z = 0 all slope and no curvature, or all curvature and no slope."""
+
+    bent: bool
+
+    labels = Labels.SIGN
+    convex = False
+    lipschitz = 1.0
+    smoothness = 1.0
+    curvature_lipschitz = 1.0
+
+    def value(self, z: RealArray, y: RealArray) -> RealArray:
+        return np.asarray(y * (1 - np.cos(z) if self.bent else np.sin(z)))
+
+    def slope(self, z: RealArray, y: RealArray) -> RealArray:
+        return np.asarray(y * (np.sin(z) if self.bent else np.cos(z)))
+
+    def curvature(self, z: RealArray, y: RealArray) -> RealArray:
+        return np.asarray(y * (np.cos(z) if self.bent else -np.sin(z)))
+
+
+@dataclass(frozen=True)
+class _FirstLook:
+    """The bin of the first noisy gradient, or of the first noisy Hessian; the last but one if there is none.
+
+    A Hessian of one dimension is its own eigenvalue; DP-GD-SO sees the least (u - w)^2 H.
+    """
+
+    plan: SecondOrderMechanism
+    risk: EmpiricalRisk
+    bent: bool
+    edges: tuple[float, ...]
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        return [self._outcome(self.plan.release(self.risk, noise)) for _ in range(runs)]
+
+    def _outcome(self, released: LocalMinimumRelease) -> int:
+        if not self.bent:
+            return int(np.digitize(released.gradients[0, 0], self.edges))
+        if not released.tests:
+            return len(self.edges) + 1
+        return int(np.digitize(released.tests[0].curvature, self.edges))
+
+
+def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
+    """One step and one look from 0, at a record that is all slope and at one that is all curvature."""
+    found = []
+    for bent, name in ((False, "slope up or down"), (True, "curved up or down")):
+        risks = [EmpiricalRisk([[1.0]], [y], _Tilt(bent)) for y in (1.0, -1.0)]
+        plan = kind.plan(
+            *(risks[0].facts, convex_set),
+            epsilon=_EPSILON,
+            delta=_DELTA,
+            steps=1,
+            tests=1,
+            hessian_share=0.5,
+        )
+        vector = plan.hessian_noise.vector if bent else plan.gradient_noise
+        edges = np.linspace(-4, 4, 65) * vector.sigma
+        quiet = dataclasses.replace(vector, sigma=vector.sigma / 4)
+        mutant = (
+            {"hessian_noise": dataclasses.replace(plan.hessian_noise, vector=quiet)}
+            if bent
+            else {"gradient_noise": quiet}
+        )
+        # What is tested for follows the noise; here it stays, so that both look equally often.
+        louder = dataclasses.replace(plan, **mutant)
+        kinds = ((RELEASED, plan), (f"noise of {'Hessians' if bent else 'gradients'} quartered", louder))
+        subjects = []
+        for title, one in kinds:
+            seen = [_FirstLook(one, risk, bent, tuple(edges.tolist())) for risk in risks]
+            laws = [_first_law(one, bent, sign, edges) for sign in (1.0, -1.0)]
+            worst = exact_epsilon(laws[0], laws[1], _DELTA)
+            kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+            subjects.append(Subject(title, seen[0], seen[1], _EPSILON, _DELTA, worst, kept))
+        found.append(AuditedClaim(kind.name, f"{name}, n = 1, d = 1", subjects[0], tuple(subjects[1:])))
+    return tuple(found)
+
+
+def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Floats) -> Floats:
+    """Bins of a Gaussian; under a look, times the chance that the gradient, which is noise alone, passes."""
+    if not bent:
+        return masses(special.ndtr((edges - sign) / plan.gradient_noise.sigma))
+    if isinstance(plan, DPConstrainedStationaryPoint):
+        # |g| <= alpha/2, as |v - w| = 1. The least t^2 H over |t| <= 1, on either side of 0: min(H, 0).
+        limit = plan.alpha / 2
+        below = special.ndtr((edges - sign) / plan.hessian_noise.vector.sigma)
+        below = np.where(edges > 0, 1.0, below)
+    else:
+        limit = plan.alpha - plan.gradient_tail
+        below = special.ndtr((edges - sign) / plan.hessian_noise.vector.sigma)
+    passes = 1 - 2 * float(special.ndtr(-limit / plan.gradient_noise.sigma))
+    law = np.append(passes * masses(below), 1 - passes)
+    return np.asarray(law / math.fsum(law))
+
+
 NONCONVEX_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPLangevin.name: partial(gradient_claims, DPLangevin, WholeSpace(1)),
     NetMechanism.name: _net,
+    DPStationaryPoint.name: partial(_second_order, DPStationaryPoint, WholeSpace(1)),
 }

@@ -26,8 +26,9 @@ from scipy import special
 from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.losses import HuberLoss
@@ -39,6 +40,7 @@ Floats = NDArray[np.float64]
 _EPSILON, _DELTA = 1.0, 0.01
 _FLAT = HuberLoss(1e-3)  # no weight of the model comes near the labels -1 and +1
 _POINTS, _OTHERS = 100, 199
+_HALF = 5  # records of either class beside the one that is replaced
 _RANGE = 2  # points that count as one outcome
 
 
@@ -100,6 +102,49 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
             _rung_law,
         ),
     )
+
+
+@dataclass(frozen=True)
+class CountSampler:
+    """The released share of the positive class, two records, as the noise that it has beside one of them.
+
+    Attributes:
+        plan: the mechanism.
+        label: of the first record, 0 or 1; the second is positive.
+    """
+
+    plan: PrevalencePlan
+    label: int
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        index = np.array([self.label, *[1] * _HALF, *[0] * _HALF])
+        shares = [float(self.plan.release(index, 2, noise)[1]) for _ in range(runs)]
+        return [round(share * len(index)) for share in shares]
+
+
+def prevalence_claims() -> tuple[AuditedClaim, ...]:
+    """The estimate of the prevalence, and a mutant with half of the noise."""
+    plan = PrevalencePlan.plan(_EPSILON, 2)
+
+    def subject(name: str, one: PrevalencePlan) -> Subject:
+        laws = _count_law(one, 0), _count_law(one, 1)
+        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+        samplers = CountSampler(one, 0), CountSampler(one, 1)
+        return Subject(name, *samplers, _EPSILON, 0.0, exact_epsilon(*laws, 0.0), kept)
+
+    quieter = dataclasses.replace(plan, steps=2 * plan.steps)
+    where = f"a label, n = {2 * _HALF + 1}"
+    mutants = (subject("noise halved", quieter),)
+    return (AuditedClaim(plan.name, where, subject(RELEASED, plan), mutants),)
+
+
+def _count_law(plan: PrevalencePlan, label: int) -> Floats:
+    """Discrete Laplace around the count of positives, clipped to 0..n: shares beyond are told as those."""
+    noise = np.arange(-2000, 2001)
+    mass = np.exp(-np.abs(noise) * plan.steps / 2.0**MAX_EXPONENT)
+    n = 2 * _HALF + 1
+    law = np.bincount(np.clip(noise + _HALF + label, 0, n), mass / np.sum(mass), minlength=n + 1)
+    return np.asarray(law, dtype=np.float64)
 
 
 def _claim(

@@ -23,6 +23,8 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
+from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
@@ -44,6 +46,7 @@ from privopt.mechanisms.estimators.common import (
     without_values,
     write_atomically,
 )
+from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -51,7 +54,7 @@ from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits, Watch
 from privopt.problems.arguments import check_type, check_unmasked, told
-from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
+from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -71,6 +74,15 @@ class _Targets(NamedTuple):
     classes: NDArray[Any] | None = None
     centre: float = 0.0
     label_range: tuple[float, float] | None = None
+    number: NDArray[np.int64] | None = None  # of each record's class
+
+    def weighted(self, weights: Floats) -> _Targets:
+        """Labels that carry the weights of their classes, shape (K,), where those differ."""
+        if self.number is None or np.all(weights == weights[0]):
+            return self
+        carried = weights[self.number]
+        loss = WeightedLoss(self.loss, float(np.max(weights)))
+        return self._replace(labels=[carried * y for y in self.labels], loss=loss)
 
 
 class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
@@ -129,31 +141,35 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         middle, bound = self._public_norm(X, schema)
         if middle is not None:
             X -= middle  # of the encoded table, which is our own
+        weights = self._class_weights(targets, check_epsilon(self.epsilon))
+        if weights.known is not None:
+            targets = targets.weighted(weights.known)
         facts = _risk_facts(n, d, targets.loss, bound, self.norm, constant)
         if given and bound >= 1:
             facts = replace(facts, constant=1.0)
-        feature = _constant(bound, self.norm)
-        epsilon, delta = check_epsilon(self.epsilon), public_delta(self.delta, n)
-        choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(len(targets.labels)))
+        feature, delta = _constant(bound, self.norm), public_delta(self.delta, n)
         # The plan is complete before a private number has entered it.
-        plan = choice.plan(
-            facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=len(targets.labels)
-        )
+        choice, plan = self._planned(facts, weights.rest, delta, len(targets.labels))
         source = NoiseSource(self.insecure_seed)
         rows = _with_constant(X, feature) if constant else X
-        risks = (
-            EmpiricalRisk(
-                *(rows, labels, facts.loss),
-                row_norm=facts.row_norm,
-                norm=facts.norm,
-                constant=facts.constant,
-            )
-            for labels in targets.labels
-        )
         note = f"one-vs-rest: {plan.spend.note}" if len(targets.labels) > 1 else plan.spend.note
-        spend = replace(plan.spend, insecure_seed=source.insecure_seed, note=note)
+        spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
         with booked(self.ledger, spend):
             clock = (self.limits or Limits()).start()
+            if weights.plan is not None and targets.number is not None and targets.classes is not None:
+                # The same budget again, for weights that were released first.
+                targets = targets.weighted(weights.release(targets.number, len(targets.classes), source))
+                facts = replace(facts, loss=targets.loss)
+                choice, plan = self._planned(facts, weights.rest, delta, len(targets.labels))
+            risks = (
+                EmpiricalRisk(
+                    *(rows, labels, facts.loss),
+                    row_norm=facts.row_norm,
+                    norm=facts.norm,
+                    constant=facts.constant,
+                )
+                for labels in targets.labels
+            )
             releases = [plan.release(risk, source, limits=_remaining(clock)) for risk in risks]
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": plan.steps}
@@ -171,6 +187,16 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 intercept = intercept - shift
         self.schema_ = schema
         return self._set(coef, intercept + targets.centre, spend)
+
+    def _class_weights(self, targets: _Targets, epsilon: float) -> ClassWeights:
+        """How records are weighted, and what of epsilon that takes: all alike, and nothing."""
+        return ClassWeights(np.ones(1), None, epsilon, epsilon)
+
+    def _planned(
+        self, facts: RiskFacts, epsilon: float, delta: float, releases: int
+    ) -> tuple[Choice, RiskMechanism]:
+        choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(releases))
+        return choice, choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=releases)
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
         """Where rows are measured from, None for 0, and a bound on their norm from there.
@@ -299,6 +325,8 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
     """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
 
     classes: Sequence[Any] | None
+    class_weight: dict[Any, float] | str | None
+    prevalence: float | Sequence[float] | None
 
     def __init__(
         self,
@@ -310,6 +338,8 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
         data_norm: float | None = None,
         norm: RowNorm = "l2",
         classes: Sequence[Any] | None = None,
+        class_weight: dict[Any, float] | str | None = None,
+        prevalence: float | Sequence[float] | None = None,
         convex_set: ConvexSet | str | None = None,
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
@@ -329,7 +359,11 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
         classes = distinct_classes(self.classes, labels)
         index = class_indices(labels, classes)
         positive = range(1, 2) if len(classes) == 2 else range(len(classes))
-        return _Targets([np.where(index == k, 1.0, -1.0) for k in positive], self._loss(), classes)
+        signed = [np.where(index == k, 1.0, -1.0) for k in positive]
+        return _Targets(signed, self._loss(), classes, number=np.asarray(index, dtype=np.int64))
+
+    def _class_weights(self, targets: _Targets, epsilon: float) -> ClassWeights:
+        return ClassWeights.of(self.class_weight, self.prevalence, np.asarray(targets.classes), epsilon)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores, shape (n,) for two classes, otherwise (n, classes)."""
@@ -376,6 +410,10 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
         norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
         classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
             the same warning.
+        class_weight: None; a dict of weights > 0 of the classes, which bounds on gradients, and so the noise,
+            follow; or "balanced", which weighs classes by the inverse of their share.
+        prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
+            they are released first, at a twentieth of epsilon.
         convex_set: a ``ConvexSet``, or "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex": where the weights,
             the intercept's included, lie.
         regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; covers the intercept too.

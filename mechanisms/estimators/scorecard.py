@@ -38,6 +38,7 @@ from privopt.mechanisms.estimators.common import (
 )
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.sql import select_statement
+from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -50,6 +51,7 @@ from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
@@ -82,6 +84,11 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own;
             (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
+        class_weight: None; a dict of weights of the classes, what an error on them costs. Their ratio counts,
+            rounded to small whole numbers (``Costs``), and noise follows the larger one. Or "balanced", which
+            weighs classes by the inverse of their share.
+        prevalence: the share of the positive class for "balanced", a *public* number; None: it is released
+            first, at a twentieth of epsilon.
         risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
             and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
@@ -116,6 +123,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         classes: Sequence[Any] | None = None,
         lattice: IntegerLattice | tuple[int, int] | tuple[int, int, float] | None = None,
         calibration: str = "sound",
+        class_weight: dict[Any, float] | str | None = None,
+        prevalence: float | Sequence[float] | None = None,
         risk_share: float = 0.0,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
@@ -129,6 +138,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         self.classes = classes
         self.lattice = lattice
         self.calibration = calibration
+        self.class_weight = class_weight
+        self.prevalence = prevalence
         self.risk_share = risk_share
         self.limits = limits
         self.ledger = ledger
@@ -155,13 +166,20 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         schema = self._public_schema(X)
         # The plan is complete before a single feature is looked at.
         budget = CardBudget.of(self.epsilon, self.risk_share)
-        planned = self._planned(schema, len(targets), budget.card)
+        weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
+        planned = self._planned(schema, len(targets), weights)
         plan = planned.plan
-        problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice)
+        problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice, _costs(weights))
         oracle = planned.prepare(problem)
         source = NoiseSource(self.insecure_seed)
-        spend = budget.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
+        card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
+        spend = budget.whole(card)
         with booked(self.ledger, spend), _searching(plan.name, self.limits):
+            if weights.plan is not None:  # the same plan, for costs that were released first
+                found = weights.release((targets > 0).astype(np.int64), 2, source)
+                plan = (planned := self._planned(schema, len(targets), weights, costs_of(found))).plan
+                problem = ZeroOneHalfspace(problem.X, targets, plan.lattice, costs_of(found))
+                oracle = planned.prepare(problem)
             release = replace(plan.release(oracle, source, self.limits), spend=spend)
             histogram = budget.histogram(schema, release.point, problem, source)
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)
@@ -176,19 +194,22 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
-        planned = self._planned(schema, check_count(n_records, "n_records"), budget.card)
-        return replace(planned, spend=budget.whole(planned.plan.spend))
+        classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
+        weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
+        planned = self._planned(schema, check_count(n_records, "n_records"), weights)
+        return replace(planned, spend=budget.whole(weights.whole(planned.plan.spend)))
 
-    def _planned(self, schema: Schema, n: int, epsilon: float) -> CardPlan:
+    def _planned(self, schema: Schema, n: int, weights: ClassWeights, costs: Costs | None = None) -> CardPlan:
         return plan_card(
             self.mechanism,
             schema,
             n,
-            epsilon=epsilon,
+            epsilon=weights.rest,
             delta=public_delta(self.delta, n),
             lattice=self.lattice,
             calibration=self.calibration,
             oracle=self.oracle,
+            costs=costs or _costs(weights),
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
@@ -371,6 +392,11 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _costs(weights: ClassWeights) -> Costs:
+    """What is known of the costs before data: equal ones, where a prevalence is to be released first."""
+    return EQUAL_COSTS if weights.known is None else costs_of(weights.known)
 
 
 @contextmanager

@@ -6,8 +6,15 @@ from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
+from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 
-NONCONVEX: tuple[type[RiskMechanism], ...] = (DPLangevin, NetMechanism)
+NONCONVEX: tuple[type[RiskMechanism], ...] = (
+    DPLangevin,
+    NetMechanism,
+    DPStationaryPoint,
+)
 
-# Importing ``privopt.mechanisms`` comes before anything in it, so whoever looks one up finds these as well.
+__all__ = ["NONCONVEX", "RISK_MECHANISMS"]
+
+# The convex family knows nothing of this one: who wants all names imports them from here.
 RISK_MECHANISMS.update({m.name: m for m in NONCONVEX})

@@ -69,14 +69,17 @@ def gaussian_steps(
     Raises:
         PrivacyParameterError: a parameter outside its range, or one that leaves nothing on the grid.
     """
-    check_count(steps, "steps")
-    mu = gaussian_mu(epsilon, delta)
+    return noise_at_level(gaussian_mu(epsilon, delta), check_count(steps, "steps"), sensitivity, dimension)
+
+
+def noise_at_level(mu: float, steps: int, sensitivity: float, dimension: int) -> VectorNoise:
+    """Noise for ``steps`` adaptively chosen releases, together mu-GDP; as ``gaussian_steps``."""
     # (sensitivity + sqrt(dimension) sigma 2^-30)(1 + 2^-40) sqrt(steps) <= mu sigma, solved for sigma.
     usable = mu / math.sqrt(steps) / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT
     if usable <= 0:
         raise PrivacyParameterError(
-            f"{steps} steps in {dimension} dimensions leave nothing of epsilon = {epsilon:g} on the grid: "
-            "fewer steps, or a larger epsilon"
+            f"{steps} steps in {dimension} dimensions leave nothing of mu = {mu:.3g} (GDP) on the "
+            "grid: fewer steps, or a larger epsilon"
         )
     sigma = check_positive(sensitivity, "sensitivity") / usable * _INFLATION
     noise = VectorNoise(sensitivity, sigma, dimension)

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from privopt.mechanisms.scorecards.wishes import Wish, bounded, wishes
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Column, Numeric
@@ -29,6 +30,7 @@ class CardFacts:
         intercept: whether a feature that is always 1 follows the others.
         row_norm: a bound on the l2 distance of the features of a record from ``middle``.
         denominator: features are integers over this.
+        costs: of either kind of error.
         middle: where the linear model measures rows from, shape (d,), the intercept's 0; empty for 0.
         wishes: what the schema asks of the points of columns.
     """
@@ -39,6 +41,7 @@ class CardFacts:
     intercept: bool
     row_norm: float
     denominator: int = 1
+    costs: Costs = EQUAL_COSTS
     middle: tuple[float, ...] = ()
     wishes: tuple[Wish, ...] = ()
 
@@ -51,7 +54,7 @@ class CardFacts:
             )
 
     @classmethod
-    def of(cls, schema: Schema, n_records: int, lattice: IntegerLattice) -> Self:
+    def of(cls, schema: Schema, n_records: int, lattice: IntegerLattice, costs: Costs = EQUAL_COSTS) -> Self:
         """The facts of a table with so many records under a schema."""
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         # A number and its missing level are no levels that could be shifted together.
@@ -62,7 +65,7 @@ class CardFacts:
         if schema.intercept:
             norm, middle = schema.spread, tuple(schema.middle.tolist())
         box, asked = bounded(lattice, schema), wishes(schema)
-        return cls(n_records, box, columns, schema.intercept, norm, schema.denominator, middle, asked)
+        return cls(n_records, box, columns, schema.intercept, norm, schema.denominator, costs, middle, asked)
 
 
 def _is_line(column: Column) -> bool:

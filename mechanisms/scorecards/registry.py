@@ -20,6 +20,7 @@ from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.arguments import check_type, told
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, did_you_mean
@@ -85,6 +86,7 @@ def plan_card(
     lattice: LatticeLike = None,
     calibration: str = "sound",
     oracle: Oracle = "auto",
+    costs: Costs = EQUAL_COSTS,
 ) -> CardPlan:
     """Plan a scorecard from public facts.
 
@@ -99,6 +101,7 @@ def plan_card(
             For "seeded" (low, high) bounds all weights but the intercept's.
         calibration: "sound", or "printed" where there is one.
         oracle: "auto", a name, or an oracle of one's own.
+        costs: of either kind of error: noise follows the larger one.
 
     Raises:
         UnknownMechanismError: listing the names there are.
@@ -118,7 +121,7 @@ def plan_card(
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle)
     if name == SeededScorecard.name:
         check_calibration(calibration, name, ("sound",))
-        facts = CardFacts.of(schema, n_records, _points(lattice, schema))
+        facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
         return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(facts))
     if name not in MECHANISMS:
@@ -128,7 +131,10 @@ def plan_card(
         )
     kind = mechanism_named(name)
     weights = as_lattice(lattice, kind, schema.n_features)
-    plan = kind.plan(ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration)
+    bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
+    plan = kind.plan(
+        ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
+    )
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= MOST_WORK
     seconds = draw_seconds(schema, n_records, weights) if bounded else None
     return CardPlan(plan, plan.spend, oracle, reason, seconds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +19,7 @@ _RUNGS, _REACH = 61, 0.5
 _FEW_POINTS, _CUTS = 5, (1.0, 1.6, 2.5)
 
 
-def candidate_cards(weights: Floats, facts: CardFacts, shift: float = 0.0) -> tuple[IntArray, IntArray]:
+def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArray]:
     """Cards that resemble a linear model, and a ladder of thresholds for each.
 
     Points of a column's levels are centred where there is an intercept to take up the difference, then all
@@ -26,9 +28,8 @@ def candidate_cards(weights: Floats, facts: CardFacts, shift: float = 0.0) -> tu
 
     Args:
         weights: of the features (not multiplied by the denominator), shape (d,).
-        facts: their lattice must be a box.
-        shift: what is to be added to the intercept, in the unit of the model's scores: where the model says
-            yes with a probability of 1 / (1 + exp(shift)), the ladder has its middle.
+        facts: their lattice must be a box. The middle of a ladder is where the probability of yes, as a
+            logistic model has it, makes both answers cost the same.
 
     Returns:
         cards of shape (k, d) in the lattice, and weights of the intercept, increasing, shape (k, t).
@@ -41,7 +42,7 @@ def candidate_cards(weights: Floats, facts: CardFacts, shift: float = 0.0) -> tu
                 centre = float(np.mean(real[start:stop]))
                 real[start:stop] -= centre
                 real[-1] += centre
-        real[-1] += shift
+        real[-1] += math.log(facts.costs.false_negative / facts.costs.false_positive)
     real = granted(real, facts.wishes, facts.intercept)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]

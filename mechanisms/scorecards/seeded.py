@@ -91,7 +91,8 @@ class SeededScorecard:
             *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss(), facts.row_norm, "l2"),
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
-        share = min(max(_CHOICE_SHARE, _DECISIVE / (epsilon * facts.n_records)), _LARGEST_SHARE)
+        decisive = _DECISIVE * facts.costs.largest / (epsilon * facts.n_records)
+        share = min(max(_CHOICE_SHARE, decisive), _LARGEST_SHARE)
         rest = (1 - share) * epsilon
         seed = choose_risk_mechanism("auto", risk, mu=gaussian_mu(rest, delta)).plan(
             risk, epsilon=rest, delta=delta, steps=None
@@ -99,7 +100,7 @@ class SeededScorecard:
         left = math.nextafter(epsilon - seed.spend.epsilon, 0.0)  # the sum of both is at most epsilon
         cards, ladders = candidate_cards(np.zeros(facts.lattice.dimension), facts)
         domain = IntegerLattice([0, 0], [len(cards) - 1, ladders.shape[1] - 1])
-        choice = PermuteAndFlip.plan(CandidateCards, domain, epsilon=left)
+        choice = PermuteAndFlip.plan(CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest)
         note = f"{seed.name} at epsilon = {seed.spend.epsilon:.4g}, then a choice at {left:.4g}"
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=note)
         return cls(facts, seed, choice, spend)
@@ -125,11 +126,11 @@ class SeededScorecard:
             PlanMismatchError: the plan was made for other facts.
             UnsupportedProblemError: the oracle does not draw from so many cards or records.
         """
-        seen = table.n_records, table.lattice
-        if seen != (self.facts.n_records, self.facts.lattice):
+        seen, facts = (table.n_records, table.lattice, table.costs), self.facts
+        if seen != (facts.n_records, facts.lattice, facts.costs):
             raise PlanMismatchError(
-                f"this plan was made for {self.facts.n_records} records over {self.facts.lattice}, the table "
-                f"has {seen[0]} over {seen[1]}: plan again for those facts"
+                f"this plan was made for {facts.n_records} records over {facts.lattice} at costs of "
+                f"{facts.costs}, the table has {seen[0]} over {seen[1]} at {seen[2]}: plan again"
             )
         cards, ladders = candidate_cards(np.zeros(table.lattice.dimension), self.facts)
         alike = CandidateCards(table, cards, ladders)

@@ -66,7 +66,8 @@ class CellStructure:
         table_start: E_c[t] is entry ``table_start[c] + t - offset_low[c]`` of a table vector as returned by
             ``tables``; shape (cells + 1,), so ``table_start[-1]`` is the length of that vector.
         group_cell, group_numeric, group_positive, group_negative: the distinct rows: their cell, shape (g,),
-            numeric features, shape (g, m), and numbers of records with label +1 and -1, shape (g,).
+            numeric features, shape (g, m), and numbers of records with label +1 and -1, times the cost of
+            an error on them, shape (g,).
     """
 
     lattice: IntegerLattice
@@ -102,7 +103,7 @@ class CellStructure:
 
     @cached_property
     def records(self) -> IntArray:
-        """Number of records of each cell, shape (cells,)."""
+        """What errors on all records of each cell would cost, shape (cells,): their number at costs of 1."""
         return np.bincount(self.group_cell, self.group_positive + self.group_negative).astype(np.int64)
 
     def members(self, cell: int) -> IntArray:
@@ -181,6 +182,8 @@ def why_not(problem: DiscreteProblem, limits: CellLimits | None = None) -> list[
     reasons = []
     if cells.n_cells <= 1 and np.all(np.diff(cells.cell_start) == 0):
         reasons.append("no indicator columns (integer columns with values 0 and one common constant)")
+    if problem.largest_loss >= 1 << 31:
+        reasons.append(f"losses of up to {problem.largest_loss:.3g}, more than 32-bit tables hold")
     if cells.n_cells > limits.cells:
         reasons.append(f"{cells.n_cells} distinct indicator patterns, more than {limits.cells}")
     if cells.n_numeric_weights > limits.numeric_combinations:
@@ -217,7 +220,7 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
         low,
         high,
         _starts((high - low + 1).tolist()),
-        *distinct_rows(cell_of_row, X[:, numeric], problem.y),
+        *distinct_rows(cell_of_row, X[:, numeric], problem),
     )
 
 
@@ -255,14 +258,15 @@ def _codes(columns: NDArray[Any]) -> IntArray:
     return code.astype(np.int64)
 
 
-def distinct_rows(cell: IntArray, numeric: IntArray, y: IntArray) -> Iterator[IntArray]:
-    """Cell, numeric features, positives and negatives of the distinct rows, ordered by cell."""
+def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) -> Iterator[IntArray]:
+    """Cell, numeric features, and what errors on positives and negatives cost, ordered by cell."""
+    y, costs = problem.y, problem.costs
     code = _codes(np.vstack([cell[None, :], numeric.T]))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     yield cell[first]
     yield np.ascontiguousarray(numeric[first])
-    yield np.bincount(inverse, weights=y > 0, minlength=len(first)).astype(np.int64)
-    yield np.bincount(inverse, weights=y < 0, minlength=len(first)).astype(np.int64)
+    yield costs.false_negative * np.bincount(inverse[y > 0], minlength=len(first)).astype(np.int64)
+    yield costs.false_positive * np.bincount(inverse[y < 0], minlength=len(first)).astype(np.int64)
 
 
 def _exclusive_blocks(patterns: NDArray[np.bool_]) -> list[list[int]]:

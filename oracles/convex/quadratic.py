@@ -122,7 +122,7 @@ class QuadraticOracle(ABC):
             UnsupportedProblemError: listing every refusal, one of which is that H is not convex.
             InfeasibleDomainError: C is a polytope without a point.
         """
-        matrix = _symmetric(H, convex_set.dimension)
+        matrix = symmetric(H, convex_set.dimension)
         reasons = self.refusals(convex_set, matrix)
         eigenvalues = np.linalg.eigvalsh(matrix)
         least, largest = float(eigenvalues[0]), float(np.max(np.abs(eigenvalues)))
@@ -211,7 +211,7 @@ def quadratic_minimizer(convex_set: ConvexSet, H: ArrayLike) -> PreparedQuadrati
     return quadratic_oracle(convex_set).prepare(convex_set, H)
 
 
-def _symmetric(H: ArrayLike, dimension: int) -> Vector:
+def symmetric(H: ArrayLike, dimension: int) -> Vector:
     matrix = np.array(H, dtype=np.float64)
     if matrix.shape != (dimension, dimension) or not np.all(np.isfinite(matrix)):
         raise InvalidInputError(f"H must be finite and of shape {(dimension, dimension)}, got {matrix.shape}")

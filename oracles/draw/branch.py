@@ -105,7 +105,7 @@ class _BranchSampler(Sampler):
         self._known: tuple[_Model, list[Node[Region]]] | None = None
 
     def draw(self, request: DrawRequest) -> Sample:
-        beta, n = request.beta, self.problem.n_records
+        beta, n = request.beta, self.problem.largest_loss
         if beta * n > _LARGEST_ENERGY:
             raise InvalidInputError(
                 f"beta times the number of records is {beta * n:.3g}; beyond {_LARGEST_ENERGY:.3g} rounding "

@@ -47,6 +47,7 @@ from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Draw, Exactness, Gibbs
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits
 from privopt.problems.discrete.conjunction import MonotoneConjunction
+from privopt.problems.discrete.costs import Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
 from privopt.problems.errors import InvalidInputError
@@ -263,7 +264,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
     prepared = case.prepare()
     schedule = [betas[i % 4] for i in range(n)]
     drawn = case.drawn(prepared, schedule[: n // 2], source)
-    other = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice)
+    other = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice, case.problem.costs)
     if not case.oracle.refusals(other, case.kind):
         case.oracle.prepare(other, case.kind).draw(case.beta, source)
     drawn = np.concatenate((drawn, case.drawn(prepared, schedule[n // 2 :], source)))
@@ -372,7 +373,7 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
 
 def _check_exactness(case: _Case) -> Iterator[Finding]:
     """What is said about rounding is possible, is worth something, and tells nothing about the labels."""
-    flipped = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice)
+    flipped = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice, case.problem.costs)
     other = None if case.oracle.refusals(flipped, case.kind) else case.oracle.prepare(flipped, case.kind)
     for beta in (0.0, case.beta, _COLD):
         stated = case.prepared.draw(beta, case.source()).exactness
@@ -539,6 +540,9 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     yield DrawInstance("equal losses", equal)
     nothing = IntegerLattice(-1, 0, dimension=2)
     yield DrawInstance("no loss", ZeroOneHalfspace([[3, 0], [0, 3]], [-1, -1], nothing))
+    costly = random_halfspace(rng, IntegerLattice(-1, 1, dimension=4), blocks=(3,), numeric=1)
+    dear = ZeroOneHalfspace(costly.X, costly.y, costly.lattice, Costs(2, 5))
+    yield DrawInstance("unequal costs", dear)
     one = IntegerLattice([1, -1], [1, -1])
     yield DrawInstance("one point", random_halfspace(rng, one, blocks=(2,), numeric=0))
 

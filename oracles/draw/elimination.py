@@ -87,8 +87,8 @@ class GibbsElimination(GibbsOracle):
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         reasons = why_not(problem, self.limits)
-        if problem.n_records >= EMPTY // 2:
-            reasons.append(f"{problem.n_records} records, more than 32-bit tables hold")
+        if problem.largest_loss >= EMPTY // 2:
+            reasons.append(f"losses of up to {problem.largest_loss}, more than 32-bit tables hold")
         if not reasons and isinstance(problem, ZeroOneHalfspace):
             work = _PlanBuilder(CellStructure.of(problem)).work
             if work > self.max_work:
@@ -131,7 +131,7 @@ class _EliminationSampler(Sampler):
             point = rings.draw()
         else:
             point = permute_and_flip(rings, request.beta, lambda w: self.problem.loss(w) - whole.smallest)
-            exactness = flipped_exactness(exactness, request.beta, self.problem.n_records)
+            exactness = flipped_exactness(exactness, request.beta, self.problem.largest_loss)
         return Sample(point, exactness, _moments(whole, request.beta).log_partition, rings.nodes)
 
     def moments(self, beta: float, watch: Watch) -> Moments:
@@ -141,7 +141,7 @@ class _EliminationSampler(Sampler):
         """The mass of every chunk; kept for further draws at the same beta."""
         if self._known is not None and self._known[0] == beta:
             return self._known[1]
-        weights = exponentials_of_losses(beta, self.problem.n_records)
+        weights = exponentials_of_losses(beta, self.problem.largest_loss)
         masses: list[Mass] = []
         with ThreadPoolExecutor(self.threads) as pool:
             for start in range(0, len(self._chunks), 4 * self.threads):
@@ -158,7 +158,7 @@ class _EliminationSampler(Sampler):
 
     def _exactness(self, beta: float) -> Exactness:
         """Each race compares masses that are rounded by at most ``mass``; errors add up over races."""
-        plan, n = self._plan, self.problem.n_records
+        plan, n = self._plan, self.problem.largest_loss
         log_size = math.log(self.cells.lattice.box_size)
         races = 1 + len(plan.order) + len(plan.leaf)
         mass = UNIT_ROUNDOFF * (plan.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
@@ -202,7 +202,7 @@ class _Descent:
 
     def __init__(self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk) -> None:
         self._sampler, self._request, self._chunk = sampler, request, chunk
-        self._weights = exponentials_of_losses(request.beta, sampler.problem.n_records)
+        self._weights = exponentials_of_losses(request.beta, sampler.problem.largest_loss)
         self.nodes = 0
 
     def outer_digits(self) -> tuple[int, ...]:

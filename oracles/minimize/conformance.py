@@ -34,6 +34,7 @@ from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
 from privopt.oracles.task import Task
 from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
+from privopt.problems.discrete.costs import Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
@@ -172,7 +173,9 @@ def _check_optimality(case: _Case) -> Iterator[Finding]:
 def _check_scaling(case: _Case) -> Iterator[Finding]:
     """Three copies of every record and three times the perturbation: three times the value."""
     problem = case.instance.problem
-    tripled = type(problem)(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice)
+    tripled = type(problem)(
+        np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice, problem.costs
+    )
     if case.oracle.refusals(tripled, case.instance.task):
         return
     prepared = case.oracle.prepare(tripled, case.instance.task)
@@ -196,7 +199,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
     yield from ((f"first {name}", w) for w in case.wrong(case.prepared.minimize(a), a))
     for other, b in others:
         yield from ((f"{other} after {name}", w) for w in case.wrong(case.prepared.minimize(b), b))
-    flipped = type(problem)(problem.X, -problem.y, problem.lattice)
+    flipped = type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
     if not case.oracle.refusals(flipped, case.instance.task):
         case.oracle.prepare(flipped, case.instance.task).minimize(a)
     yield from ((f"{name} again", w) for w in case.wrong(case.prepared.minimize(a), a))
@@ -391,6 +394,8 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
         "sets of columns",
         random_halfspace(rng, IntegerLattice(0, 1, dimension=5), blocks=(3, 2), numeric=0),
     )
+    costly = random_halfspace(rng, IntegerLattice(-1, 1, dimension=5), blocks=(2, 2), numeric=1)
+    yield "unequal costs", ZeroOneHalfspace(costly.X, costly.y, costly.lattice, Costs(7, 3))
     yield "one point", random_halfspace(rng, IntegerLattice([1, -1], [1, -1]), blocks=(2,), numeric=0)
     yield (
         "zero features",

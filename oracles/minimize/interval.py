@@ -100,7 +100,7 @@ class _Data(NamedTuple):
     """The distinct rows and the domain."""
 
     X: IntArray  # (g, d)
-    positive: IntArray  # (g,) records with label +1
+    positive: IntArray  # (g,) records with label +1, times the cost of an error
     negative: IntArray  # (g,)
     weight: NDArray[np.float64]  # (d,) mean absolute feature: how much a unit of weight moves scores
     low: IntArray  # (d,) of the lattice
@@ -111,7 +111,7 @@ class _Data(NamedTuple):
     @classmethod
     def of(cls, problem: ZeroOneHalfspace, coupled: bool) -> _Data:
         everywhere = np.zeros(problem.n_records, dtype=np.int64)
-        _, X, positive, negative = distinct_rows(everywhere, problem.X, problem.y)
+        _, X, positive, negative = distinct_rows(everywhere, problem.X, problem)
         weight = np.abs(X).astype(np.float64).T @ (positive + negative)
         lattice = problem.lattice
         room = lattice.max_squared_norm if coupled else 0

@@ -145,6 +145,53 @@ class SigmoidLoss(Loss):
 
 
 @dataclass(frozen=True)
+class WeightedLoss(Loss):
+    """|y| phi(z, sign y): a loss for labels -1 and +1, times a public weight that the label carries.
+
+    Args:
+        base: phi.
+        largest: the largest weight, > 0: what ``lipschitz`` and ``smoothness`` follow.
+    """
+
+    base: Loss
+    largest: float
+
+    labels = Labels.REAL
+
+    def __post_init__(self) -> None:
+        _positive("largest", self.largest)
+        if self.base.labels is not Labels.SIGN:
+            raise InvalidInputError(f"weights are for losses of two classes, not {type(self.base).__name__}")
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        return self.base.convex
+
+    @property
+    def lipschitz(self) -> float:
+        return self.largest * self.base.lipschitz
+
+    @property
+    def smoothness(self) -> float:
+        return self.largest * self.base.smoothness
+
+    def check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
+        labels = super().check_labels(y)
+        if np.any(labels == 0) or np.any(np.abs(labels) > self.largest):
+            raise InvalidInputError(f"weighted labels must not be 0, nor beyond {self.largest:g} in size")
+        return labels
+
+    def value(self, z: RealArray, y: RealArray) -> RealArray:
+        return np.abs(y) * self.base.value(z, np.sign(y))
+
+    def slope(self, z: RealArray, y: RealArray) -> RealArray:
+        return np.abs(y) * self.base.slope(z, np.sign(y))
+
+    def curvature(self, z: RealArray, y: RealArray) -> RealArray:
+        return np.abs(y) * self.base.curvature(z, np.sign(y))
+
+
+@dataclass(frozen=True)
 class HuberLoss(Loss):
     """(z - y)^2 / 2 where |z - y| <= threshold, continued linearly beyond."""
 

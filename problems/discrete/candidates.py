@@ -38,7 +38,7 @@ class CandidateCards(DiscreteProblem):
     """
 
     def __init__(self, table: ZeroOneHalfspace, cards: ArrayLike, ladders: ArrayLike | None = None) -> None:
-        self.table = table
+        self.table, self.record_loss_bound = table, table.record_loss_bound
         self.cards = np.array(cards, dtype=np.int64)
         if self.cards.ndim != 2 or self.cards.shape[1] != table.lattice.dimension or not len(self.cards):
             raise InvalidInputError(
@@ -89,7 +89,8 @@ class CandidateCards(DiscreteProblem):
                 negative[i] += np.bincount(first[~labels], minlength=t + 1)
         said_yes = np.cumsum(negative, axis=1)[:, :t]
         said_no = np.sum(positive, axis=1, keepdims=True) - np.cumsum(positive, axis=1)[:, :t]
-        total: IntArray = said_no + said_yes
+        costs = self.table.costs
+        total: IntArray = costs.false_negative * said_no + costs.false_positive * said_yes
         return total
 
     def _scores(self, X: IntArray) -> IntArray:

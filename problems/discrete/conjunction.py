@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import integer_matrix, sign_labels
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
@@ -23,6 +24,7 @@ class MonotoneConjunction(DiscreteProblem):
         y: labels -1 or +1, shape (n,). Copied.
         lattice: the sets to choose from, within {0, 1}^d; a radius of sqrt(k) means at most k features.
             A public input. Default: all of {0, 1}^d.
+        costs: of either kind of error; 1 each by default. A public input.
 
     Raises:
         InvalidInputError: wrong shapes, features other than 0 and 1, other labels, another lattice.
@@ -31,7 +33,13 @@ class MonotoneConjunction(DiscreteProblem):
     # A record is a violation of feature j when x_j equals this value.
     _violating_value: ClassVar[int] = 0
 
-    def __init__(self, X: ArrayLike, y: ArrayLike, lattice: IntegerLattice | None = None) -> None:
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        lattice: IntegerLattice | None = None,
+        costs: Costs = EQUAL_COSTS,
+    ) -> None:
         columns = np.shape(X)[1] if np.ndim(X) == 2 else 0
         self.lattice = lattice or IntegerLattice(0, 1, dimension=columns)
         _check_binary(self.lattice)
@@ -39,6 +47,7 @@ class MonotoneConjunction(DiscreteProblem):
         if not np.all((self.X == 0) | (self.X == 1)):
             raise InvalidInputError("features must be 0 or 1")
         self.y = sign_labels(y, len(self.X))
+        self.costs, self.record_loss_bound = costs, costs.largest
 
     @property
     def n_records(self) -> int:
@@ -52,7 +61,8 @@ class MonotoneConjunction(DiscreteProblem):
         chunk = max(1, (1 << 22) // self.n_records)
         chosen = np.asarray(points, dtype=np.int64)
         parts = [self._predictions(chosen[i : i + chunk]) for i in range(0, len(chosen), chunk)]
-        return np.concatenate([np.sum(p != self.y[:, None], axis=0) for p in parts]).astype(np.int64)
+        price = self.costs.of(self.y)
+        return np.concatenate([price @ (p != self.y[:, None]) for p in parts]).astype(np.int64)
 
     def _predictions(self, points: IntArray) -> IntArray:
         violated = np.equal(self.X, self._violating_value).astype(np.int64)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arguments import check_unmasked
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
@@ -17,7 +18,7 @@ _SCORE_LIMIT = 1 << 61
 
 
 class ZeroOneHalfspace(DiscreteProblem):
-    """Choose integer weights w; predict +1 exactly when <w, x> > 0; count the errors.
+    """Choose integer weights w; predict +1 exactly when <w, x> > 0; add up what the errors cost.
 
     Features are integers: a table of rationals is brought to a common denominator first (``Schema`` does
     that), which changes no prediction. A score of exactly 0 predicts -1; more than half of the lattice
@@ -27,16 +28,20 @@ class ZeroOneHalfspace(DiscreteProblem):
         X: integer features, shape (n, d), n >= 1. Copied.
         y: labels -1 or +1, shape (n,). Copied.
         lattice: the weights to choose from, dimension d. A public input.
+        costs: of either kind of error; 1 each by default. A public input.
 
     Raises:
         InvalidInputError: wrong shapes, non-integer features, other labels, scores beyond 64 bits.
     """
 
-    def __init__(self, X: ArrayLike, y: ArrayLike, lattice: IntegerLattice) -> None:
+    def __init__(
+        self, X: ArrayLike, y: ArrayLike, lattice: IntegerLattice, costs: Costs = EQUAL_COSTS
+    ) -> None:
         check_lattice(lattice)
         self.X = integer_matrix(X, lattice.dimension)
         self.y = sign_labels(y, len(self.X))
         self.lattice = lattice
+        self.costs, self.record_loss_bound = costs, costs.largest
         reach = np.maximum(np.abs(lattice.low), np.abs(lattice.high)).astype(object)
         largest = np.max(np.abs(self.X), axis=0).astype(object)
         if int(reach @ largest) >= _SCORE_LIMIT:
@@ -48,12 +53,13 @@ class ZeroOneHalfspace(DiscreteProblem):
 
     def losses(self, points: IntArray) -> IntArray:
         weights = np.ascontiguousarray(np.asarray(points, dtype=np.int64).T)
-        counts = np.zeros(weights.shape[1], dtype=np.int64)
+        total = np.zeros(weights.shape[1], dtype=np.int64)
         rows = max(1, (1 << 22) // max(1, weights.shape[1]))
         for start in range(0, len(self.X), rows):
-            positive = self.X[start : start + rows] @ weights > 0
-            counts += np.sum(positive != (self.y[start : start + rows, None] > 0), axis=0)
-        return counts
+            positive, actual = self.X[start : start + rows] @ weights > 0, self.y[start : start + rows] > 0
+            total += self.costs.false_negative * np.sum(~positive[actual], axis=0)
+            total += self.costs.false_positive * np.sum(positive[~actual], axis=0)
+        return total
 
     def predict(self, w: IntArray) -> IntArray:
         """Predictions -1 or +1 for all records, shape (n,)."""

@@ -16,6 +16,8 @@ from privopt.problems.nonconvex.factorisation import FactorRisk
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 from privopt.problems.nonconvex.quartic import QuarticLoss
 
+# Predictions at minima are at most 1.
+_QUARTIC = QuarticLoss(1.1)
 _NEAR_ONE = 1 - 1e-9  # rows this long are not shortened
 
 
@@ -56,7 +58,7 @@ def strict_saddle(n: int, dimension: int = 2, wells: int = 1) -> Planted:
     def distance(w: Vector) -> float:
         return float(np.linalg.norm(np.where(np.arange(dimension) < wells, np.abs(w) - 1, w)))
 
-    risk = EmpiricalRisk(X, labels, QuarticLoss())
+    risk = EmpiricalRisk(X, labels, _QUARTIC)
     return Planted(f"quartic, d = {dimension}", risk, np.zeros(dimension), -1 / dimension, distance)
 
 
@@ -65,7 +67,7 @@ def phase_retrieval(n: int, dimension: int, seed: int = 0) -> Planted:
     rng = np.random.default_rng(seed)
     X = _directions(rng, n, dimension)
     target = _directions(rng, 1, dimension)[0]
-    risk = EmpiricalRisk(X, (X @ target) ** 2, QuarticLoss())
+    risk = EmpiricalRisk(X, (X @ target) ** 2, _QUARTIC)
 
     def distance(w: Vector) -> float:
         return float(min(np.linalg.norm(w - target), np.linalg.norm(w + target)))
@@ -78,7 +80,7 @@ def low_rank(n: int, dimension: int, rank: int, seed: int = 0) -> Planted:
     rng = np.random.default_rng(seed)
     A = _directions(rng, n, dimension)
     target = np.linalg.qr(rng.standard_normal((dimension, rank)))[0] * _NEAR_ONE
-    risk = FactorRisk(A, np.minimum(np.sum((A @ target) ** 2, axis=1), 1.0), rank)
+    risk = FactorRisk(A, np.minimum(np.sum((A @ target) ** 2, axis=1), 1.0), rank, _QUARTIC)
 
     def distance(w: Vector) -> float:
         """|U - U* Q| for the best rotation Q: that of the polar decomposition (Schoenemann 1966)."""

@@ -159,7 +159,7 @@ def float_scores(problem: DiscreteProblem, points: IntArray, query: Query) -> Pr
     if not isinstance(problem, ZeroOneHalfspace):
         return Proposal(*best_of(problem, points, query.perturbation))
     wrong = (problem.X / 10) @ points.T > 0
-    losses = np.sum(wrong != (problem.y > 0)[:, None], axis=0)
+    losses = problem.costs.of(problem.y) @ (wrong != (problem.y > 0)[:, None])
     point = points[np.argmin(losses * UNIT + query.perturbation.values(points))]
     return Proposal(point, problem.value(point, query.perturbation))
 
@@ -167,7 +167,7 @@ def float_scores(problem: DiscreteProblem, points: IntArray, query: Query) -> Pr
 def zero_predicts_positive(problem: DiscreteProblem, points: IntArray, query: Query) -> Proposal:
     if not isinstance(problem, ZeroOneHalfspace):
         return Proposal(*best_of(problem, points, query.perturbation))
-    losses = np.sum((problem.X @ points.T >= 0) != (problem.y > 0)[:, None], axis=0)
+    losses = problem.costs.of(problem.y) @ ((problem.X @ points.T >= 0) != (problem.y > 0)[:, None])
     point = points[np.argmin(losses * UNIT + query.perturbation.values(points))]
     return Proposal(point, problem.value(point, query.perturbation))
 

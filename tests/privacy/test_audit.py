@@ -44,11 +44,10 @@ from privopt.mechanisms.audit.neighbours import (
 )
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.registry import AUDITS, ReleaseSampler
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.errors import AuditError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.registry import MEANS, ROBUST_MECHANISMS
-from privopt.mechanisms.nonconvex.registry import NONCONVEX
+from privopt.mechanisms.nonconvex.registry import NONCONVEX, RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import gaussian_delta
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles import Task, minimizer
@@ -497,7 +496,7 @@ def cached(name: str) -> tuple[AuditedClaim, ...]:
 
 def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
     others = {*ROBUST_MECHANISMS, *MEANS, *(kind.name for kind in NONCONVEX)}
-    others |= {"evaluation", SeededScorecard.name, *OPSAMP_AUDITS}
+    others |= {"evaluation", "prevalence", SeededScorecard.name, *OPSAMP_AUDITS}
     assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS) | others
     for name in AUDITS:
         found = cached(name)
@@ -519,10 +518,10 @@ SHARES = {
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
     "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.62, "dp-gld": 0.99,
-    "net": 0.86,
+    "net": 0.86, "prevalence": 0.99, "dp-sosp": 0.56,
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a
     # factor of 5 in rho.
-    "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.27, "trimmed-gd": 0.27,
+    "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.26, "trimmed-gd": 0.26,
     "opsamp": 0.99, "opsamp-convex": 0.99,
 }  # fmt: skip
 

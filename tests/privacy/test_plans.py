@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms import MECHANISMS
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.calibration import normalized_dof, opdisc_shift, rspm_delta, separator_counts
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import (
     GaussianSteps,
     composed_epsilon,
@@ -47,9 +47,9 @@ FACTS = st.builds(
 )
 # Costly to plan; their own tests below use few parameters.
 SAMPLED = ("dp-sgd", "dp-svrg", "dp-svrg++")
-# Purely private, with a cost that grows with the dimension: see tests/mechanisms/nonconvex.
-NETS = ("net",)
-QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(NETS))
+# Purely private with a cost that grows with the dimension, or with two noises: tests/mechanisms/nonconvex.
+ELSEWHERE = ("net", "dp-sosp")
+QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(ELSEWHERE))
 
 
 def space(name: str, dimension: int) -> ConvexSet:
@@ -232,7 +232,7 @@ def test_gaussian_rspm_plans_spend_their_claim(epsilon: float, delta: float, d: 
 
 
 def test_no_mechanism_is_left_out() -> None:
-    assert set(QUICK) | set(SAMPLED) | set(NETS) == set(RISK_MECHANISMS)
+    assert set(QUICK) | set(SAMPLED) | set(ELSEWHERE) == set(RISK_MECHANISMS)
     assert set(MECHANISMS) == {"exponential", "permute-and-flip", "rspm-laplace", "opdisc", "rspm"}
 
 
@@ -255,7 +255,7 @@ def takes(value: object, low: float, high: float) -> bool:
 def test_bad_parameters_are_refused_in_the_documented_classes(name: str, field: str, junk: Any) -> None:
     kind: Any = RISK_MECHANISMS[name]
     sampled = {"dp-sgd": {"steps", "batch"}, "dp-svrg": {"rounds", "batch"}, "dp-svrg++": {"rounds", "batch"}}
-    if name in NETS and field != "epsilon":
+    if name in ELSEWHERE and field != "epsilon":
         return
     known = sampled.get(name, set(steps_of(name, 1)))
     if field not in known | set(GOOD):

@@ -181,11 +181,12 @@ def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
 
 
 def _merged(problem: ZeroOneHalfspace | MonotoneConjunction) -> Iterator[tuple[IntArray, int, int]]:
-    """Distinct records (up to a positive factor, for halfspaces) with their numbers of labels +1 and -1."""
+    """Distinct records (up to a positive factor, for halfspaces): what labels +1 and -1 cost if missed."""
     X = _reduced(problem.X) if isinstance(problem, ZeroOneHalfspace) else problem.X
     rows, inverse = np.unique(X, axis=0, return_inverse=True)
-    positive = np.bincount(inverse.ravel(), weights=problem.y > 0, minlength=len(rows)).astype(np.int64)
-    negative = np.bincount(inverse.ravel(), weights=problem.y < 0, minlength=len(rows)).astype(np.int64)
+    which, costs = inverse.ravel(), problem.costs
+    positive = costs.false_negative * np.bincount(which[problem.y > 0], minlength=len(rows))
+    negative = costs.false_positive * np.bincount(which[problem.y < 0], minlength=len(rows))
     yield from zip(rows, positive.tolist(), negative.tolist(), strict=True)
 
 

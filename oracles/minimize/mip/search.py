@@ -128,7 +128,7 @@ class Search:
         """The best value, or one that no point exceeds while there is none; fixed point."""
         if self.best is not None:
             return self.best[0]
-        return self.problem.n_records * UNIT + self.query.perturbation.magnitude
+        return self.problem.largest_loss * UNIT + self.query.perturbation.magnitude
 
     def report(self, bound: int, nodes: int = 0) -> None:
         """Tell the watch about a lower bound over everything that is not settled, fixed point."""

@@ -109,12 +109,12 @@ def _compile() -> None:
     model = _Model.make(problem, CellModel.make(problem, Task.NORMALIZED))
     costs = model.regions.costs(Perturbation.zero(lattice))
     run = _Run(model, costs, Limits().start(), lattice.low, lattice.high)
-    run.value = UNIT * problem.n_records + 1  # all points are below it: nothing is pruned
+    run.value = UNIT * problem.largest_loss + 1  # all points are below it: nothing is pruned
     worker = _Worker(run, leader=False)
     worker.start(0, swept=False)
     worker._tighten(0, 2)
     worker._strengthen(0)
-    run.value = UNIT * problem.n_records + 1
+    run.value = UNIT * problem.largest_loss + 1
     worker._search(0, _TREE_NODES)
 
 
@@ -135,7 +135,9 @@ class _Model:
         least = np.minimum.reduceat(regions.tables, starts, axis=1).sum(axis=1, dtype=np.int64)
         rows = np.bincount(shape.member_var, shape.records[shape.member_factor]).astype(np.int64)
         shares = bounds.make_shares(shape)
-        return cls(problem, regions, least, rows, shares, _tilts(regions, shares, least, problem.n_records))
+        return cls(
+            problem, regions, least, rows, shares, _tilts(regions, shares, least, problem.largest_loss)
+        )
 
 
 def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
@@ -477,7 +479,7 @@ class _Worker:
 
     def _strengthen(self, low: int) -> int:
         """A new dual from a tilt that lets most levels be dropped: trees need that more than a bound."""
-        n, low = self.run.model.problem.n_records, max(low, bound(self.shape, self.region))
+        n, low = self.run.model.problem.largest_loss, max(low, bound(self.shape, self.region))
         self.region.shift[:] = 0
         give_to_norm(self.shape, self.region, n * UNIT >> _STRONG_TILT)
         update(self.shape, self.region, None)

@@ -68,7 +68,7 @@ def test_ends_of_ranges() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"claim": "hoped"}, "claim"),
+        ({"claim": "hoped", "note": "whose"}, "claim"),
         ({"notion": "renyi"}, "notion"),
         ({"neighbours": "add-remove"}, "neighbours"),
         ({"notion": "pure"}, "does not fit"),

@@ -1,0 +1,136 @@
+"""Class weights: given, or balanced by a prevalence that is declared or released first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.prevalence import RAREST, PrevalencePlan
+from privopt.problems.discrete.costs import Costs
+from privopt.problems.errors import InvalidInputError
+
+Floats = NDArray[np.float64]
+
+# The share of epsilon that an estimate of the prevalence costs: it is a single count, so little is enough.
+_PREVALENCE_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class ClassWeights:
+    """What ``class_weight`` and ``prevalence`` ask for, from public facts.
+
+    Attributes:
+        known: a weight for each class, shape (K,); None where a prevalence is to be released first.
+        plan: that release.
+        epsilon, rest: of everything, and what the prevalence leaves of it.
+    """
+
+    known: Floats | None
+    plan: PrevalencePlan | None
+    epsilon: float
+    rest: float
+
+    @classmethod
+    def of(cls, class_weight: Any, prevalence: Any, classes: NDArray[Any], epsilon: float) -> Self:
+        """Check, and split epsilon where that is needed.
+
+        Raises:
+            InvalidInputError: neither None, "balanced" nor a dict with a weight > 0 for some of the classes;
+                or a prevalence that is none, or is not needed.
+        """
+        balanced = isinstance(class_weight, str) and class_weight == "balanced"
+        if prevalence is not None and not balanced:
+            raise InvalidInputError(
+                'prevalence is for class_weight="balanced" (--class-weight balanced) alone'
+            )
+        if class_weight is None:
+            return cls(np.ones(len(classes)), None, epsilon, epsilon)
+        if not balanced:
+            return cls(_given(class_weight, classes), None, epsilon, epsilon)
+        if prevalence is not None:
+            return cls(_inverse(_shares(prevalence, len(classes))), None, epsilon, epsilon)
+        rest = (1 - _PREVALENCE_SHARE) * epsilon
+        left = math.nextafter(epsilon - rest, 0.0)  # the sum is at most epsilon
+        return cls(None, PrevalencePlan.plan(left, len(classes)), epsilon, rest)
+
+    def whole(self, spend: PrivacySpend) -> PrivacySpend:
+        """What the prevalence and the rest cost together: basic composition, valid for adaptive choices."""
+        if self.plan is None:
+            return spend
+        notes = (f"the prevalence at epsilon = {self.plan.epsilon:.4g}", spend.note)
+        return replace(
+            spend,
+            epsilon=max(self.epsilon, spend.epsilon + self.plan.epsilon),
+            notion="pure" if spend.notion == "pure" else "approximate",
+            level=None,
+            note="; ".join(note for note in notes if note),
+        )
+
+    def release(self, index: NDArray[np.int64], classes: int, source: NoiseSource) -> Floats:
+        """The weights, a prevalence released for them if there is none."""
+        if self.plan is None:
+            assert self.known is not None
+            return self.known
+        return _inverse(self.plan.release(index, classes, source))
+
+
+def costs_of(weights: Floats) -> Costs:
+    """Weights of two classes (negative, positive) as costs of errors on them."""
+    return Costs.in_ratio(float(weights[1]), float(weights[0]))
+
+
+def _given(class_weight: Any, classes: NDArray[Any]) -> Floats:
+    known = {label: k for k, label in enumerate(classes.tolist())}
+    if not isinstance(class_weight, Mapping) or not set(class_weight) <= set(known):
+        named = ", ".join(map(repr, known))
+        raise InvalidInputError(
+            f'class_weight is None, "balanced" or a dict of weights of the classes {named}, '
+            f"got {class_weight!r}"
+        )
+    weights = np.ones(len(classes))
+    for label, weight in class_weight.items():
+        number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
+        if not number or not (math.isfinite(weight) and weight > 0):
+            raise InvalidInputError(f"class weights must be finite numbers > 0, got {weight!r}")
+        weights[known[label]] = float(weight)
+    if np.max(weights) > np.min(weights) / RAREST:
+        raise InvalidInputError(
+            f"class weights may differ by a factor of {1 / RAREST:g} at most, got {weights.tolist()}"
+        )
+    return weights
+
+
+def _shares(prevalence: Any, classes: int) -> Floats:
+    shares = (
+        prevalence if isinstance(prevalence, Sequence | np.ndarray) else [1 - _number(prevalence), prevalence]
+    )
+    found = np.array([_number(share) for share in shares])
+    if (
+        len(found) != classes
+        or np.any(found <= 0)
+        or not math.isclose(float(np.sum(found)), 1.0, abs_tol=1e-6)
+    ):
+        raise InvalidInputError(
+            "prevalence is the share of the second of two classes, in (0, 1), or a share > 0 for each of "
+            f"{classes} classes that sum to 1; got {prevalence!r}"
+        )
+    at_least: Floats = np.maximum(found, RAREST)
+    return at_least
+
+
+def _number(share: Any) -> float:
+    if isinstance(share, bool | str) or not isinstance(share, int | float | np.number):
+        raise InvalidInputError(f"prevalence is a share in (0, 1), got {share!r}")
+    return float(share)
+
+
+def _inverse(shares: Floats) -> Floats:
+    """scikit-learn's balanced weights: 1 / (number of classes x share)."""
+    return np.asarray(1 / (len(shares) * shares))

@@ -1,0 +1,125 @@
+"""DP-GD-SO: an approximate local minimum over a convex set, by linear and quadratic oracles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.mechanisms.convex.iteration import StepClock
+from privopt.mechanisms.convex.mechanism import checked_space, need_bounded
+from privopt.mechanisms.convex.step_counts import typical_distance
+from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.convex.registry import linear_minimizer
+from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.quadratic.interface import HalfSpace
+from privopt.oracles.quadratic.select import indefinite_minimizer
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
+
+
+@dataclass(frozen=True)
+class DPConstrainedStationaryPoint(SecondOrderMechanism):
+    """DP-GD-SO: steps towards v = argmin <g, v>, or where these gain little, along negative curvature in C.
+
+    w in C is an alpha-SOSP if <grad F, w' - w> >= -alpha for all w' in C, and (w' - w)' Hess F (w' - w) >=
+    -sqrt(rho alpha) for all w' in C with <grad F, w' - w> = 0. With D the diameter of C and t_g, t_H the
+    tails of the
+    noise:
+
+    - if <g, v - w> < -alpha/2: w+ = w + eta (v - w), eta = -<g, v - w> / (M |v - w|^2), at most 1;
+    - else u minimises q(u) = (u - w)' H (u - w) over C and <g, u - w> <= r = D t_g. If q(u) is not *proved*
+    to
+      be at least -sqrt(rho alpha)/2 for all u: w+ = w + theta (u - w), theta = -q(u) / (rho |u - w|^3), at
+      most 1;
+    - else w is the answer.
+
+    The listing has the least such steps, alpha / (2 D^2 M) and sqrt(alpha / rho) / (2 D^3), for all: both
+    bounds on F along the way are minimised at the longer ones, or nearly.
+
+    What is returned as found is an alpha-SOSP with probability 1 - failure: <grad F, w' - w> >= -alpha/2 - D
+    t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it is among the u, and its true
+    curvature is at least -sqrt(rho alpha)/2 - D^2 t_H. The plan sees to it that D t_g <= alpha/4 and D^2 t_H
+    <= sqrt(rho alpha)/4. Without noise a step of the first kind gains alpha^2 / (8 D^2 M) at least, one of
+    the second (Phi/2 - 1/6) sqrt(alpha^3/rho) / (8 D^6), where Phi is the proved factor by which q(u)
+    approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals suffices (compare
+    Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
+
+    The oracles see noisy quantities only: over balls, vertices and polytopes they are those of
+    ``privopt.oracles.quadratic``. Where their proof is not finished a step is made and the search goes on.
+
+    Privacy: see ``SecondOrderMechanism``: T gradients and ``tests`` Hessians are paid for.
+
+    Source: Wang, Chen and Xu (2019), Algorithm 6 (theorem 8), whose printed constants are partly illegible;
+        r, theta
+    and the conditions on the noise are derived above.
+    """
+
+    name: ClassVar[str] = "dp-gd-so"
+
+    @classmethod
+    def _space(cls, facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
+        space = checked_space(facts, convex_set)
+        if isinstance(space, WholeSpace):
+            return L2Ball(facts.dimension, 2 * typical_distance(facts, space))
+        need_bounded(cls.name, space)
+        return space
+
+    def _floors(self) -> tuple[float, float, float]:
+        across = self.convex_set.diameter
+        needed = 4 * across * self.gradient_tail
+        return needed * (1 - 1e-9), 4 * across**2 * self.hessian_tail * (1 - 1e-9), needed
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        """The least, towards v and towards u."""
+        across = self.convex_set.diameter
+        eta = min(1.0, self.alpha / (2 * across**2 * self.smoothness))
+        theta = min(1.0, self.gamma / (2 * self.facts.hessian_lipschitz * across**3))
+        return eta, theta
+
+    def _search(
+        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> Search:
+        minimize = linear_minimizer(self.convex_set)
+        room = self.convex_set.diameter * self.gradient_tail * (source is not None)
+        clock = StepClock(watch, self.steps)
+        trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
+        for k in range(self.steps):
+            clock.tick()
+            w = trajectory[-1]
+            g = self._noisy_gradient(risk, w, source)
+            gradients.append(g)
+            v = minimize(g).point
+            if (slope := float(g @ (v - w))) < -self.alpha / 2:
+                apart = float(np.sum((v - w) ** 2))
+                trajectory.append(w + min(1.0, -slope / (self.smoothness * apart)) * (v - w))
+                continue
+            if len(tests) == self.tests:
+                break  # no Hessian is left
+            H = self._noisy_hessian(risk, w, source)
+            test, u = self._least_curvature(k, w, g, H, room, watch)
+            tests.append(test)
+            if test.passed:
+                return Search(w, True, trajectory, gradients, tuple(tests))
+            bend = self.facts.hessian_lipschitz * float(np.linalg.norm(u - w)) ** 3
+            trajectory.append(w + min(1.0, max(0.0, -test.curvature) / max(bend, 1e-300)) * (u - w))
+        return Search(trajectory[-1], False, trajectory, gradients, tuple(tests))
+
+    def _least_curvature(
+        self, step: int, w: Vector, g: Vector, H: Vector, room: float, watch: Watch
+    ) -> tuple[CurvatureTest, Vector]:
+        """The u of least (u - w)' H (u - w), and what is proved of it: u' H u - 2 <H w, u> + w' H w."""
+        cut = HalfSpace(g, float(g @ w) + room) if np.any(g) else None
+        oracle = indefinite_minimizer(self.convex_set, 2 * H, cut)
+        limits = Limits(watch.remaining, None, watch.limits.cancelled)
+        found = oracle.minimize(-2 * (H @ w), limits)
+        constant = float(w @ H @ w)
+        value, bound = found.value + constant, min(found.bound, found.value) + constant
+        return CurvatureTest(step, value, bound, bound >= -self.gamma / 2), found.point

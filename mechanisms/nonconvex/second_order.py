@@ -1,0 +1,323 @@
+"""What the searches for approximate local minima share: two noises, one budget, and what they may claim."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy import stats
+
+from privopt.mechanisms.convex.iteration import Output
+from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, need_smooth
+from privopt.mechanisms.convex.step_counts import loss_range, whole_steps
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.convex.smooth import SmoothCertificate
+from privopt.oracles.limits import Limits, Watch
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
+
+# How many Hessians a plan pays for if nobody says.
+_USUAL_TESTS = 10
+
+
+@dataclass(frozen=True)
+class MatrixNoise:
+    """Gaussian noise on a symmetric matrix of known Frobenius sensitivity.
+
+    The diagonal, and sqrt(2) times the upper triangle, are a vector whose l2 norm is the Frobenius norm of
+    the matrix; that vector is noised. So an entry beside the diagonal has noise of variance sigma^2 / 2, and
+    the noise as a matrix is a Gaussian orthogonal ensemble: its largest eigenvalue exceeds sigma (sqrt(2 d)
+    + t) with probability at most exp(-t^2 / 2), as its mean is at most sigma sqrt(2 d) (Davidson and Szarek
+    2001) and it moves by at most the Frobenius norm of a change.
+    """
+
+    vector: VectorNoise
+    dimension: int
+
+    def add(self, matrix: Vector, source: NoiseSource) -> Vector:
+        """The matrix with noise, symmetric; shape (d, d)."""
+        above = np.triu_indices(self.dimension, 1)
+        packed = np.concatenate([np.diagonal(matrix), math.sqrt(2) * matrix[above]])
+        noisy = self.vector.add(packed, source)
+        made = np.diag(noisy[: self.dimension])
+        made[above] = noisy[self.dimension :] / math.sqrt(2)
+        return np.asarray(made + np.triu(made, 1).T)
+
+    def spectral_tail(self, failure: float) -> float:
+        """What the largest eigenvalue of the noise exceeds with probability at most ``failure``."""
+        room = math.sqrt(2 * self.dimension) + math.sqrt(-2 * math.log(failure))
+        return self.vector.sigma * room
+
+
+@dataclass(frozen=True)
+class CurvatureTest:
+    """One look at a noisy Hessian.
+
+    Attributes:
+        step: at which iterate, from 0.
+        curvature: the least curvature that was found, from noisy quantities alone.
+        bound: a proved lower bound on it; equal where it is an eigenvalue.
+        passed: whether it is small enough in size.
+    """
+
+    step: int
+    curvature: float
+    bound: float
+    passed: bool
+
+    @property
+    def phi(self) -> float:
+        """The proved factor Phi by which the curvature found approximates the least one, in [0, 1]."""
+        return 1.0 if self.bound >= 0 else min(1.0, max(0.0, self.curvature / self.bound))
+
+
+@dataclass(frozen=True)
+class LocalMinimumRelease(RealRelease):
+    """A released point, whether it passed, and the way to it: all of it covered by ``spend``.
+
+    Attributes:
+        found: whether ``point`` passed the test; if not, it is the last iterate, and nothing is claimed of
+            it.
+        alpha: what was tested for.
+        trajectory: all iterates up to the point, shape (k, p).
+        gradients: the noisy gradients at them that were asked for, shape (k, p) or (k - 1, p).
+        tests: every Hessian that was looked at.
+    """
+
+    found: bool = False
+    alpha: float = math.nan
+    trajectory: Vector = dataclasses.field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    gradients: Vector = dataclasses.field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    tests: tuple[CurvatureTest, ...] = ()
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a run came to, before it is a release."""
+
+    point: Vector
+    found: bool
+    trajectory: list[Vector]
+    gradients: list[Vector]
+    tests: tuple[CurvatureTest, ...]
+
+
+@dataclass(frozen=True)
+class SecondOrderMechanism(RiskMechanism):
+    """A search for a point that gradients and Hessians, both noised, show to be nearly a local minimum.
+
+    Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n public. T gradients of
+    sensitivity 2 G / n spend (1 - hessian_share) mu^2, ``tests`` Hessians of Frobenius sensitivity 2 M_F / n
+    the rest, M_F the bound on one record's Hessian: M for linear models, whose Hessians have rank one
+    (sqrt(d) M, which is always true, is more). All are adaptive Gaussian releases, so they compose exactly
+    (Dong, Roth and Su 2022). The Hessians that are not used are paid for all the same.
+
+    Attributes:
+        alpha, gamma: what points are tested for, gradients and curvature; ``failure`` bounds the probability
+        that any point that passes
+            fails it.
+        tests: the most Hessians that a run looks at.
+        failure: of the noise being larger than the tests allow for, in all.
+        hessian_share: the part of mu^2 that goes to Hessians.
+        gradient_noise, hessian_noise: the noise.
+    """
+
+    noised: ClassVar[str] = "the mean gradient, every step, and the mean Hessian, every test"
+
+    alpha: float
+    gamma: float
+    tests: int
+    failure: float
+    hessian_share: float
+    gradient_noise: VectorNoise
+    hessian_noise: MatrixNoise
+
+    @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float,
+        steps: int | None = None,
+        output: Output | None = None,
+        releases: int = 1,
+        alpha: float | None = None,
+        gamma: float | None = None,
+        tests: int | None = None,
+        hessian_share: float = 0.1,
+        failure: float = 0.05,
+    ) -> Self:
+        """Calibrate to public facts. The other arguments are those of ``FullBatchMechanism.plan``.
+
+        Args:
+            alpha: what to look for; the least that the noise lets pass, by default.
+            gamma: the negative curvature that is let pass, by default sqrt(rho alpha), which makes an
+                alpha-SOSP.
+            tests: how many Hessians to pay for, by default 10; looks are spread over the steps.
+            hessian_share: the part of mu^2 that goes to Hessians, in (0, 1).
+            failure: the allowed probability of a false claim, in (0, 1).
+            output: there is no choice; for uniformity.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, a set or penalty that is not taken, a loss whose
+                Hessian is not known to be Lipschitz, or an alpha that the noise drowns: the message says
+                which would do.
+        """
+        space = cls._space(facts, convex_set)
+        need_smooth(cls.name, regularizer)
+        if output not in (None, Output.LAST):
+            raise PrivacyParameterError(
+                f"{cls.name} has no choice of iterates: it returns the one that passes"
+            )
+        if not math.isfinite(facts.hessian_lipschitz) or facts.hessian_lipschitz == 0:
+            raise PrivacyParameterError(
+                f"{cls.name} needs a Lipschitz constant of the Hessian, and "
+                f"{type(facts.loss).__name__} declares none: a loss with curvature_lipschitz, or dp-gld"
+            )
+        for name, value in (("hessian_share", hessian_share), ("failure", failure)):
+            if not 0 < check_positive(value, name) < 1:
+                raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
+        together = check_count(releases, "releases")
+        mu = gaussian_mu(epsilon, delta) * (1 - 1e-12)  # the sum of two squares is rounded
+        each = mu / math.sqrt(together)
+        slow = each * math.sqrt(1 - hessian_share) / facts.sensitivity
+        if steps is None:
+            objective = 4 * loss_range(facts, space) * (facts.smoothness + regularizer.l2)
+            steps = whole_steps(math.sqrt(objective / facts.dimension) * slow)
+        steps = check_count(steps, "steps")
+        tests = min(steps, _USUAL_TESTS) if tests is None else min(steps, check_count(tests, "tests"))
+        d = facts.dimension
+        gradients = noise_at_level(
+            mu * math.sqrt(1 - hessian_share),
+            *(steps * together, facts.sensitivity, d),
+        )
+        entries = noise_at_level(
+            mu * math.sqrt(hessian_share),
+            *(tests * together, facts.hessian_sensitivity * (1 + 1e-12), d * (d + 1) // 2),
+        )
+        level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
+        note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
+        spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
+        made = cls(
+            *(facts, space, regularizer, steps, Output.LAST, spend),
+            alpha=1.0,
+            gamma=1.0,
+            tests=tests,
+            failure=failure,
+            hessian_share=hessian_share,
+            gradient_noise=gradients,
+            hessian_noise=MatrixNoise(entries, d),
+        )
+        steep, curved, usual = made._floors()
+        rho = facts.hessian_lipschitz
+        if alpha is None:
+            alpha = max(usual, (2 * curved) ** 2 / rho if gamma is None else 0.0)
+        least = max(steep, curved**2 / rho if gamma is None else 0.0)
+        if check_positive(alpha, "alpha") <= least:
+            raise PrivacyParameterError(
+                f"alpha = {alpha:.4g} is lost in the noise, which stays below {least:.4g} at best: "
+                f"take {usual:.4g} or more, or more records, a larger epsilon, fewer steps or tests"
+            )
+        if gamma is None:
+            gamma = math.sqrt(rho * alpha)
+        elif check_positive(gamma, "gamma") <= curved:
+            raise PrivacyParameterError(
+                f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "
+                "a larger gamma, a larger hessian_share, more records, or fewer tests"
+            )
+        return dataclasses.replace(made, alpha=alpha, gamma=gamma)
+
+    @classmethod
+    @abstractmethod
+    def _space(cls, facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
+        """The set, checked; or the default one."""
+
+    @abstractmethod
+    def _floors(self) -> tuple[float, float, float]:
+        """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""
+
+    @abstractmethod
+    def _search(
+        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> Search:
+        """Run; without a source, without noise."""
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {
+            "sigma": self.gradient_noise.sigma,
+            "sigma_hessian": self.hessian_noise.vector.sigma,
+            "alpha": self.alpha,
+            "gamma": self.gamma,
+        }
+
+    @property
+    def smoothness(self) -> float:
+        """Of the penalised risk."""
+        return self.facts.smoothness + self.regularizer.l2
+
+    @property
+    def gradient_tail(self) -> float:
+        """What no gradient's noise exceeds in l2, except with half of ``failure``."""
+        share = self.failure / (2 * self.steps)
+        return self.gradient_noise.sigma * math.sqrt(float(stats.chi2.isf(share, self.facts.dimension)))
+
+    @property
+    def hessian_tail(self) -> float:
+        """What no Hessian's noise exceeds in its largest eigenvalue, except with half of ``failure``."""
+        return self.hessian_noise.spectral_tail(self.failure / (2 * self.tests))
+
+    @property
+    def patience(self) -> int:
+        """Steps between two looks at Hessians, so that there are no more than ``tests``."""
+        return -(-self.steps // self.tests)
+
+    def _noisy_gradient(self, risk: TwiceDifferentiableRisk, w: Vector, source: NoiseSource | None) -> Vector:
+        exact = risk.gradient(w)
+        g = exact if source is None else self.gradient_noise.add(exact, source)
+        return np.asarray(g + self.regularizer.l2 * w)
+
+    def _noisy_hessian(self, risk: TwiceDifferentiableRisk, w: Vector, source: NoiseSource | None) -> Vector:
+        exact = risk.hessian(w)
+        H = exact if source is None else self.hessian_noise.add(exact, source)
+        return np.asarray(H + self.regularizer.l2 * np.eye(len(H)))
+
+    def _run(
+        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
+    ) -> tuple[Vector, SmoothCertificate | None]:
+        return self._search(risk, start, source, watch).point, None
+
+    def release(
+        self,
+        risk: TwiceDifferentiableRisk,
+        noise: NoiseSource | None = None,
+        start: Vector | None = None,
+        limits: Limits | None = None,
+    ) -> LocalMinimumRelease:
+        """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle."""
+        self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
+        source = noise or NoiseSource()
+        done = self._search(risk, self._start(start), source, (limits or Limits()).start())
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        return LocalMinimumRelease(
+            *(done.point, spend, self.noise),
+            found=done.found,
+            alpha=self.alpha,
+            trajectory=np.stack(done.trajectory),
+            gradients=np.stack(done.gradients),
+            tests=done.tests,
+        )

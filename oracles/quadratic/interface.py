@@ -1,0 +1,178 @@
+"""Quadratics that need not be convex: what an oracle for them is, and what comes with its answers.
+
+min over w in C, and in a half-space if one is given, of <w, H w>/2 + <g, w>, H symmetric. H, C and the
+half-space are fixed when an oracle is prepared, g is asked later, as for
+``privopt.oracles.convex.quadratic``. Value and violation are privopt's; the lower bound is the oracle's,
+which must prove it: no check that takes less than the solve could tell. A bound of ``exact`` oracles is a
+formula, up to the rounding of float64 sums, others rest on the tolerances of a solver.
+``privopt.oracles.quadratic.conformance`` holds oracles to planted minima.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.convex.quadratic import QuadraticAnswer, symmetric
+from privopt.oracles.convex.quantities import violation
+from privopt.oracles.convex.registry import linear_minimizer
+from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
+from privopt.oracles.limits import Limits, Watch
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class HalfSpace:
+    """{<normal, w> <= offset}; normal of shape (p,), finite and not 0."""
+
+    normal: Vector
+    offset: float
+
+    def __post_init__(self) -> None:
+        normal = np.array(self.normal, dtype=np.float64)
+        finite = np.all(np.isfinite(normal)) and np.isfinite(self.offset)
+        if normal.ndim != 1 or not finite or not np.any(normal):
+            raise InvalidInputError("a half-space needs a finite offset and a finite normal that is not 0")
+        normal.flags.writeable = False
+        object.__setattr__(self, "normal", normal)
+
+
+@dataclass(frozen=True, eq=False)
+class IndefiniteProposal:
+    """What a solver claims.
+
+    Attributes:
+        point: shape (p,).
+        bound: a proved lower bound over the whole set; -inf where nothing is proved.
+        status: why the solver stopped.
+        steps: work done.
+        raw_status: the solver's own words.
+    """
+
+    point: Vector
+    bound: float
+    status: Status = Status.OPTIMAL
+    steps: int = 0
+    raw_status: str = ""
+
+
+IndefiniteSolver = Callable[[Vector, Watch], IndefiniteProposal]
+
+
+class IndefiniteOracle(ABC):
+    """Minimises quadratics globally. Subclasses are values.
+
+    To add one, implement ``refusals`` and ``build`` in one file and run
+    ``privopt.oracles.quadratic.conformance.check_indefinite_oracle`` on it.
+    """
+
+    name: ClassVar[str]
+    exact: ClassVar[bool]
+
+    @abstractmethod
+    def refusals(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> list[str]:
+        """Every reason, beyond those of ``prepare``, why this oracle cannot take the problem. Cheap."""
+
+    @abstractmethod
+    def build(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> IndefiniteSolver:
+        """Everything that does not depend on g. Called only without refusals; H is read-only."""
+
+    def prepare(
+        self, convex_set: ConvexSet, H: ArrayLike, cut: HalfSpace | None = None
+    ) -> PreparedIndefinite:
+        """Match, then build.
+
+        Args:
+            convex_set: C, bounded.
+            H: symmetric, shape (p, p).
+            cut: a half-space that the point must lie in as well.
+
+        Raises:
+            InvalidInputError: H of another shape, not symmetric or not finite; a cut of another dimension.
+            UnsupportedProblemError: listing every refusal.
+            InfeasibleDomainError: no point of C lies in the half-space.
+        """
+        matrix = symmetric(H, convex_set.dimension)
+        if cut is not None and cut.normal.shape != (convex_set.dimension,):
+            raise InvalidInputError(
+                f"a half-space in {cut.normal.size} dimensions for a set in {convex_set.dimension}"
+            )
+        reasons = self.refusals(convex_set, matrix, cut)
+        if not np.isfinite(convex_set.radius):
+            reasons.append("the set is unbounded, so there may be no minimum")
+        if reasons:
+            raise UnsupportedProblemError(
+                f"oracle {self.name!r} cannot minimise this quadratic over {type(convex_set).__name__}: "
+                + "; ".join(reasons)
+            )
+        if cut is not None and linear_minimizer(convex_set)(cut.normal).bound > cut.offset:
+            raise InfeasibleDomainError(
+                f"no point of the {type(convex_set).__name__} lies in the half-space of offset {cut.offset:g}"
+            )
+        return PreparedIndefinite(self.name, convex_set, matrix, cut, self.build(convex_set, matrix, cut))
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedIndefinite:
+    """A solver built for one set, one H and one half-space; checks each of its answers."""
+
+    name: str
+    convex_set: ConvexSet
+    H: Vector
+    cut: HalfSpace | None
+    solver: IndefiniteSolver
+
+    def minimize(self, g: ArrayLike, limits: Limits | None = None) -> QuadraticAnswer:
+        """A global minimiser of <w, H w>/2 + <g, w>, with the evidence; see ``QuadraticAnswer.require``.
+
+        Args:
+            g: shape (p,), finite.
+            limits: time limit and cancellation; a solver that stops early returns what it has.
+
+        Raises:
+            InvalidInputError: g of another shape, or not finite.
+            SolverFailedError: the solver broke down, or returned something that is not a point.
+        """
+        slope = np.array(g, dtype=np.float64)
+        if slope.shape != (self.convex_set.dimension,) or not np.all(np.isfinite(slope)):
+            raise InvalidInputError(
+                f"g must be finite and of shape ({self.convex_set.dimension},), got {slope.shape}"
+            )
+        watch = (limits or Limits()).start()
+        proposal: object = self.solver(slope.copy(), watch)
+        if not isinstance(proposal, IndefiniteProposal):
+            raise SolverFailedError(
+                f"oracle {self.name!r}: solve must return an IndefiniteProposal, got "
+                f"{type(proposal).__name__}"
+            )
+        point = np.array(proposal.point, dtype=np.float64)
+        if point.shape != slope.shape or not np.all(np.isfinite(point)) or np.isnan(proposal.bound):
+            raise SolverFailedError(f"oracle {self.name!r} returned no point with a bound")
+        beyond = 0.0
+        if self.cut is not None:  # in units of w
+            normal = self.cut.normal
+            beyond = float(normal @ point - self.cut.offset) / float(np.linalg.norm(normal))
+        return QuadraticAnswer(
+            point=point,
+            value=float(point @ (self.H @ point / 2 + slope)),
+            bound=float(proposal.bound),
+            violation=max(violation(self.convex_set, point), beyond),
+            status=proposal.status,
+            oracle=self.name,
+            raw_status=proposal.raw_status,
+            steps=proposal.steps,
+            seconds=watch.seconds,
+        )
+
+
+def scale_of(H: Vector, g: Vector, radius: float) -> float:
+    """The size of values over a set of that radius: what rounding and tolerances are in units of."""
+    return float(np.linalg.norm(H, 2)) * radius**2 + float(np.linalg.norm(g)) * radius

@@ -1,0 +1,41 @@
+"""Which oracle takes an indefinite quadratic."""
+
+from __future__ import annotations
+
+import contextlib
+
+from numpy.typing import ArrayLike
+
+from privopt.oracles.errors import MissingSolverError, UnsupportedProblemError
+from privopt.oracles.quadratic.ball import BallOracle
+from privopt.oracles.quadratic.chords import ChordOracle
+from privopt.oracles.quadratic.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
+from privopt.oracles.quadratic.scip import ScipOracle
+from privopt.oracles.quadratic.vertices import VertexOracle
+from privopt.problems.convex.sets.interface import ConvexSet
+
+
+def indefinite_oracles() -> list[IndefiniteOracle]:
+    """All that can be made here, those that prove by formula first."""
+    found: list[IndefiniteOracle] = [BallOracle(), VertexOracle(), ChordOracle()]
+    with contextlib.suppress(MissingSolverError):
+        found.append(ScipOracle())
+    return found
+
+
+def indefinite_minimizer(
+    convex_set: ConvexSet, H: ArrayLike, cut: HalfSpace | None = None
+) -> PreparedIndefinite:
+    """The first oracle that takes the problem: ball, vertices, chords, SCIP where it is installed.
+
+    Raises:
+        UnsupportedProblemError: none does, with the reasons of each.
+        InvalidInputError, InfeasibleDomainError: see ``IndefiniteOracle.prepare``.
+    """
+    refused = []
+    for oracle in indefinite_oracles():
+        try:
+            return oracle.prepare(convex_set, H, cut)
+        except UnsupportedProblemError as refusal:
+            refused.append(str(refusal))
+    raise UnsupportedProblemError("; ".join(refused))

@@ -1,0 +1,173 @@
+"""Class weights: scorecards and linear models, prevalences declared and released, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, PrivateLogisticRegression
+from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
+from privopt.problems import Categorical, Costs, InvalidInputError, Schema
+from privopt.problems.convex.loss_check import check_loss
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss, WeightedLoss
+from privopt.problems.convex.risk import EmpiricalRisk
+
+SCHEMA = Schema([Categorical(name, ["a", "b", "c"]) for name in "uv"], intercept=True)
+CLASSES = ("no", "yes")
+
+
+def rare(n: int = 6000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """5% positives; 26% of the rarest combination."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({name: rng.choice(["a", "b", "c"], n) for name in "uv"})
+    chance = 0.01 + 0.1 * (X["u"] == "b") + 0.05 * (X["v"] == "c")
+    return X, np.where(rng.random(n) < chance / chance.mean() * 0.05, "yes", "no")
+
+
+def card(**options: Any) -> PrivateHalfspaceClassifier:
+    return PrivateHalfspaceClassifier(
+        options.pop("epsilon", 3.0), schema=SCHEMA, classes=CLASSES, insecure_seed=1, **options
+    )
+
+
+def model(**options: Any) -> PrivateLogisticRegression:
+    return PrivateLogisticRegression(
+        options.pop("epsilon", 3.0), schema=SCHEMA, classes=CLASSES, insecure_seed=1, **options
+    )
+
+
+@pytest.mark.parametrize("make", [card, model])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"class_weight": "balanced"},
+        {"class_weight": "balanced", "prevalence": 0.05},
+        {"class_weight": {"yes": 19.0}},
+        {"class_weight": {"no": 0.5, "yes": 9.5}},
+    ],
+)
+def test_weights_find_the_rare_class(make: Any, weights: dict[str, Any]) -> None:
+    X, y = rare()
+    assert np.mean(make().fit(X, y).predict(X) == "yes") < 0.02
+    fitted = make(**weights).fit(X, y)
+    said = fitted.predict(X) == "yes"
+    assert 0.2 < np.mean(said) < 0.75
+    assert np.mean(said[y == "yes"]) > np.mean(said[y == "no"]) + 0.2
+    assert fitted.spend_.epsilon == 3.0
+    assert ("prevalence" in fitted.spend_.note) == (weights == {"class_weight": "balanced"})
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "rspm", "seeded"])
+def test_cards_by_any_mechanism_take_costs(mechanism: str) -> None:
+    X, y = rare(2000)
+    fitted = card(mechanism=mechanism, class_weight={"yes": 20}, epsilon=50.0).fit(X, y)
+    said = fitted.predict(X) == "yes"
+    assert np.mean(said[y == "yes"]) > 0.5
+
+
+def test_noise_follows_the_larger_weight() -> None:
+    plain, dear = card(mechanism="exponential"), card(mechanism="exponential", class_weight={"no": 7})
+    beta = plain.plan(500).plan.noise["beta"]
+    assert dear.plan(500).plan.noise["beta"] == pytest.approx(beta / 7)
+    X, y = rare(500)
+    assert dear.fit(X, y).release_.noise["beta"] == pytest.approx(beta / 7)
+    options: dict[str, Any] = {"mechanism": "objective-perturbation", "regularizer": "l2:1"}
+    light, heavy = model(**options).fit(X, y), model(class_weight={"yes": 7}, **options).fit(X, y)
+    # Gradients grow by 7; so would noise, but for what the Hessian term leaves of epsilon.
+    assert heavy.noise_["sigma"] / light.noise_["sigma"] == pytest.approx(7, rel=0.05)
+
+
+def test_weights_of_several_classes() -> None:
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame({name: rng.choice(["a", "b", "c"], 6000) for name in "uv"})
+    y = np.where(X["u"] == "a", "p", np.where(rng.random(6000) < 0.1, "q", "r"))
+    common: dict[str, Any] = {"schema": SCHEMA, "classes": ("p", "q", "r"), "insecure_seed": 0}
+    for weights in ({"class_weight": {"q": 20}}, {"class_weight": "balanced"}):
+        fitted = PrivateLogisticRegression(20.0, **weights, **common).fit(X, y)
+        assert np.mean(fitted.predict(X) == "q") > 0.1
+    shares = {"class_weight": "balanced", "prevalence": [0.33, 0.07, 0.6]}
+    PrivateLogisticRegression(20.0, **shares, **common).fit(X, y)
+    assert np.mean(PrivateLogisticRegression(20.0, **common).fit(X, y).predict(X) == "q") < 0.05
+
+
+def test_the_whole_is_booked_first(tmp_path: Path) -> None:
+    X, y = rare(500)
+    for number, make in enumerate((card, model)):
+        ledger = Ledger.create(tmp_path / str(number), 3.0, 0.1)
+        options: dict[str, Any] = {"ledger": ledger, "class_weight": "balanced"}
+        fitted = make(**options)
+        fitted.set_params(insecure_seed=None).fit(X, y)
+        assert [e.spend.epsilon for e in ledger.entries()] == [3.0]
+        assert fitted.spend_.epsilon == 3.0
+
+
+def test_prevalences_are_counted_with_the_noise_that_they_claim() -> None:
+    index = np.resize([0, 0, 0, 1], 1000)
+    plan = PrevalencePlan.plan(0.5, 2)
+    source = NoiseSource(insecure_seed=3)
+    noise = np.array([1000 * plan.release(index, 2, source)[1] - 250 for _ in range(3000)])
+    ratio = np.exp(-0.5)  # variance 2 q / (1 - q)^2 of a discrete Laplace with q = exp(-epsilon)
+    assert np.var(noise) == pytest.approx(2 * ratio / (1 - ratio) ** 2, rel=0.15)
+    several = PrevalencePlan.plan(0.5, 3)
+    assert several.steps * 2 <= plan.steps + 1  # two counts move
+    assert np.sum(several.release(np.resize([0, 1, 2], 900), 3, source)) == pytest.approx(1)
+    with pytest.raises(ValueError, match="epsilon"):
+        PrevalencePlan.plan(0, 2)
+
+
+def test_budgets_split_to_no_more_than_the_whole() -> None:
+    for epsilon in (0.1, 1.0, 7.3):
+        split = ClassWeights.of("balanced", None, np.array(CLASSES), epsilon)
+        assert split.plan is not None
+        assert split.rest + split.plan.epsilon <= epsilon
+        assert split.plan.epsilon == pytest.approx(0.05 * epsilon)
+    assert costs_of(np.array([0.5, 9.5])) == Costs(19, 1)
+
+
+@pytest.mark.parametrize("weight", [0.2, 1.0, 30.0])
+def test_weighted_losses_keep_their_constants(weight: float) -> None:
+    loss = WeightedLoss(LogisticLoss(), 30.0)
+    z = np.linspace(-20, 20, 401)
+    for sign in (-1.0, 1.0):
+        y = np.full_like(z, sign * weight)
+        assert np.allclose(loss.value(z, y), weight * LogisticLoss().value(z, np.sign(y)))
+        assert np.max(np.abs(loss.slope(z, y))) <= loss.lipschitz
+        assert np.max(loss.curvature(z, y)) <= loss.smoothness
+        numeric = np.gradient(loss.value(z, y), z)
+        assert np.allclose(numeric[1:-1], loss.slope(z, y)[1:-1], atol=weight * 1e-3)
+    with pytest.raises(InvalidInputError):
+        EmpiricalRisk(np.ones((2, 1)), [31.0, 1.0], loss)
+    with pytest.raises(InvalidInputError):
+        EmpiricalRisk(np.ones((2, 1)), [0.0, 1.0], loss)
+    with pytest.raises(InvalidInputError):
+        WeightedLoss(HuberLoss(1.0), 2.0)
+    check_loss(LogisticLoss())
+
+
+@pytest.mark.parametrize("make", [card, model])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"class_weight": "even"},
+        {"class_weight": {"maybe": 2}},
+        {"class_weight": {"yes": 0}},
+        {"class_weight": {"yes": "2"}},
+        {"class_weight": {"yes": float("nan")}},
+        {"class_weight": {"yes": 1e5}},
+        {"class_weight": [1, 2]},
+        {"prevalence": 0.1},
+        {"class_weight": "balanced", "prevalence": 1.5},
+        {"class_weight": "balanced", "prevalence": "rare"},
+        {"class_weight": "balanced", "prevalence": [0.5, 0.6]},
+    ],
+)
+def test_weights_that_are_none_are_refused(make: Any, options: dict[str, Any]) -> None:
+    X, y = rare(50)
+    with pytest.raises(InvalidInputError):
+        make(**options).fit(X, y)

@@ -1,0 +1,194 @@
+"""Approximate local minima: what passes is one, saddles are left, budgets add up."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
+from privopt.mechanisms.nonconvex.second_order import CurvatureTest, MatrixNoise, SecondOrderMechanism
+from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
+from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
+from privopt.problems.convex.regularizers import lasso, ridge
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.box import Box
+from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.nonconvex.planted import Planted, low_rank, phase_retrieval, strict_saddle
+
+Vector = NDArray[np.float64]
+KINDS = (DPStationaryPoint, DPConstrainedStationaryPoint)
+
+
+def many(risk: Any, n: int) -> RiskFacts:
+    """The facts of the same risk with every record repeated: plans for it are run on the small one."""
+    return dataclasses.replace(risk.facts, n_records=n)
+
+
+def released(plan: SecondOrderMechanism, problem: Planted, seed: int) -> Any:
+    small = dataclasses.replace(plan, facts=problem.risk.facts)  # the noise is that of the large one
+    return small.release(problem.risk, NoiseSource(insecure_seed=seed), start=problem.saddle)
+
+
+def test_noise_on_a_matrix_is_an_orthogonal_ensemble() -> None:
+    noise = MatrixNoise(VectorNoise(1.0, 2.0, 10), 4)
+    source, matrix = NoiseSource(insecure_seed=0), np.diag([1.0, 2.0, 3.0, 4.0])
+    drawn = np.stack([noise.add(matrix, source) - matrix for _ in range(1000)])
+    assert np.array_equal(drawn, np.swapaxes(drawn, 1, 2))
+    assert drawn[:, 0, 0].std() == pytest.approx(2.0, rel=0.1)
+    assert drawn[:, 0, 1].std() == pytest.approx(2.0 / math.sqrt(2), rel=0.1)
+    top = np.linalg.eigvalsh(drawn)[:, -1]
+    for failure in (0.3, 0.05):
+        assert np.mean(top > noise.spectral_tail(failure)) <= failure
+    assert np.mean(top > noise.spectral_tail(0.05) / 2) > 0.05  # and no more than twice too careful
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.1, 0.6])
+@pytest.mark.parametrize("releases", [1, 3])
+def test_both_noises_together_spend_the_claim(
+    kind: type[SecondOrderMechanism], share: float, releases: int
+) -> None:
+    facts = RiskFacts(50_000, 4, SigmoidLoss(), 2.0)
+    plan = kind.plan(
+        facts, L2Ball(4, 3.0) if kind is KINDS[1] else None, epsilon=1.0, delta=1e-6, steps=60, tests=7,
+        hessian_share=share, releases=releases,
+    )  # fmt: skip
+    gradients = 60 * releases * (2 * 0.25 * 2.0 / 50_000 / plan.gradient_noise.sigma) ** 2
+    hessians = 7 * releases * (2 * facts.smoothness / 50_000 / plan.hessian_noise.vector.sigma) ** 2
+    assert 0.999 <= gaussian_epsilon(math.sqrt(gradients + hessians), 1e-6) <= 1.0
+    assert hessians / (gradients + hessians) == pytest.approx(share, rel=1e-6)
+    assert plan.spend.level is not None
+    assert plan.spend.level <= gaussian_mu(1.0, 1e-6)
+
+
+def test_what_passes_is_a_local_minimum_and_saddles_are_left() -> None:
+    """From the saddle, on three problems; exact gradients and Hessians are the judge."""
+    cases = [(strict_saddle(400, 2), 200_000, 0.2), (phase_retrieval(400, 3), 400_000, 0.1)]
+    cases.append((low_rank(400, 3, 2), 200_000, 0.15))
+    for problem, n, gamma in cases:
+        risk = problem.risk
+        plan = DPStationaryPoint.plan(
+            many(risk, n), epsilon=4.0, delta=1e-6, steps=250, tests=20, gamma=gamma
+        )
+        passed = 0
+        for seed in range(6):
+            one = released(plan, problem, seed)
+            if not one.found:
+                continue
+            passed += 1
+            assert np.linalg.norm(risk.gradient(one.point)) <= plan.alpha
+            assert np.linalg.eigvalsh(risk.hessian(one.point))[0] >= -gamma
+            assert problem.distance is not None
+            assert problem.distance(one.point) < 0.5
+        assert passed >= 4, problem.name
+        # A run without noise stays where it is, and says that it found nothing.
+        quiet = dataclasses.replace(plan, facts=risk.facts)
+        assert np.linalg.norm(quiet.without_noise(risk, problem.saddle) - problem.saddle) < 1e-9
+
+
+@pytest.mark.parametrize("space", [L2Ball(2, 1.2), Box([-1.2, -1.2], [1.2, 1.2])])
+def test_within_a_set_the_quadratic_oracle_leads_out_of_a_saddle(space: Any) -> None:
+    problem = strict_saddle(400, 2)
+    facts = many(problem.risk, 2_000_000)
+    plan = DPConstrainedStationaryPoint.plan(
+        facts, space, epsilon=8.0, delta=1e-6, steps=150, tests=9, gamma=0.6, hessian_share=0.3, alpha=0.05
+    )
+    one = released(plan, problem, 0)
+    assert one.found
+    assert space.contains(one.point)
+    assert problem.distance is not None
+    assert problem.distance(one.point) < 0.5
+    first, last = one.tests[0], one.tests[-1]
+    assert first.step == 0
+    assert not first.passed
+    assert first.curvature < -0.6 / 2
+    assert 0.99 < first.phi <= 1
+    assert last.passed
+    # The definition, by the vertices or the boundary of the set.
+    g, H = problem.risk.gradient(one.point), problem.risk.hessian(one.point)
+    angles = np.linspace(0, 2 * math.pi, 200)
+    edge = 1.2 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    moves = (edge if isinstance(space, L2Ball) else space.vertices()) - one.point
+    assert np.min(moves @ g) >= -plan.alpha
+    assert np.min(np.einsum("ij,jk,ik->i", moves, H, moves)) >= -plan.gamma
+
+
+def test_no_more_hessians_are_seen_than_were_paid_for() -> None:
+    problem = strict_saddle(400, 2)
+    facts = many(problem.risk, 10_000_000)
+    plan = DPStationaryPoint.plan(facts, epsilon=8.0, delta=1e-6, steps=31, tests=4, alpha=0.3, gamma=0.01)
+    one = released(plan, problem, 1)
+    assert not one.found
+    assert len(one.tests) <= 4
+    assert all(b.step - a.step >= 8 for a, b in zip(one.tests, one.tests[1:], strict=False))
+    inside = DPConstrainedStationaryPoint.plan(
+        facts, L2Ball(2, 1.2), epsilon=8.0, delta=1e-6, steps=20, tests=1, gamma=1.2, alpha=3.0
+    )
+    assert len(released(inside, problem, 1).tests) == 1
+
+
+def test_a_false_claim_is_as_rare_as_stated() -> None:
+    """At a saddle whose curvature is just beyond gamma, so that noise alone could let it pass."""
+    problem = strict_saddle(400, 2)
+    facts = many(problem.risk, 100_000)
+    plan = DPStationaryPoint.plan(
+        facts, epsilon=2.0, delta=1e-6, steps=1, tests=1, alpha=0.1, gamma=0.4999, failure=0.2
+    )
+    wrong = sum(released(plan, problem, seed).found for seed in range(200))
+    assert stats.binomtest(wrong, 200, 0.2, alternative="greater").pvalue > 1e-3
+    bold = dataclasses.replace(plan, gamma=0.4999 + 2 * plan.hessian_tail)
+    assert sum(released(bold, problem, seed).found for seed in range(50)) > 25
+
+
+def test_drowned_targets_are_refused_with_what_would_do() -> None:
+    facts = RiskFacts(1000, 3, SigmoidLoss())
+    with pytest.raises(PrivacyParameterError, match=r"alpha = 1e-06 is lost in the noise") as refused:
+        DPStationaryPoint.plan(facts, epsilon=1.0, delta=1e-5, steps=50, alpha=1e-6)
+    usual = float(str(refused.value).split("take ")[1].split()[0])
+    DPStationaryPoint.plan(facts, epsilon=1.0, delta=1e-5, steps=50, alpha=usual * 1.01)
+    with pytest.raises(PrivacyParameterError, match=r"gamma = 1e-06 is lost"):
+        DPStationaryPoint.plan(facts, epsilon=1.0, delta=1e-5, steps=50, gamma=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_taken_is_refused(kind: type[SecondOrderMechanism]) -> None:
+    facts, budget = RiskFacts(100, 2, SigmoidLoss()), {"epsilon": 1.0, "delta": 1e-5}
+    with pytest.raises(PrivacyParameterError, match="HuberLoss declares none"):
+        kind.plan(RiskFacts(100, 2, HuberLoss(1.0)), **budget)
+    with pytest.raises(PrivacyParameterError, match="l1 penalty"):
+        kind.plan(facts, regularizer=lasso(0.1), **budget)
+    for name in ("hessian_share", "failure"):
+        with pytest.raises(PrivacyParameterError, match=rf"{name} must lie in \(0, 1\)"):
+            kind.plan(facts, **budget, **{name: 1.0})
+    with pytest.raises(PrivacyParameterError, match="use dp-gd-so"):
+        DPStationaryPoint.plan(facts, L2Ball(2, 1.0), **budget)
+
+
+def test_a_ridge_joins_gradients_and_hessians() -> None:
+    rng = np.random.default_rng(0)
+    risk = EmpiricalRisk(rng.standard_normal((300, 3)) / 2, np.sign(rng.standard_normal(300)), LogisticLoss())
+    plan = DPStationaryPoint.plan(
+        many(risk, 10_000_000), regularizer=ridge(0.2), epsilon=8.0, delta=1e-6, steps=200
+    )
+    one = dataclasses.replace(plan, facts=risk.facts).release(risk, NoiseSource(insecure_seed=0))
+    assert one.found
+    assert np.linalg.norm(risk.gradient(one.point) + 0.2 * one.point) <= plan.alpha
+    assert one.tests[-1].curvature > 0.19
+    assert one.trajectory.shape == (len(one.gradients), 3)
+    assert one.noise["alpha"] == plan.alpha
+
+
+def test_phi_is_a_proved_factor() -> None:
+    assert CurvatureTest(0, -1.0, -2.0, False).phi == 0.5
+    assert CurvatureTest(0, -1.0, -math.inf, False).phi == 0.0
+    assert CurvatureTest(0, 0.0, 0.0, True).phi == 1.0
