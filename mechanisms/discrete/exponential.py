@@ -14,8 +14,6 @@ from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
-from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.discrete.problem import DiscreteProblem
 
 # The share of epsilon that is set aside for what floating point does to the law of a draw.
 _ARITHMETIC_SHARE = 1e-4
@@ -44,12 +42,10 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     beta: float
 
     @classmethod
-    def _calibrated(
-        cls, problem_type: type[DiscreteProblem], lattice: IntegerLattice, bound: int, target: Target
-    ) -> Calibration:
+    def _calibrated(cls, target: Target) -> Calibration:
         check_calibration(target.calibration, cls.name, ("sound",))
         epsilon = check_epsilon(target.epsilon)
-        beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * bound)
+        beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * target.loss_bound)
         return Calibration(beta, PrivacySpend.pure(epsilon, cls.name))
 
     @property

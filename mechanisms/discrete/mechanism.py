@@ -60,6 +60,9 @@ class Release:
 class Target(NamedTuple):
     """What a plan is asked for."""
 
+    problem_type: type[DiscreteProblem]
+    lattice: IntegerLattice
+    loss_bound: int
     epsilon: float
     delta: float
     calibration: str
@@ -105,15 +108,13 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """
         check_lattice(lattice)
         bound = largest_loss(problem_type, loss_bound)
-        noise = cls._calibrated(problem_type, lattice, bound, Target(epsilon, delta, calibration))
+        noise = cls._calibrated(Target(problem_type, lattice, bound, epsilon, delta, calibration))
         build: Callable[..., Self] = cls
         return build(problem_type, lattice, noise.spend, bound, noise.scale)
 
     @classmethod
     @abstractmethod
-    def _calibrated(
-        cls, problem_type: type[DiscreteProblem], lattice: IntegerLattice, bound: int, target: Target
-    ) -> Calibration:
+    def _calibrated(cls, target: Target) -> Calibration:
         """The spend, and the one number of the noise: the field that a subclass adds."""
 
     @classmethod

@@ -14,7 +14,6 @@ from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, rounding_slack
-from privopt.problems.discrete.problem import DiscreteProblem
 
 
 @dataclass(frozen=True)
@@ -41,16 +40,15 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
         return IntegerLattice(-b, b, dimension=dimension, radius=math.sqrt(dimension))
 
     @classmethod
-    def _calibrated(
-        cls, problem_type: type[DiscreteProblem], lattice: IntegerLattice, bound: int, target: Target
-    ) -> Calibration:
+    def _calibrated(cls, target: Target) -> Calibration:
+        lattice = target.lattice
         return calibrate_opdisc(
             target.epsilon,
             target.delta,
             squared_radius=lattice.max_squared_norm,
             dof=normalized_dof(lattice),
             separation=lattice.separation,
-            loss_difference=2.0 * bound,
+            loss_difference=2.0 * target.loss_bound,
             slack=rounding_slack(lattice.dimension + 1),
             calibration=target.calibration,
         )

@@ -19,8 +19,6 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.discrete.problem import DiscreteProblem
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,9 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
     scale: float
 
     @classmethod
-    def _calibrated(
-        cls, problem_type: type[DiscreteProblem], lattice: IntegerLattice, bound: int, target: Target
-    ) -> Calibration:
+    def _calibrated(cls, target: Target) -> Calibration:
+        problem_type, lattice, bound, epsilon, delta, calibration = target
         binary, ternary = separator_counts(problem_type.separators(lattice))
-        epsilon, delta, calibration = target
         return calibrate_rspm(
             epsilon, delta, binary=binary, ternary=ternary, loss_bound=bound, calibration=calibration
         )
@@ -86,12 +82,12 @@ class LaplaceRSPM(GaussianRSPM):
     name: ClassVar[str] = "rspm-laplace"
 
     @classmethod
-    def _calibrated(
-        cls, problem_type: type[DiscreteProblem], lattice: IntegerLattice, bound: int, target: Target
-    ) -> Calibration:
-        separators = problem_type.separators(lattice)
+    def _calibrated(cls, target: Target) -> Calibration:
+        separators = target.problem_type.separators(target.lattice)
         check_calibration(target.calibration, cls.name, ("sound",))
-        return calibrate_rspm_laplace(target.epsilon, separators=separators.size, loss_bound=bound)
+        return calibrate_rspm_laplace(
+            target.epsilon, separators=separators.size, loss_bound=target.loss_bound
+        )
 
     @property
     def noise(self) -> dict[str, float]:

@@ -180,7 +180,9 @@ class Session:
 
 def open_session(model: MipModel, solver: str) -> Session:
     """Hand a finished model to a solver that ``require_solver`` accepts."""
-    model.problem.setObjective(_zero())
+    import pulp
+
+    model.problem.setObjective(pulp.LpAffineExpression())
     return _HighsSession(model) if is_highs(solver) else _PulpSession(model, solver)
 
 
@@ -245,12 +247,6 @@ def _clash(name: str) -> str:
             f"To do: use one of them per process, load {library} first, or install another release of either"
         )
     return ""
-
-
-def _zero() -> Any:
-    import pulp
-
-    return pulp.LpAffineExpression()
 
 
 class _HighsSession(Session):
