@@ -9,7 +9,7 @@ import random
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.random import Generator
 
-from privopt.oracles.errors import ConformanceError
+from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
 from privopt.problems.discrete.conjunction import MonotoneConjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -93,6 +93,41 @@ def _example(alike: list[Failure]) -> str:
         return str(alike[0])
     instances = len({failure.instance for failure in alike})
     return f"{alike[0]} [{len(alike) - 1} more of its kind, instances: {instances}]"
+
+
+class Tally:
+    """What becomes of an oracle's checks as they are made."""
+
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+        self.skipped: list[str] = []
+        self.failures: list[Failure] = []
+
+    def built(self, instance: str, build: Callable[[], Case]) -> list[Case]:
+        """The one case that is built for an instance; none if that is refused or goes wrong."""
+        try:
+            return [build()]
+        except UnsupportedProblemError as refusal:
+            self.skipped.append(f"{instance}: {refusal}")
+        except Exception as error:
+            self.failures.append(Failure(instance, "build", described(error)))
+        return []
+
+    def check_all(
+        self, instance: str, checks: Iterable[Callable[[Case], Iterator[Finding]]], case: Case
+    ) -> None:
+        for check in checks:
+            self.note(instance, name_of(check), findings(check, case))
+
+    def note(self, instance: str, check: str, found: Iterable[Finding]) -> None:
+        failures = [Failure(instance, check, reason, where) for where, reason in found]
+        self.failures += failures
+        self.passed += [] if failures else [f"{instance}: {check}"]
+
+    def verdict(self, oracle: str, unseen: tuple[str, ...] = ()) -> ConformanceReport:
+        return verdict(
+            ConformanceReport(oracle, tuple(self.passed), tuple(self.skipped), tuple(self.failures), unseen)
+        )
 
 
 def verdict(report: ConformanceReport) -> ConformanceReport:

@@ -61,15 +61,8 @@ class MeanSampler:
         return np.array([self.plan.release(X, noise).point for _ in range(runs)])
 
 
-@dataclass(frozen=True)
-class DescentSampler:
+class DescentSampler(MeanSampler):
     """The same for descents from 0, on features 1 and labels: there the gradient of a record y is -y."""
-
-    plan: Any
-    records: tuple[float, ...]
-
-    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
-        return self.points(runs, noise)[:, 0]
 
     def points(self, runs: int, noise: NoiseSource) -> Floats:
         """All that is released, shape (runs, d)."""
@@ -82,7 +75,7 @@ class DescentSampler:
 class CountSampler:
     """In how many coordinates what is released is above 1/2."""
 
-    points: MeanSampler | DescentSampler
+    points: MeanSampler
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
         return list(np.count_nonzero(self.points.points(runs, noise) > 0.5, axis=1).tolist())

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration, largest_loss
+from privopt.mechanisms.discrete.calibration import Calibration
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target, check_calibration
 from privopt.mechanisms.errors import InexactDrawError
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
-from privopt.problems.discrete.lattice import IntegerLattice, check_lattice
-from privopt.problems.discrete.problem import DiscreteProblem
 
 # The share of epsilon that is set aside for what floating point does to the law of a draw.
 _ARITHMETIC_SHARE = 1e-4
@@ -43,28 +42,11 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     beta: float
 
     @classmethod
-    def plan(
-        cls,
-        problem_type: type[DiscreteProblem],
-        lattice: IntegerLattice,
-        *,
-        epsilon: float,
-        delta: float = 0.0,
-        calibration: str = "sound",
-        loss_bound: int | None = None,
-    ) -> Self:
-        """Calibrate. ``delta`` is accepted for uniformity and not used: the mechanism is pure.
-
-        Raises:
-            PrivacyParameterError: epsilon not finite and > 0, or a calibration other than "sound".
-        """
-        check_calibration(calibration, cls.name, ("sound",))
-        epsilon = check_epsilon(epsilon)
-        spend = PrivacySpend.pure(epsilon, cls.name)
-        check_lattice(lattice)
-        bound = largest_loss(problem_type, loss_bound)
-        beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * bound)
-        return cls(problem_type, lattice, spend, bound, beta)
+    def _calibrated(cls, target: Target) -> Calibration:
+        check_calibration(target.calibration, cls.name, ("sound",))
+        epsilon = check_epsilon(target.epsilon)
+        beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * target.loss_bound)
+        return Calibration(beta, PrivacySpend.pure(epsilon, cls.name))
 
     @property
     def noise(self) -> dict[str, float]:

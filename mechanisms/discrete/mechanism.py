@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
@@ -20,7 +21,7 @@ from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
 from privopt.problems.arguments import told
-from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidTypeError
@@ -56,6 +57,17 @@ class Release:
         return {**fields, "certificate": None, "oracle": ""}
 
 
+class Target(NamedTuple):
+    """What a plan is asked for."""
+
+    problem_type: type[DiscreteProblem]
+    lattice: IntegerLattice
+    loss_bound: int
+    epsilon: float
+    delta: float
+    calibration: str
+
+
 @dataclass(frozen=True)
 class LatticeMechanism(ABC, Generic[Prepared]):
     """A private choice of one lattice point. An instance is a plan: noise and spend, fixed before data.
@@ -74,7 +86,6 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     loss_bound: int
 
     @classmethod
-    @abstractmethod
     def plan(
         cls,
         problem_type: type[DiscreteProblem],
@@ -85,11 +96,26 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         calibration: str = "sound",
         loss_bound: int | None = None,
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate to public facts. Mechanisms that are pure take ``delta`` and do not use it.
 
         ``loss_bound`` is the largest loss of one record, for types whose problems differ in it (by public
         costs, say); None: what the type says.
+
+        Raises:
+            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), or a calibration that the
+                mechanism does not have.
+            InvalidInputError: the mechanism needs a separator set, and the lattice has none.
         """
+        check_lattice(lattice)
+        bound = largest_loss(problem_type, loss_bound)
+        noise = cls._calibrated(Target(problem_type, lattice, bound, epsilon, delta, calibration))
+        build: Callable[..., Self] = cls
+        return build(problem_type, lattice, noise.spend, bound, noise.scale)
+
+    @classmethod
+    @abstractmethod
+    def _calibrated(cls, target: Target) -> Calibration:
+        """The spend, and the one number of the noise: the field that a subclass adds."""
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:

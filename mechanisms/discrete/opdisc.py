@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from privopt.mechanisms.discrete.calibration import calibrate_opdisc, normalized_dof
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, largest_loss
+from privopt.mechanisms.discrete.calibration import Calibration, calibrate_opdisc, normalized_dof
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntegerLattice, check_lattice
+from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, rounding_slack
-from privopt.problems.discrete.problem import DiscreteProblem
 
 
 @dataclass(frozen=True)
@@ -41,34 +40,18 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
         return IntegerLattice(-b, b, dimension=dimension, radius=math.sqrt(dimension))
 
     @classmethod
-    def plan(
-        cls,
-        problem_type: type[DiscreteProblem],
-        lattice: IntegerLattice,
-        *,
-        epsilon: float,
-        delta: float = 0.0,
-        calibration: str = "sound",
-        loss_bound: int | None = None,
-    ) -> Self:
-        """Calibrate to (epsilon, delta) and the lattice.
-
-        Raises:
-            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), unknown calibration.
-        """
-        check_lattice(lattice)
-        bound = largest_loss(problem_type, loss_bound)
-        noise = calibrate_opdisc(
-            epsilon,
-            delta,
+    def _calibrated(cls, target: Target) -> Calibration:
+        lattice = target.lattice
+        return calibrate_opdisc(
+            target.epsilon,
+            target.delta,
             squared_radius=lattice.max_squared_norm,
             dof=normalized_dof(lattice),
             separation=lattice.separation,
-            loss_difference=2.0 * bound,
+            loss_difference=2.0 * target.loss_bound,
             slack=rounding_slack(lattice.dimension + 1),
-            calibration=calibration,
+            calibration=target.calibration,
         )
-        return cls(problem_type, lattice, noise.spend, bound, noise.scale)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -36,16 +36,6 @@ def mechanism_named(name: str) -> type[LatticeMechanism[Any]]:
     return MECHANISMS[name]
 
 
-def choose_mechanism(name: str) -> tuple[type[LatticeMechanism[Any]], str]:
-    """A mechanism by name, or for "auto" the best supported one; and why."""
-    if not isinstance(name, str) or name != "auto":
-        return mechanism_named(name), "it was asked for"
-    return ExponentialMechanism, (
-        "it is purely private (delta = 0), needs neither separators nor a normalisation, and at equal "
-        "epsilon and over the same weights none was clearly more accurate on any task measured"
-    )
-
-
 def prepare_oracle(
     oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any], problem: DiscreteProblem
 ) -> Any:

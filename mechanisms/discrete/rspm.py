@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,11 @@ from privopt.mechanisms.discrete.calibration import (
     calibrate_rspm_laplace,
     separator_counts,
 )
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, check_calibration, largest_loss
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target, check_calibration
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntegerLattice, check_lattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
 
 
 @dataclass(frozen=True)
@@ -40,35 +38,11 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
     scale: float
 
     @classmethod
-    def plan(
-        cls,
-        problem_type: type[DiscreteProblem],
-        lattice: IntegerLattice,
-        *,
-        epsilon: float,
-        delta: float = 0.0,
-        calibration: str = "sound",
-        loss_bound: int | None = None,
-    ) -> Self:
-        """Calibrate to the separators of the problem over the lattice.
-
-        Raises:
-            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), unknown calibration.
-            InvalidInputError: the lattice has no separator set.
-        """
-        check_lattice(lattice)
-        bound = largest_loss(problem_type, loss_bound)
-        separators = problem_type.separators(lattice)
-        noise = cls._calibrated(separators, epsilon, delta, calibration, bound)
-        return cls(problem_type, lattice, noise.spend, bound, noise.scale)
-
-    @classmethod
-    def _calibrated(
-        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str, loss_bound: int
-    ) -> Calibration:
-        binary, ternary = separator_counts(separators)
+    def _calibrated(cls, target: Target) -> Calibration:
+        problem_type, lattice, bound, epsilon, delta, calibration = target
+        binary, ternary = separator_counts(problem_type.separators(lattice))
         return calibrate_rspm(
-            epsilon, delta, binary=binary, ternary=ternary, loss_bound=loss_bound, calibration=calibration
+            epsilon, delta, binary=binary, ternary=ternary, loss_bound=bound, calibration=calibration
         )
 
     @property
@@ -108,11 +82,12 @@ class LaplaceRSPM(GaussianRSPM):
     name: ClassVar[str] = "rspm-laplace"
 
     @classmethod
-    def _calibrated(
-        cls, separators: SeparatorSet, epsilon: float, delta: float, calibration: str, loss_bound: int
-    ) -> Calibration:
-        check_calibration(calibration, cls.name, ("sound",))
-        return calibrate_rspm_laplace(epsilon, separators=separators.size, loss_bound=loss_bound)
+    def _calibrated(cls, target: Target) -> Calibration:
+        separators = target.problem_type.separators(target.lattice)
+        check_calibration(target.calibration, cls.name, ("sound",))
+        return calibrate_rspm_laplace(
+            target.epsilon, separators=separators.size, loss_bound=target.loss_bound
+        )
 
     @property
     def noise(self) -> dict[str, float]:

@@ -32,6 +32,11 @@ from privopt.problems.tables.schema import Schema
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
 
+def keep_arguments(estimator: BaseEstimator, arguments: Mapping[str, Any]) -> None:
+    """Every argument of ``__init__`` as an attribute, unread, as scikit-learn wants it."""
+    vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
+
+
 def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Class labels, shape (n_rows,), n_rows >= 1, none missing.
 

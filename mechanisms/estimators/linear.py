@@ -37,6 +37,7 @@ from privopt.mechanisms.estimators.common import (
     checked_labels,
     class_indices,
     declared_schema,
+    keep_arguments,
     leak,
     public_classes,
     public_delta,
@@ -323,6 +324,10 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
     """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
 
+    classes: Sequence[Any] | None
+    class_weight: dict[Any, float] | str | None
+    prevalence: float | Sequence[float] | None
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -343,22 +348,7 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.schema = schema
-        self.data_norm = data_norm
-        self.norm = norm
-        self.classes = classes
-        self.class_weight = class_weight
-        self.prevalence = prevalence
-        self.convex_set = convex_set
-        self.regularizer = regularizer
-        self.fit_intercept = fit_intercept
-        self.steps = steps
-        self.limits = limits
-        self.ledger = ledger
-        self.insecure_seed = insecure_seed
+        keep_arguments(self, locals())
 
     @abstractmethod
     def _loss(self) -> Loss:
@@ -498,6 +488,9 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
     sufficient statistics for up to 512 features without set or penalty.
     """
 
+    label_range: tuple[float, float] | None
+    loss: Loss | None
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -517,21 +510,7 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.schema = schema
-        self.data_norm = data_norm
-        self.norm = norm
-        self.label_range = label_range
-        self.loss = loss
-        self.convex_set = convex_set
-        self.regularizer = regularizer
-        self.fit_intercept = fit_intercept
-        self.steps = steps
-        self.limits = limits
-        self.ledger = ledger
-        self.insecure_seed = insecure_seed
+        keep_arguments(self, locals())
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
         labels = _real_labels(y)

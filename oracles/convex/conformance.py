@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -24,10 +25,8 @@ from privopt.oracles.conformance import (
     Failure,
     Finding,
     RandomStates,
+    Tally,
     described,
-    findings,
-    name_of,
-    verdict,
 )
 from privopt.oracles.convex.interface import LinearMinimizer, Projector
 from privopt.oracles.convex.quadratic import PreparedQuadratic, QuadraticAnswer, QuadraticOracle
@@ -345,30 +344,19 @@ def _report(
     instances: Iterable[SetInstance] | None,
     tolerance: float,
 ) -> ConformanceReport:
-    passed: list[str] = []
-    skipped: list[str] = []
-    failures: list[Failure] = []
+    tally = Tally()
+
+    def made(instance: SetInstance) -> _Case[Built]:
+        return _Case(instance, build(instance.convex_set), tolerance)
+
     for instance in set_instances() if instances is None else instances:
-        try:
-            case = _Case(instance, build(instance.convex_set), tolerance)
-        except UnsupportedProblemError as refusal:
-            skipped.append(f"{instance.name}: {refusal}")
-            continue
-        except Exception as error:
-            failures.append(Failure(instance.name, "build", described(error)))
-            continue
-        for check in checks:
-            found = [
-                Failure(instance.name, name_of(check), reason, where)
-                for where, reason in findings(check, case)
-            ]
-            failures += found
-            passed += [] if found else [f"{instance.name}: {name_of(check)}"]
-    if passed or failures:
+        for case in tally.built(instance.name, partial(made, instance)):
+            tally.check_all(instance.name, checks, case)
+    if tally.passed or tally.failures:
         found = list(_empty_sets(build))
-        failures += found
-        passed += [] if found else ["empty polytope: refusal"]
-    return verdict(ConformanceReport(oracle, tuple(passed), tuple(skipped), tuple(failures)))
+        tally.failures += found
+        tally.passed += [] if found else ["empty polytope: refusal"]
+    return tally.verdict(oracle)
 
 
 def _empty_sets(build: Callable[[ConvexSet], object]) -> Iterator[Failure]:

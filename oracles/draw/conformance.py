@@ -18,6 +18,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,13 @@ from numpy.typing import NDArray
 from privopt.oracles.conformance import (
     ConformanceReport,
     DataProblem,
-    Failure,
     Finding,
     RandomStates,
+    Tally,
     decimal_ties,
     described,
     findings,
-    name_of,
     random_halfspace,
-    verdict,
 )
 from privopt.oracles.draw.evidence import (
     any_of,
@@ -89,34 +88,16 @@ def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceRepo
     Raises:
         ConformanceError: listing every kind of failure, or that nothing could be checked at all.
     """
-    passed: list[str] = []
-    skipped: list[str] = []
-    failures: list[Failure] = []
-    pickled: set[str] = set()
+    tally, pickled = Tally(), set[str]()
     for instance, law in itertools.product(draw_instances(seed), Law):
         name = f"{instance.name}, {law.name.lower()}"
-        try:
-            case = _Case(oracle, instance, law, seed)
-        except UnsupportedProblemError as refusal:
-            skipped.append(f"{name}: {refusal}")
-            continue
-        except Exception as error:
-            failures.append(Failure(name, "build", described(error)))
-            continue
-        for check in _CHECKS:
-            found = [Failure(name, name_of(check), reason, where) for where, reason in findings(check, case)]
-            failures += found
-            passed += [] if found else [f"{name}: {name_of(check)}"]
-        pickled |= {case.unpicklable} - {""}
-    if passed or failures:
-        found = [
-            Failure("vast", "refusals", reason, where) for where, reason in _checked_refusals(oracle, seed)
-        ]
-        failures += found
-        passed += [] if found else ["vast: refusals"]
-    skipped += [f"pickling: not offered ({reason})" for reason in sorted(pickled)]
-    report = ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures), _UNSEEN)
-    return verdict(report)
+        for case in tally.built(name, partial(_Case, oracle, instance, law, seed)):
+            tally.check_all(name, _CHECKS, case)
+            pickled |= {case.unpicklable} - {""}
+    if tally.passed or tally.failures:
+        tally.note("vast", "refusals", _checked_refusals(oracle, seed))
+    tally.skipped += [f"pickling: not offered ({reason})" for reason in sorted(pickled)]
+    return tally.verdict(oracle.name, _UNSEEN)
 
 
 _UNSEEN = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -23,17 +24,12 @@ from privopt.oracles.certificate import Answer, Status
 from privopt.oracles.conformance import (
     ConformanceReport,
     DataProblem,
-    Failure,
     Finding,
     RandomStates,
+    Tally,
     decimal_ties,
-    described,
-    findings,
-    name_of,
     random_halfspace,
-    verdict,
 )
-from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
 from privopt.oracles.task import Task
@@ -76,29 +72,16 @@ def check_oracle(
     Raises:
         ConformanceError: listing every kind of failure, or that nothing could be checked at all.
     """
-    passed: list[str] = []
-    skipped: list[str] = []
-    failures: list[Failure] = []
-    cases: list[_Case] = []
+    tally, cases = Tally(), list[_Case]()
     for instance, checks in (asked for seed in seeds for asked in _asked(seed)):
-        try:
-            case = _Case(oracle, instance, tolerance)
-        except UnsupportedProblemError as refusal:
-            skipped.append(f"{instance.name}: {refusal}")
-            continue
-        except Exception as error:
-            failures.append(Failure(instance.name, "build", described(error)))
-            continue
-        for check in checks:
-            name = name_of(check)
-            found = [Failure(instance.name, name, reason, where) for where, reason in findings(check, case)]
-            failures += found
-            passed += [] if found else [f"{instance.name}: {name}"]
-        cases.append(case)
-    if (passed or failures) and not any(case.lexicographic for case in cases):
-        skipped.append("lexicographic ties: never claimed, so mechanisms that need them will fail closed")
-    report = ConformanceReport(oracle.name, tuple(passed), tuple(skipped), tuple(failures), _unseen(cases))
-    return verdict(report)
+        for case in tally.built(instance.name, partial(_Case, oracle, instance, tolerance)):
+            tally.check_all(instance.name, checks, case)
+            cases.append(case)
+    if (tally.passed or tally.failures) and not any(case.lexicographic for case in cases):
+        tally.skipped.append(
+            "lexicographic ties: never claimed, so mechanisms that need them will fail closed"
+        )
+    return tally.verdict(oracle.name, _unseen(cases))
 
 
 def _asked(seed: int) -> Iterator[tuple[Instance, Checks]]:

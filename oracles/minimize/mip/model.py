@@ -15,11 +15,10 @@ import importlib.util
 import math
 import sys
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,10 +135,18 @@ def is_highs(solver: str) -> bool:
     return solver.lower() == "highs"
 
 
-class Session(ABC):
+class Question(NamedTuple):
+    """What changes from solve to solve: see ``Session.solve``."""
+
+    costs: FloatArray
+    allowed: NDArray[np.bool_] | None
+    forbidden: Sequence[NDArray[np.int64]]
+    cutoff: float
+
+
+class Session:
     """A model in the hands of a solver."""
 
-    @abstractmethod
     def solve(
         self,
         costs: FloatArray,
@@ -162,11 +169,20 @@ class Session(ABC):
         Raises:
             SolverFailedError: the solver stopped for another reason than a limit.
         """
+        if (reason := watch.stop()) is not None:
+            return MipAnswer(Outcome.STOPPED, None, -math.inf, reason, 0, "not started")
+        return self._solve(Question(costs, allowed, forbidden, cutoff), watch, progress)
+
+    def _solve(self, question: Question, watch: Watch, progress: Callable[[float, int], None]) -> MipAnswer:
+        """The same, with time left to begin."""
+        raise NotImplementedError
 
 
 def open_session(model: MipModel, solver: str) -> Session:
     """Hand a finished model to a solver that ``require_solver`` accepts."""
-    model.problem.setObjective(_zero())
+    import pulp
+
+    model.problem.setObjective(pulp.LpAffineExpression())
     return _HighsSession(model) if is_highs(solver) else _PulpSession(model, solver)
 
 
@@ -233,12 +249,6 @@ def _clash(name: str) -> str:
     return ""
 
 
-def _zero() -> Any:
-    import pulp
-
-    return pulp.LpAffineExpression()
-
-
 class _HighsSession(Session):
     """Keeps PuLP's HiGHS model and edits costs, bounds and cuts in place.
 
@@ -261,18 +271,8 @@ class _HighsSession(Session):
         self._high = np.array([c.upBound for c in model.columns], dtype=np.float64)
         self._rows = self._highs.getNumRow()
 
-    def solve(
-        self,
-        costs: FloatArray,
-        allowed: NDArray[np.bool_] | None,
-        forbidden: Sequence[NDArray[np.int64]],
-        cutoff: float,
-        watch: Watch,
-        progress: Callable[[float, int], None],
-    ) -> MipAnswer:
-        if (reason := watch.stop()) is not None:
-            return MipAnswer(Outcome.STOPPED, None, -math.inf, reason, 0, "not started")
-        self._load(costs, allowed, forbidden, cutoff, watch.remaining)
+    def _solve(self, question: Question, watch: Watch, progress: Callable[[float, int], None]) -> MipAnswer:
+        self._load(question, watch.remaining)
         stopped: list[Status] = []
         raised: list[BaseException] = []
 
@@ -290,28 +290,16 @@ class _HighsSession(Session):
         self._run(callback)
         if raised:
             raise raised[0]
-        return self._answer(stopped[0] if stopped else None, cutoff)
+        return self._answer(stopped[0] if stopped else None, question.cutoff)
 
-    def _load(
-        self,
-        costs: FloatArray,
-        allowed: NDArray[np.bool_] | None,
-        forbidden: Sequence[NDArray[np.int64]],
-        cutoff: float,
-        seconds: float | None,
-    ) -> None:
-        highs = self._highs
+    def _load(self, question: Question, seconds: float | None) -> None:
+        highs, (costs, allowed, forbidden, cutoff) = self._highs, question
         highs.clearSolver()  # no trace of the previous solve, nor of its status should the next one fail
         if (surplus := highs.getNumRow() - self._rows) > 0:
             highs.deleteRows(surplus, np.arange(self._rows, self._rows + surplus, dtype=np.int32))
         for columns in forbidden:
-            highs.addRow(
-                -math.inf,
-                len(columns) - 1.0,
-                len(columns),
-                self._index[columns],
-                np.ones(len(columns)),
-            )
+            size = len(columns)
+            highs.addRow(-math.inf, size - 1.0, size, self._index[columns], np.ones(size))
         high = self._high if allowed is None else np.where(allowed, self._high, self._low)
         highs.changeColsBounds(len(self._index), self._index, self._low, high)
         highs.changeColsCost(len(self._index), self._index, np.ascontiguousarray(costs, dtype=np.float64))
@@ -371,21 +359,11 @@ class _PulpSession(Session):
         self._model, self._solver = model, solver
         self._name = require_solver(solver)
 
-    def solve(
-        self,
-        costs: FloatArray,
-        allowed: NDArray[np.bool_] | None,
-        forbidden: Sequence[NDArray[np.int64]],
-        cutoff: float,
-        watch: Watch,
-        progress: Callable[[float, int], None],
-    ) -> MipAnswer:
+    def _solve(self, question: Question, watch: Watch, progress: Callable[[float, int], None]) -> MipAnswer:
         import pulp
 
-        if (reason := watch.stop()) is not None:
-            return MipAnswer(Outcome.STOPPED, None, -math.inf, reason, 0, "not started")
-        problem = self._model.problem.copy()
-        columns = self._model.columns
+        costs, allowed, forbidden, cutoff = question
+        problem, columns = self._model.problem.copy(), self._model.columns
         terms = [(c, float(v)) for c, v in zip(columns, costs, strict=True) if v != 0]
         problem.setObjective(pulp.LpAffineExpression(terms))
         if terms and math.isfinite(cutoff):

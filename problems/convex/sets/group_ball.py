@@ -51,10 +51,6 @@ class GroupL1Ball(NormBall):
         return np.sqrt(np.bincount(self.labels, v * v, len(self.groups)))
 
     @property
-    def radius(self) -> float:
-        return self.size
-
-    @property
     def l1_radius(self) -> float:
         return self.size * math.sqrt(max(len(group) for group in self.groups))
 

@@ -125,6 +125,10 @@ class NormBall(ConvexSet):
     centrally_symmetric = True
     shrinkable = True
 
+    @property
+    def radius(self) -> float:  # of norms that are at least the l2 norm, with equality somewhere
+        return self.size
+
     @abstractmethod
     def norm(self, v: Vector) -> float:
         """The norm whose ball of radius ``size`` this is."""

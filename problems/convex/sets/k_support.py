@@ -29,10 +29,6 @@ class KSupportBall(NormBall):
             raise InvalidInputError(f"sparsity must lie in 1..{self.dimension}, got {self.sparsity}")
 
     @property
-    def radius(self) -> float:
-        return self.size
-
-    @property
     def l1_radius(self) -> float:
         return self.size * math.sqrt(self.sparsity)
 

@@ -33,10 +33,6 @@ class L2Ball(_Ball):
     """{|w|_2 <= size}."""
 
     @property
-    def radius(self) -> float:
-        return self.size
-
-    @property
     def l1_radius(self) -> float:
         return self.size * math.sqrt(self.dimension)
 
@@ -52,10 +48,6 @@ class L2Ball(_Ball):
 @dataclass(frozen=True)
 class L1Ball(_Ball):
     """{|w|_1 <= size}, the hull of the 2p points size * (+-e_j): index j < p is +e_j, index p + j is -e_j."""
-
-    @property
-    def radius(self) -> float:
-        return self.size
 
     @property
     def l1_radius(self) -> float:
