@@ -49,11 +49,12 @@ def _enumeration(n: int, lattice: IntegerLattice) -> float:
 
 def _elimination(schema: Schema, n: int, lattice: IntegerLattice) -> float:
     spans = (lattice.high - lattice.low + 1).tolist()
-    combinations, blocks, start = 1, [], 0
+    combinations, numbers, blocks, start = 1, 0, [], 0
     for column in schema.columns:
         stop = start + len(column.feature_names)
         if isinstance(column, Numeric):
             combinations *= math.prod(spans[start:stop])
+            numbers += stop - start
         else:
             blocks.append(spans[start:stop])
         start = stop
@@ -67,5 +68,6 @@ def _elimination(schema: Schema, n: int, lattice: IntegerLattice) -> float:
     leaf = max(blocks, key=math.prod)
     blocks.remove(leaf)
     norms = 1 + (lattice.squared_radius or 0)
-    work = combinations * math.prod(map(math.prod, blocks)) * (1 + sum(leaf)) * norms
+    sums = math.prod(map(math.prod, blocks)) * (1 + sum(leaf)) * norms
+    work = combinations * (sums + n * (1 + numbers))  # additions, and scores to lay tables out
     return float(work) if work < 10**300 else math.inf
