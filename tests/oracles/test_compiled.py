@@ -142,7 +142,7 @@ def test_samplers_at_the_edges(name: str, law: Law, make: Callable[[], GibbsOrac
         pytest.skip("refused")
     prepared, source = make().prepare(problem, law), Bits(4)
     least = int(min(problem.losses(points).min() for points in problem.lattice.batches()))
-    for beta in (0.0, 1e-300, 1e-6, 0.3, 40.0, 1e4, 2.0**40 / problem.n_records):
+    for beta in (0.0, 1e-300, 1e-6, 0.3, 40.0, 1e4, 2.0**40 / problem.largest_loss):
         for _ in range(3):
             draw = prepared.draw(beta, source)
             assert problem.lattice.contains(draw.point)
