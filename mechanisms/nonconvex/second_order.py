@@ -21,7 +21,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -311,7 +311,7 @@ class SecondOrderMechanism(RiskMechanism):
         """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
         source = noise or NoiseSource()
-        done = self._search(risk, self._start(start), source, (limits or Limits()).start())
+        done = self._search(risk, self._start(start), source, started(limits))
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return LocalMinimumRelease(
             *(done.point, spend, self.noise),

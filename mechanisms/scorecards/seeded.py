@@ -21,7 +21,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.oracles.draw.interface import GibbsOracle
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
@@ -147,7 +147,7 @@ class SeededScorecard:
             UnfinishedDrawError, CertificateError: a limit was reached, or the linear model's solver fell
                 short; nothing is released.
         """
-        source, clock = noise or NoiseSource(), (limits or Limits()).start()
+        source, clock = noise or NoiseSource(), started(limits)
         table, facts = data.table, self.seed.facts
         features, middle = table.X / self.facts.denominator, self.facts.middle
         if middle:

@@ -23,7 +23,7 @@ from privopt.oracles.convex.quadratic import QuadraticAnswer, symmetric
 from privopt.oracles.convex.quantities import violation
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
@@ -146,7 +146,7 @@ class PreparedIndefinite:
             raise InvalidInputError(
                 f"g must be finite and of shape ({self.convex_set.dimension},), got {slope.shape}"
             )
-        watch = (limits or Limits()).start()
+        watch = started(limits)
         proposal: object = self.solver(slope.copy(), watch)
         if not isinstance(proposal, IndefiniteProposal):
             raise SolverFailedError(
