@@ -118,7 +118,7 @@ def test_what_the_source_loses_is_counted() -> None:
 def test_what_the_kernels_source_loses_is_counted() -> None:
     smallest, _ = mass_bounds._exponential(np.zeros(8, dtype=np.uint64), 0)
     assert 0 < smallest < 1e-60
-    model = _Model(CellModel.make(planted((2, 2), 30), Task.LINEAR), 0.5)
+    model = _Model(CellModel.make(planted((2, 2), 30), Task.LINEAR), 0.5, 1 << 30)
     uses = 2.0**50  # no draw uses more
     assert model.exactness(30).lost_mass >= uses * -math.expm1(-smallest / 2)
 
@@ -201,7 +201,7 @@ def test_more_records_or_a_colder_law_are_rounded_more(name: str, law: Law) -> N
 def test_the_way_down_to_a_point_is_off_by_less_than_is_stated(beta: float, radius: float | None) -> None:
     """The bound of a region times the chances on the way down is the mass of the point, exp(-beta loss)."""
     problem = planted((3, 3), 2000, radius=radius)
-    model = _Model(CellModel.make(problem, Task.LINEAR), beta)
+    model = _Model(CellModel.make(problem, Task.LINEAR), beta, 1 << 30)
     (root,) = model.roots(Limits().start())
     shape, worst = model.shapes[0], 0.0
     for steps in range(2):
