@@ -29,7 +29,6 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
 
-
 ROOT = Path(__file__).resolve().parents[2]
 MEANS = "tests/mechanisms/heavy_tails/test_means.py"
 # What is compiled, and the tests of it that run with every index checked.
