@@ -67,6 +67,9 @@ def main() -> int:
         "--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (default 2)"
     )
     words.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    words.add_argument(
+        "--report", type=Path, help="run nothing; write a page of what became of the mutants run so far"
+    )
     given = words.parse_args()
     modules: dict[str, list[str]] = _toml("modules.toml")
     jobs = [
@@ -77,6 +80,9 @@ def main() -> int:
         for one in _toml("named.toml")["mutant"]
         if given.module in one["file"]
     ]
+    if given.report is not None:
+        everything = [Job(m, tuple(tests)) for path, tests in modules.items() for m in mutants(path)]
+        return report([*jobs, *everything], given.report)
     if not given.named:
         for path, tests in modules.items():
             if given.module in path:
@@ -97,21 +103,27 @@ def sample(path: str, size: int, seed: int) -> list[Mutant]:
     return sorted(chosen[: size or None], key=lambda m: m.start)
 
 
-def carry_out(jobs: Sequence[Job], workers: int) -> dict[str, str]:
-    """What became of each job, by key; from the file of results where that is known."""
-    known: dict[str, tuple[str, str]] = {}
+def known(jobs: Sequence[Job]) -> dict[str, str]:
+    """What became of those jobs that were run before, by key; a mutant that lived, with these tests."""
+    kept: dict[str, tuple[str, str]] = {}
     if RESULTS.exists():
         for line in RESULTS.read_text().splitlines():
             try:
                 record = json.loads(line)
-                known[record["key"]] = record["fate"], record["tests"]
+                kept[record["key"]] = record["fate"], record["tests"]
             except (ValueError, KeyError):
                 continue  # torn by an interruption
     found = {}
     for job in jobs:
-        outcome, tests = known.get(job.key, ("", ""))
+        outcome, tests = kept.get(job.key, ("", ""))
         if outcome == "killed" or (outcome and tests == job.tests_key):
             found[job.key] = outcome
+    return found
+
+
+def carry_out(jobs: Sequence[Job], workers: int) -> dict[str, str]:
+    """What became of each job, by key; from the file of results where that is known."""
+    found = known(jobs)
     todo = [job for job in jobs if job.key not in found]
     RESULTS.parent.mkdir(exist_ok=True)
     reached = reached_by({test for job in todo for test in job.tests})
@@ -175,29 +187,66 @@ def table(
     jobs: Sequence[Job], found: dict[str, str], equivalent: dict[str, str], given: argparse.Namespace
 ) -> int:
     """Print module, made, killed, equivalent, alive; then the living. 1 if they are a tenth, or named."""
-    rows: dict[str, Counter[str]] = {}
-    alive = []
-    for job in jobs:
-        is_named = not job.mutant.name.startswith(job.mutant.path)
-        row = rows.setdefault("named.toml" if is_named else job.mutant.path, Counter())
-        row[found[job.key]] += 1
-        if found[job.key] == "alive":
-            alive.append((is_named, f"{job.mutant.path}:{job.mutant.line}  {job.mutant.name}"))
+    rows = _rows(jobs, found)
     for path in rows:
-        rows[path]["equivalent"] = (
-            sum(name in equivalent for name in (m.name for m in sample(path, given.sample, given.seed)))
-            if path.endswith(".py")
-            else 0
-        )
+        if path.endswith(".py"):
+            names = (m.name for m in sample(path, given.sample, given.seed))
+            rows[path]["equivalent"] = sum(name in equivalent for name in names)
     total: Counter[str] = sum(rows.values(), Counter())
     print(f"\n{'module':44} {'made':>5} {'killed':>7} {'equivalent':>11} {'alive':>6}")
     for path, row in [*rows.items(), ("all", total)]:
         print(f"{path:44} {row.total():5} {row['killed']:7} {row['equivalent']:11} {row['alive']:6}")
-    for _, name in alive:
-        print(f"alive: {name}")
-    share = total["killed"] / max(1, total["killed"] + total["alive"])
-    print(f"{share:.1%} of the mutants that are not equivalent were killed")
-    return 1 if share < 0.9 or any(is_named for is_named, _ in alive) else 0
+    alive = [job for job in jobs if found[job.key] == "alive"]
+    for job in alive:
+        print(f"alive: {job.mutant.path}:{job.mutant.line}  {job.mutant.name}")
+    print(f"{_share(total):.1%} of the mutants that are not equivalent were killed")
+    return 1 if _share(total) < 0.9 or any(_is_named(job) for job in alive) else 0
+
+
+def report(jobs: Sequence[Job], page: Path) -> int:
+    """Write what is known of the mutants of the tree as it stands, as a page."""
+    found = known(jobs)
+    reasons = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
+    jobs = [job for job in jobs if job.key in found and job.mutant.name not in reasons]
+    rows = _rows(jobs, found)
+    for name in reasons:
+        path = name.partition("::")[0]
+        if path in rows:
+            rows[path]["equivalent"] += 1
+    total: Counter[str] = sum(rows.values(), Counter())
+    lines = [
+        "# Mutants",
+        "",
+        "What becomes of one-place changes of what privacy rests on: *killed* by a failing test, judged "
+        "*equivalent* for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line "
+        "is the list of faults that tests once let live (`tests/mutation/named.toml`), the others are samples "
+        "(`python -m tests.mutation.run --module PATH --sample N`). Written by `--report` from what was run.",
+        "",
+        "| module | made | killed | equivalent | alive |",
+        "|---|---|---|---|---|",
+    ]
+    for path, row in [*rows.items(), ("**all**", total)]:
+        lines.append(f"| {path} | {row.total()} | {row['killed']} | {row['equivalent']} | {row['alive']} |")
+    lines += ["", f"{_share(total):.1%} of those that are not equivalent were killed. Alive:", ""]
+    lines += [f"- `{job.mutant.name}`" for job in jobs if found[job.key] == "alive"]
+    page.write_text("\n".join(lines) + "\n", "utf-8")
+    return 0
+
+
+def _rows(jobs: Sequence[Job], found: dict[str, str]) -> dict[str, Counter[str]]:
+    rows: dict[str, Counter[str]] = {}
+    for job in jobs:
+        row = rows.setdefault("named.toml" if _is_named(job) else job.mutant.path, Counter())
+        row[found[job.key]] += 1
+    return rows
+
+
+def _is_named(job: Job) -> bool:
+    return not job.mutant.name.startswith(job.mutant.path)
+
+
+def _share(total: Counter[str]) -> float:
+    return total["killed"] / max(1, total["killed"] + total["alive"])
 
 
 def _hash(*parts: str) -> str:
