@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
 
@@ -72,6 +73,23 @@ def as_path(path: object, what: str) -> Path:
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidTypeError(f"{what} is named by a path, text or a pathlib.Path; got {told(path)}")
     return Path(text)
+
+
+def as_reals(values: object, what: str) -> NDArray[np.floating[Any]]:
+    """A dense array of real numbers: float32 and float64 as they are, others as float64.
+
+    Raises:
+        InvalidInputError: anything else; ``what`` is wanted: "features of shape (n, d)", say. No value is
+            quoted, as NumPy does.
+    """
+    check_unmasked(values, what)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError
+        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"expected {what}, real numbers") from None
 
 
 def check_unmasked(values: object, name: str) -> None:

@@ -219,7 +219,7 @@ def report(jobs: Sequence[Job], page: Path) -> int:
         "",
         "What becomes of one-place changes of what privacy rests on: *killed* by a failing test, judged "
         "*equivalent* for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line "
-        "is the list of faults that tests once let live (`tests/mutation/named.toml`), the others are samples "
+        "is the list of faults that tests once let live (`tests/mutation/named.toml`), others are samples "
         "(`python -m tests.mutation.run --module PATH --sample N`). Written by `--report` from what was run.",
         "",
         "| module | made | killed | equivalent | alive |",
