@@ -24,9 +24,11 @@ COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/problems/co
 test-bounds: $(VENV)/ready
 	$(CHECKED) $(BIN)/python -m pytest $(COMPILED)
 
-# Faults that tests have to notice, in what privacy rests on: half an hour or so; goes on where it was stopped.
+# Faults that tests have to notice, in what privacy rests on: those that tests once let live, or samples of all
+# that can be made (MUTANTS="--sample 15", MUTANTS="--sample 20 --module tables"). Goes on where it was stopped.
+MUTANTS ?= --named
 mutants: $(VENV)/ready
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run $(MUTANTS)
 
 # The site, in build/docs: no warning passes.
 docs: $(VENV)/ready

@@ -1,4 +1,4 @@
-"""Mutation testing of what privacy rests on: ``make mutants``, or ``python -m tests.mutation.run --help``.
+"""Mutation testing of what privacy rests on: ``make mutants``; ``python -m tests.mutation.run --help``.
 
 Every module of ``modules.toml`` is changed in one place at a time, and the tests named there have to notice.
 A sample of its mutants, drawn with a fixed seed, is run; so are all of ``named.toml``, faults that tests once
@@ -49,6 +49,10 @@ class Job:
     def key(self) -> str:
         """Changes with the module and the mutant."""
         return _hash(digest(self.mutant.path), self.mutant.name, str((self.mutant.start, self.mutant.new)))
+
+    @property
+    def is_named(self) -> bool:
+        return not self.mutant.name.startswith(self.mutant.path)
 
     @property
     def tests_key(self) -> str:
@@ -126,11 +130,12 @@ def carry_out(jobs: Sequence[Job], workers: int) -> dict[str, str]:
     found = known(jobs)
     todo = [job for job in jobs if job.key not in found]
     RESULTS.parent.mkdir(exist_ok=True)
-    reached = reached_by({test for job in todo for test in job.tests})
+    # Those of the list know who kills them.
+    reached = reached_by({test for job in todo if not job.is_named for test in job.tests})
     context = multiprocessing.get_context("fork")
     started = time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=preload) as pool:
-        futures = {pool.submit(fate, job, reached): job for job in todo}
+        futures = {pool.submit(fate, job, {} if job.is_named else reached): job for job in todo}
         for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
             job, outcome = futures[future], future.result()
             found[job.key] = outcome
@@ -200,7 +205,7 @@ def table(
     for job in alive:
         print(f"alive: {job.mutant.path}:{job.mutant.line}  {job.mutant.name}")
     print(f"{_share(total):.1%} of the mutants that are not equivalent were killed")
-    return 1 if _share(total) < 0.9 or any(_is_named(job) for job in alive) else 0
+    return 1 if _share(total) < 0.9 or any(job.is_named for job in alive) else 0
 
 
 def report(jobs: Sequence[Job], page: Path) -> int:
@@ -236,13 +241,9 @@ def report(jobs: Sequence[Job], page: Path) -> int:
 def _rows(jobs: Sequence[Job], found: dict[str, str]) -> dict[str, Counter[str]]:
     rows: dict[str, Counter[str]] = {}
     for job in jobs:
-        row = rows.setdefault("named.toml" if _is_named(job) else job.mutant.path, Counter())
+        row = rows.setdefault("named.toml" if job.is_named else job.mutant.path, Counter())
         row[found[job.key]] += 1
     return rows
-
-
-def _is_named(job: Job) -> bool:
-    return not job.mutant.name.startswith(job.mutant.path)
 
 
 def _share(total: Counter[str]) -> float:

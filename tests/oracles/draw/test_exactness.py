@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privopt.oracles.cells.regions import CellModel
 from privopt.oracles.draw import mass_bounds
-from privopt.oracles.draw.arrivals import Arrivals, flipped_exactness, permute_and_flip
+from privopt.oracles.draw.arrivals import Arrivals, _key, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.branch import GibbsBranch, _Model
 from privopt.oracles.draw.elimination import GibbsElimination
 from privopt.oracles.draw.enumerate import GibbsEnumeration
@@ -132,6 +132,17 @@ def test_permute_and_flip_doubles_what_noises_are_off_by(off: float) -> None:
     smaller by d and the other one's larger, c grows by 2d."""
     change = abs(math.log(math.exp(-(1 + 2 * off)) / 2) - math.log(math.exp(-1) / 2))
     assert flipped_exactness(Exactness(off, 0.0), 1.0, 1).log_error >= change * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-320, 1e-17, 1e-3, 1.0])
+@pytest.mark.parametrize("time", [1e-300, 3e-17, 0.4, 30.0])
+def test_keys_are_the_expected_wait_up_to_a_time_also_where_rates_vanish(time: float, rate: float) -> None:
+    """(1 - exp(-r t)) / r, which is t at r = 0: exp(-beta excess) underflows for losses that still count."""
+    product = EXACT.multiply(Decimal(rate), Decimal(time))
+    exact = Decimal(time)
+    if product > Decimal("1e-25"):  # below, the series ends after its first term
+        exact = EXACT.divide(EXACT.subtract(1, EXACT.exp(-product)), Decimal(rate))
+    assert float(abs(Decimal(_key(time, rate)) / exact - 1)) <= 8 * UNIT_ROUNDOFF
 
 
 class Exactly(Arrivals):
