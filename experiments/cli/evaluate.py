@@ -33,7 +33,7 @@ def evaluate(
     data: Annotated[
         str,
         typer.Option(
-            help="Labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23; or a folder, "
+            help="Labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23; or a "
             "pattern or URL, as in `privopt fit`."
         ),
     ],

@@ -132,7 +132,7 @@ def fit(
         str,
         typer.Option(
             help="A .csv, .csv.gz or .parquet file with a header; adult23, adult23:SEED (shipped); or what "
-            "an engine counts where it is: a folder or a pattern of .parquet files, or a database's URL.",
+            "an engine counts: .parquet files by a pattern, FOLDER/*.parquet, or a database by its URL.",
             rich_help_panel=_DATA,
         ),
     ],

@@ -22,8 +22,8 @@ def predict(
     data: Annotated[
         str,
         typer.Argument(
-            help="CSV or Parquet with the schema's columns; or, read in parts, a folder, pattern or URL as "
-            "in `privopt fit`."
+            help="CSV or Parquet with the schema's columns; or, read in parts, a pattern or URL as in "
+            "`privopt fit`."
         ),
     ],
     table: TableOption = None,

@@ -41,16 +41,16 @@ def is_engine_table(table: object) -> bool:
 
 
 def is_engine_address(data: str) -> bool:
-    """Whether it names a table that an engine reads: a URL, a folder, or a pattern of Parquet files."""
-    return "://" in data or any(mark in data for mark in "*?[") or Path(data).is_dir()
+    """Whether it names a table that an engine reads: a URL, or a pattern of Parquet files."""
+    return "://" in data or (any(mark in data for mark in "*?[") and not Path(data).is_file())
 
 
 def open_table(data: str, name: str | None = None) -> Any:
-    """An Ibis table: of Parquet files (a pattern or a folder), or the table ``name`` of a database.
+    """An Ibis table: of Parquet files by a pattern, or the table ``name`` of a database.
 
     Args:
-        data: 'folder/*.parquet', a folder of such files, or a URL that Ibis knows: duckdb://PATH,
-            sqlite://PATH, postgresql://USER@HOST/DATABASE.
+        data: 'folder/*.parquet', or a URL that Ibis knows: duckdb://PATH, sqlite://PATH,
+            postgresql://USER@HOST/DATABASE.
         name: the table of a database; SCHEMA.TABLE where that is needed.
 
     Raises:
@@ -87,11 +87,10 @@ def _ibis() -> Any:
 
 
 def _parquet(ibis: Any, data: str) -> Any:
-    pattern = str(Path(data) / "*.parquet") if Path(data).is_dir() else data
-    if not pattern.lower().endswith(".parquet"):
+    if not data.lower().endswith(".parquet"):
         raise InvalidInputError(f"{data}: patterns of files end in .parquet")
     try:
-        return ibis.duckdb.connect().read_parquet(pattern, hive_partitioning=False)
+        return ibis.duckdb.connect().read_parquet(data, hive_partitioning=False)
     except Exception as error:
         raise InvalidInputError(
             f"{data}: no Parquet files that can be read together ({type(error).__name__})"

@@ -363,7 +363,9 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     file = as_path(path, "a table")
     name = file.name.lower()
     if file.is_dir():
-        raise SchemaError(f"{file}: that is a folder; name a table in it")
+        raise SchemaError(
+            f"{file}: that is a folder; name a table in it, or all by a pattern such as {file}/*.parquet"
+        )
     if not name.endswith((".csv", ".csv.gz", ".parquet")):
         raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
     try:

@@ -83,7 +83,6 @@ def clinic(tmp_path: Path) -> Path:
 
 def addresses(clinic: Path) -> list[tuple[str, ...]]:
     return [
-        ("parts",),
         ("parts/*.parquet",),
         (f"sqlite://{clinic}/clinic.sqlite", "--table", "patients"),
         (f"duckdb://{clinic}/clinic.duckdb", "--table", "ward.patients"),
@@ -110,7 +109,7 @@ def test_a_fit_is_the_same_wherever_the_records_are(
 
 
 def test_predictions_and_evaluations_are_the_same(privopt: Command, clinic: Path) -> None:
-    fitted = privopt(*FIT, "--data", "parts", "--save", "model.json", "--insecure-seed", 1)
+    fitted = privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json", "--insecure-seed", 1)
     assert fitted.returncode == 0, fitted.stderr
     expected = privopt("predict", "model.json", "patients.parquet").stdout
     assert len(expected.splitlines()) == 401
@@ -123,23 +122,26 @@ def test_predictions_and_evaluations_are_the_same(privopt: Command, clinic: Path
 
 
 def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    privopt(*FIT, "--data", "parts", "--save", "model.json")
-    expected = privopt("predict", "model.json", "parts").stdout
+    privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json")
+    expected = privopt("predict", "model.json", "parts/*.parquet").stdout
     monkeypatch.setattr("privopt.experiments.cli.tables._PART", 7)
-    assert privopt("predict", "model.json", "parts").stdout == expected
+    assert privopt("predict", "model.json", "parts/*.parquet").stdout == expected
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--target", "state", "--epsilon", "1", "--data", "parts"), "--schema and --classes: declare"),
-        ((*FIT[1:], "--data", "parts", "--table", "t"), "files hold one each"),
+        (
+            ("--target", "state", "--epsilon", "1", "--data", "parts/*.parquet"),
+            "--schema and --classes: declare",
+        ),
+        ((*FIT[1:], "--data", "parts/*.parquet", "--table", "t"), "files hold one each"),
         ((*FIT[1:], "--data", "patients.parquet", "--table", "t"), "--table names a table"),
         ((*FIT[1:], "--data", "sqlite://clinic.sqlite"), "--table"),
         ((*FIT[1:], "--data", "sqlite://clinic.sqlite", "--table", "nobody"), "no table 'nobody'"),
-        ((*FIT[1:], "--data", "parts", "--loss", "squared"), "--classes belongs"),
+        ((*FIT[1:], "--data", "parts/*.parquet", "--loss", "squared"), "--classes belongs"),
         (
-            (*FIT[1:5], "--epsilon", "1", "--data", "parts", "--loss", "squared"),
+            (*FIT[1:5], "--epsilon", "1", "--data", "parts/*.parquet", "--loss", "squared"),
             "needs one that is in memory",
         ),
         ((*FIT[1:], "--data", "none/*.parquet"), "no Parquet files"),
@@ -154,7 +156,15 @@ def test_what_an_engine_cannot_do_is_refused(privopt: Command, words: tuple[str,
 def test_nothing_is_booked_for_records_that_are_refused(privopt: Command) -> None:
     assert privopt("budget", "create", "ledger.json", "--epsilon", "9").returncode == 0
     refused = privopt(
-        *FIT[:-4], "--classes", "0,2", "--epsilon", "1", "--data", "parts", "--ledger", "ledger.json"
+        *FIT[:-4],
+        "--classes",
+        "0,2",
+        "--epsilon",
+        "1",
+        "--data",
+        "parts/*.parquet",
+        "--ledger",
+        "ledger.json",
     )
     assert refused.returncode == 2
     assert "outside the declared classes" in refused.stderr

@@ -311,11 +311,11 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": [0.5, 1.5, 0.5], "y": ["no", "yes", "no"]})
     for k in range(3):
         frame.to_parquet(tmp_path / f"part-{k}.parquet")
-    for address in (str(tmp_path), f"{tmp_path}/*.parquet", f"{tmp_path}/part-?.parquet"):
+    for address in (f"{tmp_path}/*.parquet", f"{tmp_path}/part-?.parquet"):
         assert is_engine_address(address)
         counted = count_records(open_table(address), Schema([Binned("x", [0, 1, 2])]), "y", CLASSES)
         assert (counted.counts.tolist(), counted.n_records) == ([6, 3], 9)
-    assert not is_engine_address(str(tmp_path / "part-0.parquet"))
+    assert not any(map(is_engine_address, (str(tmp_path), str(tmp_path / "part-0.parquet"))))
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
