@@ -111,6 +111,23 @@ def as_path(path: object, what: str) -> Path:
     return Path(text)
 
 
+def as_reals(values: object, what: str) -> NDArray[np.floating[Any]]:
+    """A dense array of real numbers: float32 and float64 as they are, others as float64.
+
+    Raises:
+        InvalidInputError: anything else; ``what`` is wanted: "features of shape (n, d)", say. No value is
+            quoted, as NumPy does.
+    """
+    check_unmasked(values, what)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError
+        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"expected {what}, real numbers") from None
+
+
 def check_unmasked(values: object, name: str) -> None:
     """Raise InvalidInputError for a masked array: NumPy would hand over what is behind the mask."""
     if isinstance(values, np.ma.MaskedArray):

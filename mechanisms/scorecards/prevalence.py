@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
 
@@ -39,10 +40,19 @@ class PrevalencePlan:
 
     @classmethod
     def plan(cls, epsilon: float, classes: int) -> Self:
-        """Noise for that many classes."""
+        """Noise for that many classes.
+
+        Raises:
+            PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
+        """
         epsilon = check_epsilon(epsilon)
         moves = 1 if classes == 2 else 2
-        return cls(epsilon, max(1, math.floor(min(epsilon, 1000.0) / moves * 2**MAX_EXPONENT * (1 - 1e-12))))
+        steps = math.floor(min(epsilon, 1000.0) / moves * 2**MAX_EXPONENT * (1 - 1e-12))
+        if steps < 1:
+            raise PrivacyParameterError(
+                f"epsilon = {epsilon:g} for the prevalence is too small: noise would exceed 2^30"
+            )
+        return cls(epsilon, steps)
 
     def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
         """Shares of the classes, from the number of records of each, shape (K,); all > 0, their sum is 1."""

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import check_real, check_type, check_unmasked, record_counts, told
+from privopt.problems.arguments import as_reals, check_real, check_type, record_counts, told
 from privopt.problems.convex.losses import Loss, RealArray
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
@@ -377,16 +377,7 @@ def _matrix(X: Any) -> Any:
             matrix = matrix.copy()
             matrix.sum_duplicates()
     else:
-        check_unmasked(X, "X")
-        try:
-            dense = np.asarray(X)
-            if dense.dtype.kind not in "biufO":
-                raise TypeError
-            dense = dense if dense.dtype.kind != "O" else dense.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInputError("expected features of shape (n, d), real numbers") from None
-        kept = dense.dtype if dense.dtype in (np.float32, np.float64) else np.float64
-        matrix = np.ascontiguousarray(dense, dtype=kept)
+        matrix = np.ascontiguousarray(as_reals(X, "features of shape (n, d)"))
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InvalidInputError(f"expected features of shape (n, d), n >= 1, d >= 1, got {matrix.shape}")
     return matrix

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, PrivateLogisticRegression
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
@@ -119,6 +120,18 @@ def test_prevalences_are_counted_with_the_noise_that_they_claim() -> None:
     assert np.sum(several.release(np.full(3, 300), source)) == pytest.approx(1)
     with pytest.raises(ValueError, match="epsilon"):
         PrevalencePlan.plan(0, 2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_epsilon_below_the_grid_of_rates_is_refused_and_not_exceeded(classes: int) -> None:
+    moved = 1 if classes == 2 else 2
+    for epsilon in (1e-300, 1e-12, 9e-10 * moved, 1e-9 * moved, 1e-6, 1.0):
+        try:
+            plan = PrevalencePlan.plan(epsilon, classes)
+        except PrivacyParameterError:
+            assert epsilon < 2.0**-29 * moved
+        else:
+            assert moved * plan.steps / 2.0**30 <= epsilon
 
 
 def test_budgets_split_to_no_more_than_the_whole() -> None:
