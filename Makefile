@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo peers test test-bounds test-slow mutants lint imports types tree clean
+.PHONY: demo peers test test-bounds test-slow mutants docs lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -35,6 +35,10 @@ test-bounds: $(VENV)/ready
 # Faults that tests have to notice, in what privacy rests on: half an hour or so; goes on where it was stopped.
 mutants: $(VENV)/ready
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
+
+# The site, in build/docs: no warning passes.
+docs: $(VENV)/ready
+	$(BIN)/sphinx-build -W --keep-going -q -b html experiments/docs build/docs
 
 lint: $(VENV)/ready imports
 	$(BIN)/ruff check .
