@@ -39,9 +39,9 @@ def reproduce(
 ) -> None:
     """Measure figures and tables of the papers again, and say whether what they show was seen.
 
-    Leaves every run (CSV), the picture (PNG, SVG) and a page for each, and one report of all. What is
-    finished is kept: the same command goes on from there. In an environment with the peers (``make peers``)
-    other libraries run beside, on the same records.
+    Leaves every run (CSV), the picture (PNG, SVG) and a page for each, and one report of all that the folder
+    holds. What is finished is kept: the same command goes on from there. In an environment with the peers
+    (``make peers``) other libraries run beside, on the same records.
     """
     if every == bool(names):
         raise InvalidInputError("name figures, or say --all")
@@ -65,7 +65,9 @@ def reproduce(
             raise InterruptedRunError(
                 f"Interrupted: finished cells are kept in {output}; the same command goes on there"
             ) from None
-    report, contents, *_ = write(figures, output, quick, failures)
+    every_figure = [reproduction(name) for name in FIGURES]
+    whole = [f for f in every_figure if not missing(f, results(f, output, quick), quick)]
+    report, contents = write(whole, output, quick, failures)
     for where, why in failures.items():
         say.print(f"[red]not measured:[/] {escape(f'{where}: {why}')}")
     tell.print(f"Open {report}; pages in {contents}", markup=False, highlight=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from privopt.experiments.reproduce import neel2020_figure1 as accuracy
-from privopt.experiments.reproduce.interface import Agreement, Reproduction, Verdict
+from privopt.experiments.reproduce.interface import Agreement, Reproduction, Verdict, held
 from privopt.experiments.workbench.figures import colour
 
 _CURVES = {accuracy.OPDISC: "opdisc", accuracy.RSPM: "rspm", accuracy.LR: "dp-sgd"}
@@ -34,9 +35,12 @@ def draw(frame: pd.DataFrame) -> Figure:
             loc="left",
         )
         axes.set(xscale="log", ylabel="runs")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
     rows[-1].set_xlabel("seconds of one run")
+    rows[-1].xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     rows[-1].xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    rows[-1].minorticks_off()
     return figure
 
 
@@ -56,6 +60,8 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     times = _seconds(frame)
+    counts = frame[frame["measure"] == "seconds"].groupby(["panel", "curve", "level"]).size()
+    solved = counts.loc[[accuracy.PRINTED], [accuracy.OPDISC, accuracy.RSPM]]
     opdisc, baseline = times[accuracy.OPDISC], times[accuracy.LR]
     quicker = float(np.mean(opdisc < np.median(baseline)))
     ratio = float(opdisc.max() / np.median(opdisc))
@@ -75,9 +81,8 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
         ),
         Verdict(
             "Every integer program was solved in the end",
-            Agreement.YES,
-            f"All {len(opdisc) + len(times[accuracy.RSPM])} minimisers were proved optimal: nothing else is "
-            "released.",
+            held(int((solved == counts.max()).sum()), len(solved)),
+            f"{solved.sum()} minimisers were proved optimal: nothing else is released.",
         ),
     ]
 

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce.interface import Reproduction, Verdict
 from privopt.experiments.reproduce.runner import frame, stem
-from privopt.experiments.workbench.kept import machine
+from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.kept import machine, markdown
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.peers import versions
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
@@ -24,26 +25,21 @@ _NOT_PRIVATE = (
 
 def write(
     figures: Sequence[Reproduction], folder: Path, quick: bool, failures: Mapping[str, str]
-) -> list[Path]:
-    """Write pictures and pages of figures that have results; returns what was written, the report first."""
-    written, sections, index = [], [], []
+) -> tuple[Path, Path]:
+    """Write pictures and pages of figures whose cells are all there; returns the report and the contents."""
+    sections, index, links = [], [], []
     for figure in figures:
         rows = frame(figure, folder, quick)
-        if rows.empty:
-            continue
         name = stem(figure.name, quick)
         picture, table, verdicts = figure.draw(rows), figure.table(rows), figure.verdicts(rows)
-        for kind in ("png", "svg"):
-            path = folder / f"{name}.{kind}"
-            picture.savefig(path, dpi=150, **({"metadata": {"Date": None}} if kind == "svg" else {}))
-            written.append(path)
-        page_of = folder / f"{name}.md"
-        write_atomically(page_of, _markdown(figure, name, quick, table, verdicts))
-        written.append(page_of)
-        index += [(figure, name, v) for v in verdicts]
+        save(picture, folder / f"{name}.png")
+        picture.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        write_atomically(folder / f"{name}.md", _markdown(figure, name, quick, table, verdicts))
+        links.append(f"- [{figure.title}]({name}.md)")
+        index += [(figure.name, v.claim, v.agreement.value) for v in verdicts]
         sections.append((figure.title, _parts(figure, quick, picture, table, verdicts)))
     title = "The figures of the papers, measured again" + (", quick runs" if quick else "")
-    overview = _overview(index)
+    overview = pd.DataFrame(index, columns=["figure", "claim", "here"])
     what = [_NOT_PRIVATE, f"Made by `privopt reproduce{' --quick' if quick else ''}` on {_where()}."]
     what += [f"Not measured: {where}: {why}" for where, why in failures.items()]
     report = folder / ("report-quick.html" if quick else "report.html")
@@ -53,24 +49,9 @@ def write(
     ]
     write_atomically(report, page(title, [("In short", head), *sections]))
     contents = folder / ("figures-quick.md" if quick else "figures.md")
-    links = [
-        f"- [{f.title}]({stem(f.name, quick)}.md)"
-        for f in figures
-        if (folder / f"{stem(f.name, quick)}.md").exists()
-    ]
     text = "\n\n".join([f"# {title}", *what, markdown_table(overview), "\n".join(links)])
     write_atomically(contents, text + "\n")
-    return [report, contents, *written]
-
-
-def _overview(index: Sequence[tuple[Reproduction, str, Verdict]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {"figure": figure.name, "claim": verdict.claim, "here": verdict.agreement.value}
-            for figure, _, verdict in index
-        ],
-        columns=["figure", "claim", "here"],
-    )
+    return report, contents
 
 
 def _parts(
@@ -96,7 +77,7 @@ def _markdown(
         f"Made by `{command}`. {_NOT_PRIVATE}\n\n"
         f"**The paper** ({figure.paper}). {figure.shows}\n\n**Here.** {figure.setting(quick)}\n\n"
         f"![{figure.figure}]({name}.png)\n\n*{figure.caption}*\n\n"
-        f"## Do we agree?\n\n{judged}\n\n## Numbers\n\n{markdown_table(table)}\n\n"
+        f"## Do we agree?\n\n{judged}\n\n## Numbers\n\n{markdown(table)}\n\n"
         f"Every run: [{results}]({results}).\n"
     )
 

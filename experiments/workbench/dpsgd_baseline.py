@@ -84,7 +84,12 @@ def dpsgd(X: Floats, y: Labels, tuning: Tuning, multiplier: float, rng: np.rando
         shares = np.minimum(1.0, tuning.clip / np.maximum(np.abs(slopes) * lengths[batch], 1e-300))
         w = w - tuning.rate / tuning.batch * ((slopes * shares) @ rows + noise)
         total += w
-    return total / steps
+    return np.asarray(total / steps)
+
+
+def _shape(X: Floats) -> tuple[int, int]:
+    n, d = X.shape
+    return n, d
 
 
 def best_tuning(
@@ -94,7 +99,7 @@ def best_tuning(
     rng = np.random.default_rng(1)
 
     def quality(tuning: Tuning) -> float:
-        z = noise_multiplier(epsilon, delta, tuning.batch, *X.shape, accounting)
+        z = noise_multiplier(epsilon, delta, tuning.batch, *_shape(X), accounting)
         return float(np.mean([accuracy(dpsgd(X, y, tuning, z, rng), X, y) for _ in range(_PILOTS)]))
 
     return max(choices, key=quality)
@@ -109,7 +114,7 @@ def dpsgd_fits(
     hyper-parameters is not paid for, and the noise is seeded.
     """
     tuning = best_tuning(X, y, epsilon, delta, accounting, grid())
-    z = noise_multiplier(epsilon, delta, tuning.batch, *X.shape, accounting)
+    z = noise_multiplier(epsilon, delta, tuning.batch, *_shape(X), accounting)
     fits = []
     for run in range(runs):
         began = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -66,8 +66,8 @@ def averaged(frame: pd.DataFrame, measure: str, by: str = "at") -> pd.DataFrame:
 
 def shade(base: str, share: float) -> str:
     """A colour between white (share 0) and the base (share 1): one mechanism at several levels."""
-    rgb = np.array(mpl.colors.to_rgb(base))
-    return str(mpl.colors.to_hex(1 - share * (1 - rgb)))
+    red, green, blue = (1 - share * (1 - c) for c in mpl.colors.to_rgb(base))
+    return mpl.colors.to_hex((red, green, blue))
 
 
 def panels_figure(panels: Sequence[Panel]) -> Figure:
@@ -92,7 +92,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
         low, high = mean - std, mean + std
         if panel.yscale == "log":
             low = np.maximum(low, mean / 10)
-        style = {"color": curve.colour, "linestyle": _LINES[curve.dashes], "linewidth": 1.5}
+        style: dict[str, Any] = {"color": curve.colour, "linestyle": _LINES[curve.dashes], "linewidth": 1.5}
         if curve.spread == "bars":
             axes.errorbar(
                 x,
