@@ -25,6 +25,7 @@ from privopt.mechanisms.privacy.parameters import (
     largest,
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import as_reals
 from privopt.problems.convex.regularizers import Vector
 
 # (rows, labels) -> the estimate, shape (dimension,).
@@ -155,8 +156,12 @@ class SampleAggregate:
 
         Raises:
             PlanMismatchError: another number of records.
+            InvalidInputError: what is no number.
         """
-        rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        rows, labels = (
+            as_reals(given, what).astype(np.float64, copy=False)
+            for given, what in ((X, "records of shape (n, features)"), (y, "labels of shape (n,)"))
+        )
         if len(rows) != self.n_records or labels.shape != (self.n_records,):
             raise PlanMismatchError(
                 f"this plan was made for {self.n_records} records, the data have {len(rows)}: plan again"
