@@ -54,11 +54,10 @@ class PrevalencePlan:
             )
         return cls(epsilon, steps)
 
-    def release(self, index: NDArray[np.int64], classes: int, source: NoiseSource) -> Floats:
-        """Shares of the classes, from class numbers of shape (n,); all > 0, their sum is 1."""
-        counts = np.bincount(index, minlength=classes)
-        released = counts[1:] if classes == 2 else counts
+    def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
+        """Shares of the classes, from the number of records of each, shape (K,); all > 0, their sum is 1."""
+        released = held[1:] if len(held) == 2 else held
         noisy = released + source.discrete_laplace(MAX_EXPONENT, len(released), steps=self.steps)
-        shares = np.clip(noisy / len(index), RAREST, 1 - RAREST)
-        whole = np.array([1 - shares[0], shares[0]]) if classes == 2 else shares
+        shares = np.clip(noisy / np.sum(held), RAREST, 1 - RAREST)
+        whole = np.array([1 - shares[0], shares[0]]) if len(held) == 2 else shares
         return np.asarray(whole / np.sum(whole))
