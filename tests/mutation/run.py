@@ -108,7 +108,7 @@ def sample(path: str, size: int, seed: int) -> list[Mutant]:
 
 
 def known(jobs: Sequence[Job], whatever_tests: bool = False) -> dict[str, str]:
-    """What became of jobs that were run before, by key; of mutants that lived, if their tests are the same."""
+    """What became of jobs that were run before, by key; of what lived, if its tests are the same."""
     kept: dict[str, tuple[str, str]] = {}
     if RESULTS.exists():
         for line in RESULTS.read_text().splitlines():
@@ -209,7 +209,7 @@ def table(
 
 
 def report(jobs: Sequence[Job], page: Path) -> int:
-    """Write what is known of the mutants of the tree as it stands, as a page; what lived lives until rerun."""
+    """Write what is known of mutants of the tree as it stands, as a page; what lived lives until rerun."""
     found = known(jobs, whatever_tests=True)
     reasons = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
     jobs = [job for job in jobs if job.key in found and job.mutant.name not in reasons]
