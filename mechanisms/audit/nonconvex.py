@@ -161,4 +161,5 @@ NONCONVEX_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPLangevin.name: partial(gradient_claims, DPLangevin, WholeSpace(1)),
     NetMechanism.name: _net,
     DPStationaryPoint.name: partial(_second_order, DPStationaryPoint, WholeSpace(1)),
+    DPConstrainedStationaryPoint.name: partial(_second_order, DPConstrainedStationaryPoint, L2Ball(1, 1.0)),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
+from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
@@ -12,6 +13,7 @@ NONCONVEX: tuple[type[RiskMechanism], ...] = (
     DPLangevin,
     NetMechanism,
     DPStationaryPoint,
+    DPConstrainedStationaryPoint,
 )
 
 __all__ = ["NONCONVEX", "RISK_MECHANISMS"]
