@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -75,6 +76,10 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         across = self.convex_set.diameter
         needed = 4 * across * self.gradient_tail
         return needed * (1 - 1e-9), 4 * across**2 * self.hessian_tail * (1 - 1e-9), needed
+
+    def _slow_curvature(self) -> float:
+        """sqrt(rho alpha) / 2"""
+        return math.inf
 
     @property
     def step_sizes(self) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from privopt.mechanisms.convex.iteration import Output
 from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, need_smooth
-from privopt.mechanisms.convex.step_counts import loss_range, whole_steps
+from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
@@ -165,8 +165,8 @@ class SecondOrderMechanism(RiskMechanism):
 
         Args:
             alpha: what to look for; the least that the noise lets pass, by default.
-            gamma: the negative curvature that is let pass, by default sqrt(rho alpha), which makes an
-                alpha-SOSP.
+            gamma: the negative curvature that is let pass; by default the least that the noise of Hessians
+                lets see and the steps leave behind, and at most sqrt(rho alpha): an alpha-SOSP passes.
             tests: how many Hessians to pay for, by default 10; looks are spread over the steps.
             hessian_share: the part of mu^2 that goes to Hessians, in (0, 1).
             failure: the allowed probability of a false claim, in (0, 1).
@@ -194,10 +194,9 @@ class SecondOrderMechanism(RiskMechanism):
         together = check_count(releases, "releases")
         mu = gaussian_mu(epsilon, delta) * (1 - 1e-12)  # the sum of two squares is rounded
         each = mu / math.sqrt(together)
-        slow = each * math.sqrt(1 - hessian_share) / facts.sensitivity
         if steps is None:
-            objective = 4 * loss_range(facts, space) * (facts.smoothness + regularizer.l2)
-            steps = whole_steps(math.sqrt(objective / facts.dimension) * slow)
+            mu_each = each * math.sqrt(1 - hessian_share) / facts.sensitivity
+            steps = cls._default_steps(facts, space, regularizer, mu_each, failure)
         steps = check_count(steps, "steps")
         tests = min(steps, _USUAL_TESTS) if tests is None else min(steps, check_count(tests, "tests"))
         d = facts.dimension
@@ -233,13 +232,25 @@ class SecondOrderMechanism(RiskMechanism):
                 f"take {usual:.4g} or more, or more records, a larger epsilon, fewer steps or tests"
             )
         if gamma is None:
-            gamma = math.sqrt(rho * alpha)
+            gamma = min(math.sqrt(rho * alpha), max(2 * curved, made._slow_curvature()))
         elif check_positive(gamma, "gamma") <= curved:
             raise PrivacyParameterError(
                 f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "
                 "a larger gamma, a larger hessian_share, more records, or fewer tests"
             )
         return dataclasses.replace(made, alpha=alpha, gamma=gamma)
+
+    @classmethod
+    def _default_steps(
+        cls, facts: RiskFacts, space: ConvexSet, regularizer: ElasticNet, mu: float, failure: float
+    ) -> int:
+        """T at which descent, |grad F|^2 <= 2 M B / T for its best step, meets the tail of the noise.
+
+        mu is per unit of noise: sigma = sqrt(T) / mu, whose tail is taken at the cap on T.
+        """
+        tail = math.sqrt(float(stats.chi2.isf(failure / (2 * MOST_STEPS), facts.dimension))) / mu
+        gain = 2 * loss_range(facts, space) * (facts.smoothness + regularizer.l2)
+        return whole_steps(math.sqrt(gain) / tail)
 
     @classmethod
     @abstractmethod
@@ -249,6 +260,10 @@ class SecondOrderMechanism(RiskMechanism):
     @abstractmethod
     def _floors(self) -> tuple[float, float, float]:
         """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""
+
+    @abstractmethod
+    def _slow_curvature(self) -> float:
+        """The negative curvature that T steps are too few to leave behind."""
 
     @abstractmethod
     def _search(
