@@ -10,21 +10,16 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from privopt.mechanisms.convex.iteration import StepClock
-from privopt.mechanisms.convex.mechanism import checked_space
-from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
-from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
 
 @dataclass(frozen=True)
 class DPStationaryPoint(SecondOrderMechanism):
-    """Noisy gradient descent, w+ = w - (grad F(w) + noise) / M, and its last iterate that passes for an alpha-SOSP.
+    """Noisy gradient descent, w+ = w - (grad F(w) + noise) / M, and the last iterate that passes a test.
 
     w is an alpha-SOSP if |grad F(w)| <= alpha and the least eigenvalue of the Hessian is at least -sqrt(rho
     alpha). An iterate passes if its noisy gradient is at most alpha - t_g long and its noisy Hessian has no
@@ -48,18 +43,6 @@ class DPStationaryPoint(SecondOrderMechanism):
 
     name: ClassVar[str] = "dp-sosp"
 
-    @classmethod
-    def _space(cls, facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
-        space = checked_space(facts, convex_set)
-        if not isinstance(space, WholeSpace):
-            raise PrivacyParameterError(
-                f"dp-sosp takes no constraint, got {type(space).__name__}: use dp-gd-so"
-            )
-        return space
-
-    def _floors(self) -> tuple[float, float, float]:
-        return self.gradient_tail, self.hessian_tail, 3 * self.gradient_tail
-
     def _slow_curvature(self) -> float:
         """Noise of eta sigma grows by 1 + gamma/M a step, to where curvature has changed: about M/rho."""
         grown = self.smoothness**2 / (self.facts.hessian_lipschitz * self.gradient_noise.sigma)
@@ -72,22 +55,20 @@ class DPStationaryPoint(SecondOrderMechanism):
     def _search(
         self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> Search:
-        noisy = source is not None
-        flat = self.alpha - self.gradient_tail * noisy
-        curved = -self.gamma + self.hessian_tail * noisy
+        noisy, gradient = source is not None, self._gradients(risk, source)
         clock = StepClock(watch, self.steps)
         trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
         for _ in range(self.steps):
             clock.tick()
-            gradients.append(self._noisy_gradient(risk, trajectory[-1], source))
+            gradients.append(gradient(trajectory[-1]))
             trajectory.append(trajectory[-1] - gradients[-1] / self.smoothness)
         looked = self.steps + self.patience
         for k in reversed(range(self.steps)):
-            if float(np.linalg.norm(gradients[k])) <= flat and k <= looked - self.patience:
+            if float(np.linalg.norm(gradients[k])) <= self._flat(noisy) and k <= looked - self.patience:
                 looked = k
                 H = self._noisy_hessian(risk, trajectory[k], source)
                 least = float(eigvalsh(H, subset_by_index=[0, 0])[0])
-                tests.append(CurvatureTest(k, least, least, least >= curved))
+                tests.append(CurvatureTest(k, least, least, least >= self._curved(noisy)))
                 if tests[-1].passed:
                     return Search(trajectory[k], True, trajectory, gradients, tuple(tests))
         return Search(trajectory[-1], False, trajectory, gradients, tuple(tests))
