@@ -76,7 +76,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         return needed * (1 - 1e-9), 4 * across**2 * self.hessian_tail * (1 - 1e-9), needed
 
     def _slow_curvature(self) -> float:
-        """None is told apart: curvature along the way is left by steps of its own, and gamma is sqrt(rho alpha)."""
+        """Not told apart: negative curvature has steps of its own, and gamma is sqrt(rho alpha)."""
         return math.inf
 
     @property

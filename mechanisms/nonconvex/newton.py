@@ -65,7 +65,8 @@ class DPCubicNewton(SecondOrderMechanism):
     @property
     def bend(self) -> float:
         """r."""
-        return self.facts.hessian_lipschitz / min(self.facts.dimension, SPREAD) ** 1.5
+        spread = float(min(self.facts.dimension, SPREAD))
+        return self.facts.hessian_lipschitz / (spread * math.sqrt(spread))
 
     def _search(
         self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch

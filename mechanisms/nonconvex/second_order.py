@@ -201,8 +201,8 @@ class SecondOrderMechanism(RiskMechanism):
             mu_each = each * math.sqrt(1 - hessian_share) / facts.sensitivity
             steps = cls._default_steps(facts, space, regularizer, mu_each, failure)
         steps = check_count(steps, "steps")
-        usual = cls.usual_tests or steps
-        tests = min(steps, usual if tests is None else check_count(tests, "tests"))
+        looks = cls.usual_tests or steps
+        tests = min(steps, looks if tests is None else check_count(tests, "tests"))
         if cls.usual_tests is None and tests < steps:
             raise PrivacyParameterError(f"{cls.name} looks at a Hessian every step: tests is {steps}")
         d = facts.dimension
