@@ -68,8 +68,7 @@ w is an (alpha, gamma)-SOSP, a second-order stationary point, where |grad F| <= 
 eigenvalue below -gamma; for an alpha-SOSP gamma = sqrt(rho alpha), rho the Lipschitz constant of one
 record's Hessian. A point is marked only where noisy gradient and Hessian leave no doubt, up to tails of
 the noise that are exceeded with probability `failure`; not found is an answer. `gamma` is by default the
-least curvature that noise lets see, and at most sqrt(rho alpha): the claim is mostly stronger than an
-alpha-SOSP.
+least curvature that noise lets see and the steps leave behind, mostly less than sqrt(rho alpha).
 """
 
 _ERRATA = """\

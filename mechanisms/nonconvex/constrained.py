@@ -35,7 +35,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
 
     - w+ = w + eta (v - w), eta = -<g, v - w> / (M |v - w|^2), at most 1;
     - but where <g, v - w> >= -alpha/2, at most every T / tests steps, u minimises q(u) = (u - w)' H (u - w)
-      over C and <g, u - w> <= r = D t_g. If q(u) is not *proved* to be at least -sqrt(rho alpha)/2 for all
+      over C and <g, u - w> <= r = D t_g. If q(u) is not *proved* to be at least -gamma/2 for all
       u: w+ = w + theta (u - w), theta = -q(u) / (rho |u - w|^3), at most 1;
     - else w passes. The steps are paid for, so they go on: the last iterate that passed is the answer.
 
@@ -43,10 +43,10 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     sqrt(alpha / rho) / (2 D^3), for all: both bounds on F along the way are minimised at the longer ones, or
     nearly.
 
-    What is returned as found is an alpha-SOSP with probability 1 - failure: <grad F, w' - w> >= -alpha/2 - D
-    t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it is among the u, and its true
-    curvature is at least -sqrt(rho alpha)/2 - D^2 t_H. The plan sees to it that D t_g <= alpha/4 and D^2 t_H
-    <= sqrt(rho alpha)/4. Without noise a step of the first kind gains alpha^2 / (8 D^2 M) at least, one of
+    What is returned as found is an alpha-SOSP, with gamma for sqrt(rho alpha), with probability 1 - failure:
+    <grad F, w' - w> >= -alpha/2 - D t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it is
+    among the u, and its true curvature is at least -gamma/2 - D^2 t_H. The plan sees to it that D t_g <=
+    alpha/4 and D^2 t_H <= gamma/4. Without noise a step of the first kind gains alpha^2 / (8 D^2 M) at least, one of
     the second (Phi/2 - 1/6) sqrt(alpha^3/rho) / (8 D^6), where Phi is the proved factor by which q(u)
     approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals suffices (compare
     Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
@@ -76,7 +76,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         return needed * (1 - 1e-9), 4 * across**2 * self.hessian_tail * (1 - 1e-9), needed
 
     def _slow_curvature(self) -> float:
-        """Not told apart: negative curvature has steps of its own, and gamma is sqrt(rho alpha)."""
+        """Not told apart: negative curvature has steps of its own."""
         return math.inf
 
     @property

@@ -166,8 +166,8 @@ class SecondOrderMechanism(RiskMechanism):
 
         Args:
             alpha: what to look for; the least that the noise lets pass, by default.
-            gamma: the negative curvature that is let pass; by default the least that the noise of Hessians
-                lets see and the steps leave behind, and at most sqrt(rho alpha): an alpha-SOSP passes.
+            gamma: the negative curvature that is let pass, sqrt(rho alpha) for an alpha-SOSP; by default less
+                if the steps leave less behind, and more where noise hides that.
             tests: how many Hessians to pay for, by default ``usual_tests``; looks are spread over the steps.
             hessian_share: the part of mu^2 that goes to Hessians, in (0, 1); by default ``usual_share``.
             failure: the allowed probability of a false claim, in (0, 1).
@@ -228,17 +228,15 @@ class SecondOrderMechanism(RiskMechanism):
             hessian_noise=MatrixNoise(entries, d),
         )
         steep, curved, usual = made._floors()
-        rho = facts.hessian_lipschitz
-        if alpha is None:
-            alpha = max(usual, (2 * curved) ** 2 / rho if gamma is None else 0.0)
-        least = max(steep, curved**2 / rho if gamma is None else 0.0)
-        if check_positive(alpha, "alpha") <= least:
+        alpha = usual if alpha is None else alpha
+        if check_positive(alpha, "alpha") <= steep:
             raise PrivacyParameterError(
-                f"alpha = {alpha:.4g} is lost in the noise, which stays below {least:.4g} at best: "
-                f"take {usual:.4g} or more, or more records, a larger epsilon, fewer steps or tests"
+                f"alpha = {alpha:.4g} is lost in the noise, which stays below {steep:.4g} at best: "
+                f"take {usual:.4g} or more, or more records, a larger epsilon, or fewer steps"
             )
         if gamma is None:
-            gamma = min(math.sqrt(rho * alpha), max(2 * curved, made._slow_curvature()))
+            gamma = math.sqrt(facts.hessian_lipschitz * alpha)
+            gamma = max(2 * curved, min(gamma, made._slow_curvature()))
         elif check_positive(gamma, "gamma") <= curved:
             raise PrivacyParameterError(
                 f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "

@@ -23,15 +23,15 @@ class DPStationaryPoint(SecondOrderMechanism):
 
     w is an alpha-SOSP if |grad F(w)| <= alpha and the least eigenvalue of the Hessian is at least -sqrt(rho
     alpha). An iterate passes if its noisy gradient is at most alpha - t_g long and its noisy Hessian has no
-    eigenvalue below -gamma + t_H, the tails t_g, t_H of the noise at the stated ``failure``, gamma at most
-    sqrt(rho alpha): what passes is an alpha-SOSP with probability 1 - failure, whatever the data. The noise
+    eigenvalue below -gamma + t_H, the tails t_g, t_H of the noise at the stated ``failure``: with probability
+    1 - failure what passes is an alpha-SOSP, with gamma for sqrt(rho alpha), whatever the data. The noise
     of the gradients carries iterates away from saddles. All T steps are made, and the trajectory is searched
     from its end: it is the start that may be near a saddle. A Hessian is looked at only where the gradient
     has passed, and at most every T / tests steps. None found is an answer: the last iterate, marked.
 
-    By default alpha is the least at which small gradients are sure to pass, 3 t_g, or more where gamma needs
-    it. gamma is the least that noisy Hessians can tell from 0, 2 t_H, or the curvature that T steps leave
-    behind, if that is more: near a saddle of curvature -gamma the noise grows by 1 + gamma/M a step.
+    By default alpha is the least at which small gradients are sure to pass, 3 t_g. gamma is the curvature that
+    T steps leave behind (near a saddle of curvature -gamma noise grows by 1 + gamma/M a step), at most
+    sqrt(rho alpha), but at least 2 t_H, what noisy Hessians can tell from 0.
 
     Privacy: see ``SecondOrderMechanism``; the trajectory is part of the release.
 
