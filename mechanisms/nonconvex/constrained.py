@@ -44,12 +44,12 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     nearly.
 
     What is returned as found is an alpha-SOSP, with gamma for sqrt(rho alpha), with probability 1 - failure:
-    <grad F, w' - w> >= -alpha/2 - D t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it is
-    among the u, and its true curvature is at least -gamma/2 - D^2 t_H. The plan sees to it that D t_g <=
-    alpha/4 and D^2 t_H <= gamma/4. Without noise a step of the first kind gains alpha^2 / (8 D^2 M) at least, one of
-    the second (Phi/2 - 1/6) sqrt(alpha^3/rho) / (8 D^6), where Phi is the proved factor by which q(u)
-    approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals suffices (compare
-    Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
+    <grad F, w' - w> >= -alpha/2 - D t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it
+    is among the u, and its true curvature is at least -gamma/2 - D^2 t_H. The plan sees to it that D t_g <=
+    alpha/4 and D^2 t_H <= gamma/4. Without noise a step of the first kind gains alpha^2 / (8 D^2 M) at
+    least, one of the second (Phi/2 - 1/6) gamma^3 / (8 rho^2 D^6), where Phi is the proved factor by which
+    q(u) approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals suffices
+    (compare Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
 
     The oracles see noisy quantities only: over balls, vertices and polytopes they are those of
     ``privopt.oracles.quadratic``. Where their proof is not finished a step is made and the search goes on.

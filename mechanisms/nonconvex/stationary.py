@@ -29,8 +29,8 @@ class DPStationaryPoint(SecondOrderMechanism):
     from its end: it is the start that may be near a saddle. A Hessian is looked at only where the gradient
     has passed, and at most every T / tests steps. None found is an answer: the last iterate, marked.
 
-    By default alpha is the least at which small gradients are sure to pass, 3 t_g. gamma is the curvature that
-    T steps leave behind (near a saddle of curvature -gamma noise grows by 1 + gamma/M a step), at most
+    By default alpha is the least at which small gradients are sure to pass, 3 t_g. gamma is the curvature
+    that T steps leave behind (near a saddle of curvature -gamma noise grows by 1 + gamma/M a step), at most
     sqrt(rho alpha), but at least 2 t_H, what noisy Hessians can tell from 0.
 
     Privacy: see ``SecondOrderMechanism``; the trajectory is part of the release.
