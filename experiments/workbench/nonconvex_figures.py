@@ -40,7 +40,7 @@ def trajectories(problem: Planted, paths: Mapping[str, NDArray[np.float64]]) -> 
         axes.annotate(
             f"{name}, {len(path) - 1} steps",
             at,
-            xytext=(8, 0 if into else 22),
+            xytext={"without noise": (8, 0), "dp-newton": (0, 22)}.get(name, (0, -26)),
             textcoords="offset points",
             color=COLOURS[name],
             ha="left" if into else "center",
@@ -64,7 +64,7 @@ def escapes(rows: pd.DataFrame, wanted: Mapping[str, float]) -> Figure:
     for axes, problem in zip(panels, problems, strict=False):
         some = rows[rows["problem"] == problem]
         quiet = some["mechanism"] == "without noise"
-        level = float(some[quiet]["value"].median())
+        level = float(some[quiet]["value"].max())
         _lines(axes, some[~quiet], "records")
         axes.axhline(level, color="black", linewidth=1.2)
         low, high = axes.get_ylim()
