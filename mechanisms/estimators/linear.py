@@ -647,7 +647,7 @@ def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, interce
 def _term_by_term(X: Floats, weights: Floats) -> Floats:
     """X @ weights, each entry alike wherever its row stands: a product by BLAS may not be.
 
-    One row of counted records stands for many; those of a neighbour stand elsewhere, and an evaluation asks on
+    A row of counted records stands for many; those of a neighbour stand elsewhere, and an evaluation asks on
     which side of an edge they are.
     """
     total = np.zeros((len(X), weights.shape[1]))

@@ -178,8 +178,8 @@ def _unquoted() -> Iterator[None]:
         yield
     except Exception as error:  # every driver has its own
         raise InvalidInputError(
-            f"the engine could not read the table ({type(error).__name__}): does every value fit its column's "
-            "type, and the grouping into memory? What a view computes from the records may fail as well"
+            f"the engine could not read the table ({type(error).__name__}): does every value fit the type of "
+            "its column, and the grouping into memory? What a view computes may fail as well"
         ) from None
 
 
