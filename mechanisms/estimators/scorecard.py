@@ -45,6 +45,7 @@ from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
@@ -89,6 +90,10 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             "balanced", which weighs classes by the inverse of their share.
         prevalence: the share of the positive class for "balanced", a *public* number; None: it is released
             first, at a twentieth of epsilon.
+        max_columns: at most so many columns get points, those that tell records apart most in the private
+            linear model behind "seeded"; None: all. Choosing them costs nothing.
+        max_work: the largest number of steps of an exact draw that "auto" takes on; the steps follow from
+            public facts, and some 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
             and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
@@ -125,6 +130,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         calibration: str = "sound",
         class_weight: dict[Any, float] | str | None = None,
         prevalence: float | Sequence[float] | None = None,
+        max_columns: int | None = None,
+        max_work: float = MOST_WORK,
         risk_share: float = 0.0,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
@@ -140,6 +147,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         self.calibration = calibration
         self.class_weight = class_weight
         self.prevalence = prevalence
+        self.max_columns = max_columns
+        self.max_work = max_work
         self.risk_share = risk_share
         self.limits = limits
         self.ledger = ledger
@@ -210,6 +219,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             calibration=self.calibration,
             oracle=self.oracle,
             costs=costs or _costs(weights),
+            max_columns=self.max_columns,
+            max_work=self.max_work,
         )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
