@@ -163,7 +163,7 @@ def centred(weights: np.ndarray, of: CardFacts) -> np.ndarray:
 
 def test_a_model_of_zeros_and_one_sided_bounds_have_cards_too() -> None:
     of = facts()
-    for low, high in ((-10, 10), (0, 5), (-3, 0)):
+    for low, high in ((-10, 10), (0, 5), (-3, 0), (0, 10), (-20, -1), (7, 9)):
         lattice = points_lattice(low, high, 8, True, 3)
         one_sided = dataclasses.replace(of, lattice=lattice)
         for weights in (np.zeros(8), np.ones(8), -np.ones(8), np.full(8, 1e-300)):
