@@ -3,7 +3,7 @@
     python foreign.py {fasterrisk,diffprivlib} TASK.npz OPTIONS
 
 TASK holds ``train`` and ``test``, features of shape (n, d), and ``labels``, 0 and 1, of the first. OPTIONS
-are JSON. Printed as JSON: ``scores`` of the second, ``points`` (weights other than 0), ``seconds`` of the fit.
+are JSON. Printed as JSON: ``scores`` of the second, ``points`` (weights not 0), ``seconds`` of the fit.
 """
 
 from __future__ import annotations

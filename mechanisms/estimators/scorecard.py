@@ -316,7 +316,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
-    @available_if(lambda self: getattr(self, "risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Risks, shape (n, 2): the share of either class where records score alike, from ``risk_``.
 
@@ -326,7 +326,16 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         risk = self.risks_at(self.decision_function(X))
         return np.column_stack([1 - risk, risk])
 
-    @available_if(lambda self: getattr(self, "risk_", None) is not None)  # type: ignore[untyped-decorator]
+    def __getattr__(self, name: str) -> Any:
+        """What is not there; of risks, what they take."""
+        if name in ("predict_proba", "risks_at"):
+            raise AttributeError(
+                f"this scorecard has no risks, and no {name}: they are counted privately, for a share of "
+                "epsilon. To do: fit with risk_share=0.2 (--risk-share 0.2). predict needs none"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
         """The risk of the second class at scores of ``decision_function``."""
         assert self.risk_ is not None
