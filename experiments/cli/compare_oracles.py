@@ -32,7 +32,7 @@ def compare_oracles(
         typer.Option(help="NAME, or NAME:rows and NAME:cells; repeat it. Default: all that are installed."),
     ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws of noise.")] = 1,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds for each solve.")] = 60.0,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Processor seconds for each solve.")] = 60.0,
     jobs: Annotated[
         int, typer.Option(min=1, help="Oracles that run at a time, each on a core of its own.")
     ] = 1,

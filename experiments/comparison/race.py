@@ -2,6 +2,10 @@
 
 A runner is one process that answers all instances for one oracle, on a processor of its own where the system
 lets it choose. If it dies, the instance that it was at is lost, and the next runner goes on behind it.
+
+Time is processor time where the system tells it, of the runner and all that it starts: what else the machine
+does then changes little. Oracles that listen while they run are stopped by it, the others by the clock after
+four times as long, and what they have proved later than allowed does not count.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import math
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +36,8 @@ from privopt.problems.errors import InvalidInputError
 
 SOLVED, OPEN, REFUSED, FAILED, DIED = "solved", "open", "refused", "failed", "died"
 _POINTS = 200  # of a trace at most
+_CLOCK = 4.0  # seconds on the clock for each second of processor time
+_LOOK = 0.1  # seconds between two looks at the processor time
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,8 @@ class Solve:
 
     Attributes:
         oracle: its name, and after a colon its model where it has a choice.
-        status: "solved" (proved optimal), "open" (stopped by the limit, or without a proof), "refused",
-            "failed", or "died" (the process was killed).
+        status: "solved" (proved optimal within the limit), "open" (stopped by it, proved too late, or without a
+            proof), "refused", "failed", or "died" (the process was killed).
         seconds: of wall-clock time.
         processor_seconds: of this process and all that it started; NaN where the system does not tell.
         build_seconds: wall-clock time before the first noise was known; once per problem.
@@ -245,17 +252,24 @@ def _built(oracle: DiscreteOracle, instance: Instance) -> tuple[PreparedOracle |
 
 def _answered(prepared: PreparedOracle, name: str, instance: Instance, limit: float, build: float) -> Finding:
     trace: list[Progress] = []
-    limits, before = Limits(seconds=limit, on_progress=trace.append), processor_seconds()
+    noise, spent = workload.perturbation(instance), _Spent()
+    known = not math.isnan(spent())
+    limits = Limits(
+        seconds=_CLOCK * limit if known else limit,
+        on_progress=trace.append,
+        cancelled=lambda: known and spent.soon() > limit,
+    )
     try:
-        c = prepared.minimize(workload.perturbation(instance), limits).certificate
+        c = prepared.minimize(noise, limits).certificate
     except OracleError as error:
         return _solve(instance, name, FAILED, build_seconds=build, said=str(error)), []
+    used = spent()
     solve = _solve(
         instance,
         name,
-        SOLVED if c.gap == 0 else OPEN,
+        SOLVED if c.gap == 0 and not used > limit + 2 * _LOOK else OPEN,
         seconds=c.seconds,
-        processor_seconds=processor_seconds() - before,
+        processor_seconds=used,
         build_seconds=build,
         value=c.value if math.isfinite(c.value) else math.nan,
         bound=c.bound,
@@ -279,8 +293,27 @@ def _solve(instance: Instance, name: str, status: str, **known: object) -> Solve
     return Solve(**dataclasses.asdict(instance), oracle=name, status=status, **rest)  # type: ignore[arg-type]
 
 
+class _Spent:
+    """Processor time since this was made."""
+
+    def __init__(self) -> None:
+        self._before, self._last = processor_seconds(), (time.monotonic(), 0.0)
+
+    def __call__(self) -> float:
+        return processor_seconds() - self._before
+
+    def soon(self) -> float:
+        """The same, at most a moment ago: it is asked often."""
+        if (now := time.monotonic()) - self._last[0] > _LOOK:
+            self._last = now, self()
+        return self._last[1]
+
+
 def processor_seconds() -> float:
-    """Processor time of this process and all that it has started so far; NaN where /proc is not Linux's."""
+    """Processor time of this process and all that it has started so far; NaN where /proc is not Linux's.
+
+    In hundredths of a second for what still runs, finer for the rest.
+    """
     if not Path("/proc/self/stat").exists():
         return math.nan
     parents, used = dict[int, int](), dict[int, float]()
@@ -291,8 +324,10 @@ def processor_seconds() -> float:
             continue
         number = int(stat.parent.name)
         # State, parent, ...; user, system, and both of the children that were waited for.
-        parents[number], used[number] = int(words[1]), sum(map(int, words[11:15]))
+        parents[number], used[number] = int(words[1]), sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
     family = {os.getpid()}
     while grown := {p for p, parent in parents.items() if parent in family} - family:
         family |= grown
-    return float(sum(used.get(p, 0.0) for p in family)) / os.sysconf("SC_CLK_TCK")
+    ended = os.times()
+    own = time.process_time() + ended.children_user + ended.children_system
+    return own + sum(used[p] for p in family - {os.getpid()})

@@ -195,7 +195,7 @@ def ratios(solves: pd.DataFrame, one: str, other: str) -> dict[str, float]:
 
 def facts(limit: float) -> pd.DataFrame:
     """Machine and versions."""
-    lines = {"machine": machine(), "time limit": f"{limit:g} s"}
+    lines = {"machine": machine(), "time limit": f"{limit:g} processor seconds"}
     for name in _LIBRARIES:
         try:
             lines[name] = metadata.version(name)
@@ -213,7 +213,7 @@ def parts(
     words = (
         f"{len(solves):,} solves of {solves.groupby(INSTANCE).ngroups} instances. Contradictions between "
         f"proofs: {len(wrong)}{whose}. Times are processor seconds where the system tells them, on one "
-        f"thread; the limit is on the clock."
+        f"thread, of at most {limit:g} for each solve."
     )
     found: list[tuple[str, list[str | Picture | Listing]]] = [
         ("In short", [words, Listing(certified(solves, limit), "What each oracle proved within the limit.")]),
