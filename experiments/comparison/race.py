@@ -46,8 +46,8 @@ class Solve:
 
     Attributes:
         oracle: its name, and after a colon its model where it has a choice.
-        status: "solved" (proved optimal within the limit), "open" (stopped by it, proved too late, or without a
-            proof), "refused", "failed", or "died" (the process was killed).
+        status: "solved" (proved optimal within the limit), "open" (stopped by it, proved too late, or
+            without a proof), "refused", "failed", or "died" (the process was killed).
         seconds: of wall-clock time.
         processor_seconds: of this process and all that it started; NaN where the system does not tell.
         build_seconds: wall-clock time before the first noise was known; once per problem.
