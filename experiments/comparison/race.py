@@ -16,8 +16,9 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from rich.console import Console
@@ -164,7 +165,7 @@ def _all(missing: dict[str, list[Instance]], limit: float, jobs: int) -> Iterato
     for item in missing.items():
         todo.put(item)
     found: queue.SimpleQueue[Finding | BaseException | None] = queue.SimpleQueue()
-    stop = threading.Event()
+    stop, processes = threading.Event(), list[BaseProcess]()
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     runners = min(jobs, len(missing))
 
@@ -173,10 +174,10 @@ def _all(missing: dict[str, list[Instance]], limit: float, jobs: int) -> Iterato
             while not stop.is_set():
                 name, instances = todo.get_nowait()
                 core = cores[number % len(cores)] if cores else None
-                for finding in _survived(name, instances, limit, core):
-                    found.put(finding)
+                for finding in _survived(name, instances, limit, core, processes.append):
                     if stop.is_set():
                         return
+                    found.put(finding)
         except queue.Empty:
             pass
         except BaseException as error:
@@ -198,16 +199,24 @@ def _all(missing: dict[str, list[Instance]], limit: float, jobs: int) -> Iterato
                 yield finding
     finally:
         stop.set()
+        for process in processes:
+            process.terminate()
         for thread in threads:
             thread.join()
 
 
-def _survived(name: str, instances: list[Instance], limit: float, core: int | None) -> Iterator[Finding]:
+def _survived(
+    name: str,
+    instances: list[Instance],
+    limit: float,
+    core: int | None,
+    started: Callable[[BaseProcess], None] | None = None,
+) -> Iterator[Finding]:
     """All instances by one oracle, whatever becomes of its runners."""
     left = list(instances)
     while left:
         try:
-            for finding in isolated(runner, name, left, limit, core):
+            for finding in isolated(runner, name, left, limit, core, started=started):
                 left = left[1:]
                 yield finding
         except WorkerDiedError as error:

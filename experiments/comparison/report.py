@@ -186,7 +186,7 @@ def ratios(solves: pd.DataFrame, one: str, other: str) -> dict[str, float]:
     """Medians, over instances that both proved, of one oracle's seconds over another's."""
     proved = solves[solves["status"] == SOLVED].set_index(INSTANCE)
     a, b = (proved[proved["oracle"] == name] for name in (one, other))
-    common = a.join(b, lsuffix="_a", rsuffix="_b", how="inner")
+    common = a.merge(b, left_index=True, right_index=True, suffixes=("_a", "_b"))
     found = {"instances": float(len(common))}
     for key in ("seconds", "processor_seconds", "build_seconds"):
         found[key] = float((common[f"{key}_a"] / common[f"{key}_b"].clip(lower=1e-6)).median())

@@ -195,6 +195,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     code = "from privopt.experiments.cli.start import main; main()"
     words = ["compare-oracles", "--output", str(tmp_path), "--workload", "ladder", "--oracle", "highs:rows"]
+    words += ["--time-limit", "0.5"]
     with subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True) as process:
         kept, end = tmp_path / "solves.csv", time.monotonic() + 300
         while not kept.exists() and time.monotonic() < end and process.poll() is None:

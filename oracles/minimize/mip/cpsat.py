@@ -140,9 +140,6 @@ class CpSatSession(Session):
             _constrain(proto, paid[:0], costs[:0], 1, 1)
         elif cutoff < most:
             proto.objective.domain.extend([least, cutoff])
-        if question.start is not None:
-            proto.solution_hint.vars.extend(question.start.tolist())
-            proto.solution_hint.values.extend([1] * len(question.start))
         return model
 
 

@@ -133,7 +133,8 @@ class Question(NamedTuple):
         allowed: columns that may be nonzero, or None for all.
         forbidden: sets of columns that must not all be 1 at once.
         cutoff: only points of at most this cost are of interest.
-        start: columns that are 1 at a point worth starting from, or None.
+        start: columns that are 1 at the best point known, or None. It may cost more than the cutoff, which
+            then says all that most solvers would learn from it; HiGHS also searches around it.
     """
 
     costs: FloatArray

@@ -112,11 +112,6 @@ class ScipSession(Session):
         scip.setObjective(self._sum(Expr, paid.tolist(), question.costs[paid].tolist()), "minimize")
         scip.setObjlimit(question.cutoff if math.isfinite(question.cutoff) else scip.infinity())
         scip.setParam("limits/time", 1e20 if seconds is None else max(seconds, 1e-3))
-        if question.start is not None:
-            start = scip.createPartialSol()
-            for column in question.start.tolist():
-                scip.setSolVal(start, self._columns[column], 1.0)
-            scip.addSol(start)
 
     def _answer(self, stopped: Status | None, cutoff: float) -> MipAnswer:
         scip = self._scip

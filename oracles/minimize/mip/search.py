@@ -174,7 +174,8 @@ class Search:
             self.report(proved if others is None else min(proved, others), news.nodes)
 
         for _ in range(_MAX_TIES + 1):
-            question = Question(costs, region.allowed, forbidden, self.cutoff - constant)
+            cutoff, start = self.cutoff - constant, self._start(region)
+            question = Question(costs, region.allowed, forbidden, cutoff, start)
             answer = self.session.solve(question, self.query.watch, tell)
             self.nodes += answer.nodes
             self.solves += 1
@@ -193,6 +194,13 @@ class Search:
             forbidden.append(region.encode(point))
         self.unresolved_ties = True
         return None
+
+    def _start(self, region: Region) -> NDArray[np.int64] | None:
+        """The best point, if it lies in the region and was not forbidden, as the ones of ties are."""
+        if self.best is None or self.query.break_ties:
+            return None
+        point = np.array(self.best[1], dtype=np.int64)
+        return region.encode(point) if region.contains(point) else None
 
     def _offer_found(self, point: IntArray) -> None:
         """A point that the solver met on its way: what it is worth is seen in integers."""

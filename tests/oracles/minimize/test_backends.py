@@ -29,7 +29,7 @@ from privopt.oracles.minimize.interval import IntervalOracle
 from privopt.oracles.minimize.local_search import LocalSearchOracle
 from privopt.oracles.minimize.mip.cpsat import CpSatOracle, CpSatSession, grid_steps
 from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
-from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question
+from privopt.oracles.minimize.mip.model import MipModel, News, Outcome, Question
 from privopt.oracles.minimize.mip.pulp import PulpOracle
 from privopt.oracles.minimize.mip.remote import RemoteSession, _Worker
 from privopt.oracles.minimize.mip.scip import ScipOracle
@@ -435,12 +435,22 @@ def test_it_is_offered_on_the_command_line_too(stranger: Path) -> None:
 
 
 @cpsat
-def test_a_start_and_a_cutoff_reach_cpsat() -> None:
+def test_a_cutoff_reaches_cpsat() -> None:
     model, question = knapsack()
     session = RemoteSession(CpSatSession, model, 1)
-    started = question._replace(start=np.array([0, 1]))
-    answer = session.solve(started, Limits().start(), lambda news: None)
-    assert (answer.bound, answer.outcome) == (7.0, Outcome.OPTIMAL)
     for cutoff, outcome in ((6.9, Outcome.NOTHING), (7.0, Outcome.OPTIMAL), (-1.0, Outcome.NOTHING)):
         limited = question._replace(cutoff=cutoff)
         assert session.solve(limited, Limits().start(), lambda news: None).outcome is outcome
+
+
+def test_highs_starts_from_the_best_point_known() -> None:
+    """A start that is the optimum is what it tells first; one beyond the cutoff does no harm."""
+    model, question = knapsack()
+    session, news = HighsSession(model), list[News]()
+    answer = session.solve(question._replace(start=np.array([0, 1])), Limits().start(), news.append)
+    assert answer.bound == 7.0
+    first = next(n.values for n in news if n.values is not None)
+    assert first.tolist() == [1.0, 1.0, 0.0]
+    for cutoff, outcome in ((6.9, Outcome.NOTHING), (7.1, Outcome.OPTIMAL)):
+        dear = question._replace(start=np.array([0, 1, 2]), cutoff=cutoff)
+        assert session.solve(dear, Limits().start(), news.append).outcome is outcome
