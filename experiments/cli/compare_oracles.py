@@ -43,8 +43,8 @@ def compare_oracles(
 ) -> None:
     """Compare minimising oracles on reproducible instances: who proves what, how fast, whether all agree.
 
-    Leaves solves.csv (a line per solve, appended as it is finished), solves.parquet, moments.csv and
-    report.html in the output folder. Exit code 1 if two proofs contradict each other.
+    Leaves solves.csv (a line per solve, appended as it is finished), solves.parquet, moments.csv, report.html
+    and report.md with its pictures in the output folder. Exit code 1 if two proofs contradict each other.
     """
     console, instances = Console(soft_wrap=True, emoji=False), instances_of(workload, draws)
     if export is not None:
@@ -55,7 +55,9 @@ def compare_oracles(
     names = [_checked(name) for name in oracle] if oracle else _installed()
     solves, moments = run(output, instances, names, limit=time_limit, jobs=jobs, console=console)
     solves.frame.to_parquet(output / "solves.parquet")
-    write_atomically(output / "report.html", report.html(solves.frame, moments.frame, time_limit))
+    sections = report.parts(solves.frame, moments.frame, time_limit)
+    write_atomically(output / "report.html", report.html(sections))
+    report.write_markdown(output, sections)
     console.print(report.certified(solves.frame, time_limit).to_string(index=False), markup=False)
     for line in solves.matching(status=DIED):
         console.print(f"lost: {line['oracle']} at {line['data']} n={line['n']} d={line['d']}", markup=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from privopt.experiments.comparison.race import SOLVED
-from privopt.experiments.workbench.kept import machine, seconds
-from privopt.experiments.workbench.report import Listing, Picture, page
+from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.kept import machine, markdown, seconds
+from privopt.experiments.workbench.report import Listing, Part, Picture, page
+from privopt.mechanisms.estimators.common import write_atomically
 
+Section = tuple[str, list[Part]]
 INSTANCE = ["data", "n", "d", "question", "epsilon", "draw"]
 # Two proofs in floating point may differ by twice a solver's tolerance, in errors.
 _TOLERANCE = 1e-4
@@ -204,9 +208,7 @@ def facts(limit: float) -> pd.DataFrame:
     return pd.DataFrame({"what": list(lines), "which": list(lines.values())})
 
 
-def parts(
-    solves: pd.DataFrame, moments: pd.DataFrame, limit: float
-) -> list[tuple[str, list[str | Picture | Listing]]]:
+def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Section]:
     """The sections of the page."""
     wrong = disagreements(solves)
     whose = "" if wrong.empty else ": see the last table"
@@ -215,7 +217,7 @@ def parts(
         f"proofs: {len(wrong)}{whose}. Times are processor seconds where the system tells them, on one "
         f"thread, of at most {limit:g} for each solve."
     )
-    found: list[tuple[str, list[str | Picture | Listing]]] = [
+    found: list[Section] = [
         ("In short", [words, Listing(certified(solves, limit), "What each oracle proved within the limit.")]),
         (
             "Who is how often how much slower",
@@ -229,7 +231,7 @@ def parts(
         ),
     ]
     if (solves["data"] == "adult").any():
-        pictures: list[str | Picture | Listing] = [
+        pictures: list[Part] = [
             Picture(ladder(solves, question), f"Adult, {question}, epsilon 1: time against features.")
             for question in ("rspm", "opdisc")
             if (
@@ -240,6 +242,11 @@ def parts(
             Listing(reach(solves), "The most features that were proved, for each number of records.")
         )
         found.append(("Where rows stop and cells go on", pictures))
+    pairs = [(f"pulp-highs:{model}", f"highs:{model}") for model in ("rows", "cells")]
+    if compared := [pair for pair in pairs if set(pair) <= set(solves["oracle"])]:
+        lines = [{"": f"{one} / {other}", **ratios(solves, one, other)} for one, other in compared]
+        caption = "Medians, over instances that both proved, of PuLP's seconds over those of HiGHS alone."
+        found.append(("HiGHS through PuLP, and directly", [Listing(pd.DataFrame(lines), caption)]))
     if len(moments):
         picture = Picture(gap_over_time(solves, moments), "How fast the gap closes.")
         found.append(("Gap over time", [picture]))
@@ -249,6 +256,23 @@ def parts(
     return found
 
 
-def html(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> str:
+def html(sections: Sequence[Section]) -> str:
     """The whole page, self-contained."""
-    return page("Oracles compared", parts(solves, moments, limit))
+    return page("Oracles compared", sections)
+
+
+def write_markdown(folder: Path, sections: Sequence[Section]) -> None:
+    """``report.md`` with the tables, and its pictures beside it."""
+    lines, pictures = ["# Oracles compared"], 0
+    for heading, contents in sections:
+        lines.append(f"## {heading}")
+        for part in contents:
+            if isinstance(part, Picture):
+                pictures += 1
+                save(part.figure, folder / f"report-{pictures}.png")
+                lines += [f"![{part.caption}](report-{pictures}.png)", part.caption]
+            elif isinstance(part, Listing):
+                lines += [markdown(part.frame), part.caption]
+            else:
+                lines.append(part)
+    write_atomically(folder / "report.md", "\n\n".join(lines) + "\n")

@@ -66,7 +66,11 @@ def test_a_race_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     ends = moments.frame.groupby(list(race.KEY))[["seconds", "incumbent", "bound"]].last()
     assert len(ends) == 5
     assert (ends["incumbent"] == ends["bound"]).all()
-    page = report.html(frame, moments.frame, 20.0)
+    sections = report.parts(frame, moments.frame, 20.0)
+    page = report.html(sections)
+    report.write_markdown(tmp_path, sections)
+    assert (tmp_path / "report-1.png").read_bytes().startswith(b"\x89PNG")
+    assert "| highs:rows | 3 |" in (tmp_path / "report.md").read_text()
     assert page.count("data:image/svg+xml;base64") == 2
     assert "Contradictions between proofs: 0." in page
     assert "http://" not in page.replace("http://www.w3.org", "")

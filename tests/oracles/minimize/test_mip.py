@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -17,7 +15,6 @@ import pulp
 import pytest
 from numpy.typing import NDArray
 
-from privopt.experiments import benchmark_models
 from privopt.oracles.certificate import Answer, Status
 from privopt.oracles.errors import (
     CertificateError,
@@ -551,15 +548,3 @@ def test_full_size_opdisc_equals_the_native_search(adult: tuple[IntArray, IntArr
     ours = HighsOracle().prepare(problem, Task.NORMALIZED).minimize(p, Limits(seconds=240), break_ties=True)
     native = NativeOracle().prepare(problem, Task.NORMALIZED).minimize(p, break_ties=True)
     assert np.array_equal(ours.require(lexicographic=True), native.require(lexicographic=True))
-
-
-def test_the_benchmark_compares_both_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "table.json"
-    benchmark_models.main(["--sizes", "40", "--draws", "1", "--limit", "20", "--json", str(target)])
-    rows = json.loads(target.read_text())
-    assert [(r["task"], r["n"], r["cell_gap"]) for r in rows] == [
-        ("linear", 40, 0.0),
-        ("normalized", 40, 0.0),
-    ]
-    assert all(r["ratio"] == pytest.approx(r["row_seconds"] / r["cell_seconds"]) for r in rows)
-    assert len(capsys.readouterr().out.splitlines()) == 3
