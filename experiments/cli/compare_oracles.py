@@ -25,7 +25,7 @@ _ALL = ("native", *(f"{name}:{model}" for name in _MIP for model in ("cells", "r
 def compare_oracles(
     output: Annotated[Path, typer.Option(help="Folder for lines and report; goes on where it was stopped.")],
     workload: Annotated[
-        str, typer.Option(help="tiny, ladder, synthetic, conjunctions, noise, or all.")
+        str, typer.Option(help="tiny, ladder, synthetic, conjunctions, noise, hard, or all.")
     ] = "tiny",
     oracle: Annotated[
         list[str] | None,

@@ -75,7 +75,8 @@ def workload(name: str, draws: int) -> list[Instance]:
 
     Args:
         name: "tiny" (seconds), "ladder" (Adult from 200 to 15,682 records and from 5 to 23 features),
-            "synthetic", "conjunctions", "noise" (the full Adult task at four levels of noise), or "all".
+            "synthetic", "conjunctions", "noise" (the full Adult task at other levels of noise), "all" (these
+            but the first), or "hard" (small files that general solvers find hard, for ``--export``).
         draws: of noise, wherever there is any.
     """
     parts = {
@@ -85,9 +86,14 @@ def workload(name: str, draws: int) -> list[Instance]:
         "synthetic": _grid("synthetic", (500, 5000), (12, 20, 30), ("opdisc",), (1.0, NO_NOISE), draws),
         "conjunctions": _grid("conjunction", (200, 2000), (20, 60), ("rspm",), (1.0, NO_NOISE), draws),
         "noise": _grid("adult", (15_682,), (23,), ("rspm", "opdisc"), (0.1, 5.0, NO_NOISE), draws),
+        "hard": _grid("adult", (200,), (5,), ("rspm", "opdisc"), (1.0,), draws)
+        + _grid("adult", (2000,), (10, 16), ("rspm", "opdisc"), (1.0,), draws)
+        + _grid("synthetic", (500,), (20, 30), ("opdisc",), (NO_NOISE,), draws)
+        + _grid("synthetic", (5000,), (12, 20), ("opdisc",), (NO_NOISE,), draws)
+        + _grid("conjunction", (2000,), (60,), ("rspm",), (NO_NOISE,), draws),
     }
     if name == "all":
-        return [i for key, part in parts.items() if key != "tiny" for i in part]
+        return [i for key, part in parts.items() if key not in ("tiny", "hard") for i in part]
     if name not in parts:
         raise InvalidInputError(f"no workload {name!r}; there are {', '.join(parts)}, all")
     return parts[name]
