@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
@@ -109,10 +109,7 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
 
 
 def fit_linear(
-    table: pd.DataFrame,
-    target: str,
-    schema: Schema | None,
-    classes: tuple[str, ...] | None,
+    records: Labelled,
     options: LinearOptions,
     **budget: Any,
 ) -> tuple[LinearModel, dict[str, Any]]:
@@ -123,11 +120,11 @@ def fit_linear(
     or for dp-fw-l1 l-infinity, whose noise grows with it.
     """
     parse_loss(options.loss or _CLASSIFYING[0])  # a name that there is
+    schema, classes = records.schema, records.classes
     if classes is not None and (options.loss or "logistic") not in _CLASSIFYING:
         raise InvalidInputError(f"--classes belongs to classification, --loss {options.loss} to regression")
-    features = table.drop(columns=[target])
     if schema is None:
-        schema = Schema.infer(features)
+        schema = Schema.infer(records.frame)
     began = time.monotonic()
     common = {
         **budget,
@@ -153,9 +150,12 @@ def fit_linear(
         robust = None if loss == "squared" else parse_loss(loss)
         label_range = None if options.label_range is None else parse_label_range(options.label_range)
         model = PrivateLinearRegression(label_range=label_range, loss=robust, **common)
-    model.fit(features, table[target])
-    score = float(model.score(features, table[target]))
+    model.fit(records.X, records.y)
     regression = isinstance(model, PrivateLinearRegression)
+    if regression:
+        score = float(model.score(records.frame, records.labels))
+    else:
+        score = records.share(model.predict(records.X) == records.labels)
     report = {
         **model.spend_.to_dict(),
         **model.noise_,

@@ -10,7 +10,6 @@ import pandas as pd
 from privopt.experiments.cli.linear import load_linear
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import read_table
 
 
 def load_model(path: Path) -> Any:
@@ -22,15 +21,18 @@ def load_model(path: Path) -> Any:
     return load_linear(path) or PrivateHalfspaceClassifier.load(path)
 
 
-def predictions(model: Any, data: Path, proba: bool = False) -> pd.DataFrame:
+def check_proba(model: Any, proba: bool) -> None:
+    """Raise InvalidInputError if a model without probabilities was asked for them."""
+    if proba and not hasattr(model, "predict_proba"):
+        raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
+
+
+def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.DataFrame:
     """Scores where there is one per record, predictions, and on request probabilities of the classes.
 
     Raises:
-        InvalidInputError: a model without probabilities was asked for them, or an unusable table.
+        InvalidInputError: an unusable table.
     """
-    if proba and not hasattr(model, "predict_proba"):
-        raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
-    table = read_table(data, [] if model.schema_ is None else model.schema_.text_columns)
     scored = pd.DataFrame({"prediction": model.predict(table)})
     classes = getattr(model, "classes_", ())
     if len(classes) == 2:
