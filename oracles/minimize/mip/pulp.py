@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import math
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -36,9 +37,10 @@ from privopt.oracles.minimize.mip.model import (
     Session,
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
-from privopt.oracles.minimize.mip.private import CARELESS, private_folder
+from privopt.oracles.minimize.mip.private import CARELESS, private_folder, uses_files
 from privopt.problems.discrete.lattice import FloatArray
 
+_LOOK = 0.02  # seconds between two looks at the watch
 # What PuLP calls the solvers that people call by shorter names.
 _PULP_NAMES = {"highs": "HiGHS", "cbc": "PULP_CBC_CMD"}
 
@@ -58,8 +60,9 @@ class PulpOracle(MipOracle):
     The solver gets the whole model again for every question: that is how PuLP works. HighsOracle and
     ScipOracle speak to those solvers directly, and keep it.
 
-    Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. PuLP passes only the time limit
-    on to other solvers, and reports no proved bound of an unfinished solve: expect large gaps there.
+    Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers are passed the
+    time limit, and those that are programs end with a cancellation or Ctrl-C; PuLP reports no proved bound of
+    an unfinished solve: expect large gaps there.
 
     Solvers that are programs of their own, CBC among them, are handed the records' counts and the noise in
     files: in a folder that nobody else may enter, which goes with the solve, as the program does
@@ -166,7 +169,8 @@ class PulpSession(Session):
     """Any solver that PuLP can run: the whole model again, in a fresh process or call, for every solve.
 
     PuLP offers no proved bound and no callbacks across solvers: HiGHS's own are used where it is HiGHS. Of
-    the others a solve that is cut short tells no bound, and only the time limit reaches a running solver.
+    the others a solve that is cut short tells no bound. The time limit reaches all of them; cancellation ends
+    those that are programs.
     """
 
     def __init__(self, model: MipModel, solver: str) -> None:
@@ -184,6 +188,8 @@ class PulpSession(Session):
         stopped = relay.finish()
         if is_highs(self._name):
             return highs.answer(problem.solverModel, order, stopped, question.cutoff)
+        if _ended(relay):
+            return MipAnswer(Outcome.STOPPED, None, -math.inf, stopped, 0, f"{self._name} was ended")
         return self._answer(problem, question.costs, watch.remaining)
 
     def _asked(self, question: Question) -> Any:
@@ -221,10 +227,15 @@ class PulpSession(Session):
                 settings["timeLimit"] = max(seconds, 0.01)
             solver = pulp.getSolver(self._name, **settings)
             try:
-                with private_folder(solver), relay if is_highs(self._name) else nullcontext():
-                    problem.solve(solver)
+                with private_folder(solver) as end:
+                    if uses_files(solver):
+                        _watched(lambda: problem.solve(solver), relay, end)
+                    else:
+                        with relay if is_highs(self._name) else nullcontext():
+                            problem.solve(solver)
             except pulp.PulpSolverError as error:
-                raise SolverFailedError(f"{self._name} failed under PuLP: {error}") from error
+                if not _ended(relay):
+                    raise SolverFailedError(f"{self._name} failed under PuLP: {error}") from error
 
     def _answer(self, problem: Any, costs: FloatArray, remaining: float | None) -> MipAnswer:
         import pulp
@@ -244,6 +255,37 @@ class PulpSession(Session):
 
     def _values(self) -> FloatArray:
         return np.array([c.varValue or 0.0 for c in self._columns], dtype=np.float64)
+
+
+def _watched(work: Callable[[], object], relay: Relay, end: Callable[[], None]) -> None:
+    """Wait for a program, and end it when somebody cancels. Its time limit it knows itself."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_LOOK)
+            relay()
+            if _ended(relay):
+                end()
+    finally:
+        while thread.is_alive():  # Ctrl-C
+            end()
+            thread.join(_LOOK)
+    if failed:
+        raise failed[0]
+
+
+def _ended(relay: Relay) -> bool:
+    """Whether a program was told to end: it would have told nothing."""
+    return relay.raised is not None or relay.stopped is Status.INTERRUPTED
 
 
 def translated(model: MipModel) -> tuple[Any, list[Any]]:

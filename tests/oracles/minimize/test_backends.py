@@ -187,6 +187,7 @@ def hard() -> ZeroOneHalfspace:
 LIVELY = [
     HighsOracle("rows"),
     PulpOracle("HiGHS", "rows"),
+    PulpOracle("CBC", "rows"),
     pytest.param(CpSatOracle, marks=cpsat),
     pytest.param(ScipOracle, marks=scip),
 ]
