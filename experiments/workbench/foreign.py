@@ -13,11 +13,12 @@ import json
 import sys
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 
 
-def fasterrisk(train, labels, columns):  # type: ignore[no-untyped-def]
+def fasterrisk(train: Any, labels: Any, columns: int) -> tuple[Any, float]:
     """Integer weights of at most so many features, without privacy (Liu et al. 2022), at its defaults."""
     optimizer = importlib.import_module("fasterrisk.fasterrisk").RiskScoreOptimizer
     model = optimizer(X=train, y=np.where(labels > 0, 1.0, -1.0), k=columns)
@@ -26,7 +27,7 @@ def fasterrisk(train, labels, columns):  # type: ignore[no-untyped-def]
     return weights[0], offsets[0]
 
 
-def diffprivlib(train, labels, epsilon, data_norm, seed):  # type: ignore[no-untyped-def]
+def diffprivlib(train: Any, labels: Any, epsilon: float, data_norm: float, seed: int) -> tuple[Any, float]:
     """Logistic regression at its defaults, pure epsilon, for rows of norm at most ``data_norm``."""
     regression = importlib.import_module("diffprivlib.models").LogisticRegression
     model = regression(epsilon=epsilon, data_norm=data_norm, random_state=seed).fit(train, labels)
@@ -36,7 +37,7 @@ def diffprivlib(train, labels, epsilon, data_norm, seed):  # type: ignore[no-unt
 def main() -> None:
     name, task, options = sys.argv[1:]
     data = np.load(task)
-    fit = {"fasterrisk": fasterrisk, "diffprivlib": diffprivlib}[name]
+    fit: Any = {"fasterrisk": fasterrisk, "diffprivlib": diffprivlib}[name]
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

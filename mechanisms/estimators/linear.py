@@ -624,7 +624,10 @@ def shortened(X: Any, bound: float, norm: RowNorm) -> Any:
     if not np.any(norms > bound):
         return X
     scale = (bound / np.maximum(norms, bound)).astype(X.dtype)
-    return sp.diags_array(scale).tocsr() @ X if sp.issparse(X) else X * scale[:, None]
+    if not sp.issparse(X):
+        return X * scale[:, None]
+    diagonal: Any = sp.diags_array(scale)
+    return (diagonal @ X).tocsr()
 
 
 def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
