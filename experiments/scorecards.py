@@ -48,7 +48,7 @@ from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adu
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # distinct numbers up to this are categories
 # Splits of a table with few records, and of one with many: results on few records vary more.
-_RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 2
+_RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 1
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
 SEARCHED = (0.1, 1.0, 10.0)  # epsilons
 # Seconds that a search over a lattice gets; columns of a card with few, features of FasterRisk.
