@@ -567,7 +567,7 @@ def fit(counts: Sequence[int], law: Sequence[float]) -> float:
     return float(stats.chisquare(seen, expected).pvalue)
 
 
-@pytest.mark.parametrize("name", [*RISK_AUDITS, "evaluation"])
+@pytest.mark.parametrize("name", [*RISK_AUDITS, "evaluation", "dp-gld", "dp-sosp", "dp-newton", "dp-gd-so"])
 def test_releases_of_first_order_mechanisms_follow_the_laws(name: str) -> None:
     """Real releases, of claims and of mutants; those of a mutant do not follow the law of its claim."""
     for audited in cached(name):
