@@ -112,7 +112,10 @@ class ClippedNewton:
         check_type(loss, SquaredLoss | LogisticLoss, f"{cls.name} takes the squared and the logistic loss")
         if d > MOST_FEATURES:
             raise PrivacyParameterError(f"{cls.name} takes up to {MOST_FEATURES:,} features, not {d:,}")
-        runs, steps = check_count(releases, "releases"), check_count(steps or _STEPS, "steps")
+        runs, steps = (
+            check_count(releases, "releases"),
+            check_count(_STEPS if steps is None else steps, "steps"),
+        )
         mu, p = gaussian_mu(epsilon, delta), d + 1
         search = ColumnSearch.within(n, d + (loss.labels is Labels.REAL), mu)
         left = (mu if search is None else math.sqrt(mu**2 - search.level**2)) * (1 - 1e-9)

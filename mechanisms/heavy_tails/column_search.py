@@ -106,7 +106,7 @@ class ColumnSearch:
 
         end = np.full(distances.shape[1], 1 << SCALE_ROUNDS - 1)
         found = _halved(lower, lambda i: 2.0 ** (i / 2), -end, end, SCALE_ROUNDS)
-        return np.where(found > 2.0**-63.6, found, 0.0)
+        return np.where(found > 2.0**-63.4, found, 0.0)  # the lowest end is 2^-63.5
 
     def length(self, lengths: Floats, share: float, source: NoiseSource) -> float:
         """A private threshold that ``share`` of some lengths, shape (n,), are beyond."""
