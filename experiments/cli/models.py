@@ -10,7 +10,7 @@ import pandas as pd
 from privopt.experiments.cli.linear import load_linear
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import read_table
+from privopt.problems.tables.schema import missing_columns, read_table
 
 
 def load_model(path: Path) -> Any:
@@ -31,6 +31,13 @@ def predictions(model: Any, data: Path, proba: bool = False) -> pd.DataFrame:
     if proba and not hasattr(model, "predict_proba"):
         raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
     table = read_table(data, [] if model.schema_ is None else model.schema_.text_columns)
+    if model.schema_ is None and hasattr(model, "feature_names_in_"):
+        names = list(model.feature_names_in_)
+        if missing := [name for name in names if name not in table.columns]:
+            raise InvalidInputError(
+                f"missing from the table: {missing_columns(missing, list(table.columns))}"
+            )
+        table = table[names]
     scored = pd.DataFrame({"prediction": model.predict(table)})
     classes = getattr(model, "classes_", ())
     if len(classes) == 2:

@@ -266,7 +266,13 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             "intercept": np.atleast_1d(self.intercept_).tolist(),
             **({} if self.label_range_ is None else {"label_range": list(self.label_range_)}),
             **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
+            **({"columns": self._columns} if self._columns else {}),
         }
+
+    @property
+    def _columns(self) -> list[str]:
+        """The names of the columns where no schema has them."""
+        return [] if self.schema_ is not None else list(getattr(self, "feature_names_in_", []))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -308,6 +314,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         given = model.get("label_range")  # files of earlier versions have none
         fitted.label_range_ = None if given is None else check_label_range(given)
         fitted.n_features_in_ = coef.shape[1]
+        if "columns" in model:
+            fitted.feature_names_in_ = np.array(
+                _checked_columns(model["columns"], coef.shape[1]), dtype=object
+            )
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
         fitted._set(coef, intercept, spend)
@@ -612,6 +622,12 @@ def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
         return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
     squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
     return math.sqrt(squares + schema.intercept)
+
+
+def _checked_columns(columns: object, d: int) -> list[str]:
+    if not isinstance(columns, list) or len(columns) != d or not all(isinstance(c, str) for c in columns):
+        raise InvalidInputError(f"columns must be {d} names")
+    return columns
 
 
 def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:

