@@ -124,6 +124,6 @@ def too_many_points(problem: DiscreteProblem, max_candidates: int, max_work: flo
     reasons = []
     if box > max_candidates:
         reasons.append(f"{box:.3g} candidates, more than {max_candidates}")
-    if box * problem.n_records > max_work:
-        reasons.append(f"{box * problem.n_records:.3g} candidate-record pairs, more than {max_work:.3g}")
+    if box * problem.n_rows > max_work:
+        reasons.append(f"{box * problem.n_rows:.3g} candidate-record pairs, more than {max_work:.3g}")
     return reasons

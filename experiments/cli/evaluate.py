@@ -13,13 +13,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from privopt.experiments.cli.budget import open_ledger
-from privopt.experiments.cli.fit import check_files, read_labelled
+from privopt.experiments.cli.fit import check_files
 from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.risks import between
+from privopt.experiments.cli.tables import TableOption, read_labelled
 from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.engines import is_engine_address
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -29,10 +31,15 @@ tell = Console(soft_wrap=True, emoji=False)
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A classifier written by `privopt fit --save`.")],
     data: Annotated[
-        str, typer.Option(help="Labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23.")
+        str,
+        typer.Option(
+            help="Labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23; or a "
+            "pattern or URL, as in `privopt fit`."
+        ),
     ],
     epsilon: Annotated[float, typer.Option(help="Privacy budget of this evaluation, > 0; replace-one.")],
     target: Annotated[str | None, typer.Option(help="Label column. Needed for files.")] = None,
+    table: TableOption = None,
     about: Annotated[
         str, typer.Option(help="What intervals are about: population, or table (the records at hand).")
     ] = "population",
@@ -49,12 +56,13 @@ def evaluate(
     fitted = load_model(model)
     if not hasattr(fitted, "classes_"):
         raise InvalidInputError(f"{model} predicts numbers: evaluate takes classifiers with two classes")
-    texts = isinstance(fitted.classes_[0], str)
-    table, column, *_ = read_labelled(data, target, fitted.schema_, tuple(fitted.classes_) if texts else None)
+    texts = isinstance(fitted.classes_[0], str) or is_engine_address(data)
+    classes = tuple(fitted.classes_.tolist()) if texts else None
+    records = read_labelled(data, target, fitted.schema_, classes, table)
     found = evaluated(
         fitted,
-        table.drop(columns=[column]),
-        table[column],
+        records.X,
+        records.y,
         epsilon=epsilon,
         target=about,  # type: ignore[arg-type]  # checked there
         confidence=confidence,
@@ -88,7 +96,7 @@ def show_evaluation(found: Evaluation, console: Console) -> None:
             "open" if math.isnan(observed) else f"{observed:.1%}",
             f"{low:.1%} to {high:.1%}",
         )
-    for table in (numbers, matrix, risks):
-        table.title_justify = "left"
-        console.print(table)
+    for shown in (numbers, matrix, risks):
+        shown.title_justify = "left"
+        console.print(shown)
     console.print(f"spend: {found.spend}", markup=False)

@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -25,6 +24,7 @@ from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.experiments.cli.risks import risk_rows, risk_table
+from privopt.experiments.cli.tables import Labelled, TableOption, read_labelled
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
@@ -36,9 +36,8 @@ from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
-from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
-from privopt.problems.tables.schema import Schema, missing_columns, read_table
+from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 say = Console(stderr=True, emoji=False)
@@ -87,7 +86,8 @@ NormOption = Annotated[
     float | None,
     typer.Option(
         "--data-norm",
-        help="Norm that rows are clipped to, > 0. Default: what the schema implies; calibrate: 1.",
+        help="Norm that rows are clipped to, > 0. Linear models only: together with --loss, or the name of "
+        "one of their mechanisms. Default: what the schema implies; calibrate: 1.",
         rich_help_panel=_LINEAR,
     ),
 ]
@@ -144,7 +144,8 @@ def fit(
     data: Annotated[
         str,
         typer.Option(
-            help="A .csv, .csv.gz or .parquet file with a header; or adult23, adult23:SEED (shipped).",
+            help="A .csv, .csv.gz or .parquet file with a header; adult23, adult23:SEED (shipped); or what "
+            "an engine counts: .parquet files by a pattern, FOLDER/*.parquet, or a database by its URL.",
             rich_help_panel=_DATA,
         ),
     ],
@@ -152,6 +153,7 @@ def fit(
     target: Annotated[
         str | None, typer.Option(help="Label column. Needed for files.", rich_help_panel=_DATA)
     ] = None,
+    table: TableOption = None,
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -270,14 +272,12 @@ def fit(
         raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
     weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
     with _accounted(ledger) as book:
-        table, target, facts, labels = _load(data, target, schema, classes)
+        facts = None if schema is None else Schema.load(schema)
+        records = read_labelled(data, target, facts, split_classes(classes), table)
         if linear:
             with _stoppable(time_limit) as limits:
                 fitted, account = fit_linear(
-                    table,
-                    target,
-                    facts,
-                    labels,
+                    records,
                     options,
                     epsilon=epsilon,
                     delta=parse_delta(delta),
@@ -296,8 +296,8 @@ def fit(
                     delta=parse_delta(delta),
                     mechanism=mechanism,
                     oracle=oracle,
-                    schema=facts,
-                    classes=labels,
+                    schema=records.schema,
+                    classes=records.classes,
                     lattice=parse_lattice(lattice),
                     calibration=calibration,
                     class_weight=weights,
@@ -306,12 +306,12 @@ def fit(
                     limits=limits,
                     ledger=book,
                     insecure_seed=insecure_seed,
-                ).fit(table.drop(columns=[target]), table[target])
+                ).fit(records.X, records.y)
     # Shown before files are written: what was paid for must not be lost to a full disk.
     if linear:
         show_linear(fitted, account, tell)
     else:
-        account = fit_report(model, table, target, time.monotonic() - began)
+        account = fit_report(model, records, time.monotonic() - began)
         _show_fit(model, account)
     with _released():
         if save is not None:
@@ -320,12 +320,10 @@ def fit(
             write_atomically(json_file, json.dumps(account, indent=2) + "\n")
 
 
-def fit_report(
-    model: PrivateHalfspaceClassifier, table: pd.DataFrame, target: str, seconds: float
-) -> dict[str, Any]:
+def fit_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: float) -> dict[str, Any]:
     """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
     spend, proof = model.spend_, model.certificate_
-    said, truth = model.predict(table.drop(columns=[target])), table[target].to_numpy()
+    said, truth = model.predict(records.X), records.labels
     certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
     if proof is not None:
         certificate = {
@@ -346,9 +344,9 @@ def fit_report(
         "scorecard": model.scorecard_.to_dict("records"),
         "risks": None if model.risk_ is None else risk_rows(model.risk_),
         "not_private": NOT_PRIVATE,
-        "train_accuracy": float(np.mean(said == truth)),
-        "larger_class": max(float(np.mean(truth == label)) for label in model.classes_.tolist()),
-        "said_to_be_positive": float(np.mean(said == model.classes_[1])),
+        "train_accuracy": records.share(said == truth),
+        "larger_class": max(records.share(truth == label) for label in model.classes_.tolist()),
+        "said_to_be_positive": records.share(said == model.classes_[1]),
         "certificate": certificate,
         "seconds": seconds,
     }
@@ -454,51 +452,6 @@ def _released() -> Iterator[None]:
             f"{error.filename}: {(error.strerror or 'cannot be written').lower()}. The model above was "
             f"released and is paid for: keep what is printed"
         ) from error
-
-
-def _load(
-    data: str, target: str | None, schema: Path | None, classes: str | None
-) -> tuple[pd.DataFrame, str, Schema | None, tuple[str, ...] | None]:
-    """The table, its label column, the public facts and the public labels, as declared."""
-    facts = None if schema is None else Schema.load(schema)
-    return read_labelled(data, target, facts, split_classes(classes))
-
-
-def read_labelled(
-    data: str, target: str | None, facts: Schema | None, labels: tuple[Any, ...] | None
-) -> tuple[pd.DataFrame, str, Schema | None, tuple[Any, ...] | None]:
-    """A table with its labels as written, the label column, and the public facts and labels."""
-    if data == "adult23" or data.startswith("adult23:"):
-        table = adult23_frame(_seed(data.partition(":")[2] or "0"))
-        target = target or ADULT_TARGET
-        facts, labels = facts or adult23_schema(), labels or ADULT23_CLASSES
-    else:
-        if target is None:
-            raise InvalidInputError("--target is needed: the name of the label column")
-        # The command line holds strings: compare labels as they are written in the file.
-        as_written = [*(facts.text_columns if facts else ()), *([target] if labels else ())]
-        table = read_table(Path(data), as_written)
-    names = list(map(str, table.columns))
-    if target not in names:
-        raise InvalidInputError(f"--target: no {missing_columns([target], names)}")
-    if facts is not None and any(c.name == target for c in facts.columns):
-        raise InvalidInputError(f"--schema: it declares {target!r}, which is the label, not a feature")
-    if labels is not None:
-        table[target] = table[target].map(_written, na_action="ignore").astype(object)
-    return table, target, facts, labels
-
-
-def _written(label: Any) -> str:
-    """A label as a person types it: 1 for 1.0, which Parquet files hold for integers with gaps."""
-    if isinstance(label, float | np.floating) and float(label).is_integer():
-        return str(int(label))
-    return str(label)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise InvalidInputError(f"adult23:SEED wants a seed >= 0 of the public subsample, got {text!r}")
-    return int(text)
 
 
 def parse_delta(text: str) -> float | str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
@@ -140,10 +140,7 @@ def _check_robust(mechanism: str, options: LinearOptions) -> None:
 
 
 def fit_linear(
-    table: pd.DataFrame,
-    target: str,
-    schema: Schema | None,
-    classes: tuple[str, ...] | None,
+    records: Labelled,
     options: LinearOptions,
     **budget: Any,
 ) -> tuple[LinearModel, dict[str, Any]]:
@@ -154,11 +151,12 @@ def fit_linear(
     or for dp-fw-l1 l-infinity, whose noise grows with it.
     """
     parse_loss(options.loss or _CLASSIFYING[0])  # a name that there is
+    schema, classes = records.schema, records.classes
     if classes is not None and (options.loss or "logistic") not in _CLASSIFYING:
         raise InvalidInputError(f"--classes belongs to classification, --loss {options.loss} to regression")
-    features, robust = table.drop(columns=[target]), is_robust(budget["mechanism"], options)
+    robust = is_robust(budget["mechanism"], options)
     if schema is None and not robust:
-        schema = Schema.infer(features)
+        schema = Schema.infer(records.frame)
     began = time.monotonic()
     common: dict[str, Any] = {**budget, "schema": schema, "steps": options.steps}
     bounds = {
@@ -192,16 +190,19 @@ def fit_linear(
         other = None if loss == "squared" else parse_loss(loss)
         label_range = None if options.label_range is None else parse_label_range(options.label_range)
         model = PrivateLinearRegression(label_range=label_range, loss=other, **common)
-    model.fit(features, table[target])
-    score = float(model.score(features, table[target]))
+    model.fit(records.frame if robust else records.X, records.y)
     regression = isinstance(model, PrivateLinearRegression | PrivateRobustRegression)
+    if regression:
+        score = float(model.score(records.frame, records.labels))
+    else:
+        score = records.share(model.predict(records.X) == records.labels)
     report = {
         **model.spend_.to_dict(),
         **model.noise_,
         "mechanism": model.mechanism_,
         "mechanism_reason": model.mechanism_reason_,
         "oracle": "newton" if model.mechanism_ in _NEWTON else "closed-form",
-        "features": [str(c) for c in features] if schema is None else schema.feature_names,
+        "features": [str(c) for c in records.frame] if schema is None else schema.feature_names,
         "weights": _plain(model.coef_),
         "intercept": _plain(model.intercept_),
         "not_private": NOT_PRIVATE,

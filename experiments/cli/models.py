@@ -10,7 +10,7 @@ import pandas as pd
 from privopt.experiments.cli.linear import load_linear
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import missing_columns, read_table
+from privopt.problems.tables.schema import missing_columns
 
 
 def load_model(path: Path) -> Any:
@@ -22,21 +22,23 @@ def load_model(path: Path) -> Any:
     return load_linear(path) or PrivateHalfspaceClassifier.load(path)
 
 
-def predictions(model: Any, data: Path, proba: bool = False) -> pd.DataFrame:
+def check_proba(model: Any, proba: bool) -> None:
+    """Raise InvalidInputError if a model without probabilities was asked for them."""
+    if proba and not hasattr(model, "predict_proba"):
+        raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
+
+
+def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.DataFrame:
     """Scores where there is one per record, predictions, and on request probabilities of the classes.
 
     Raises:
-        InvalidInputError: a model without probabilities was asked for them, or an unusable table.
+        InvalidInputError: an unusable table.
     """
-    if proba and not hasattr(model, "predict_proba"):
-        raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
-    table = read_table(data, [] if model.schema_ is None else model.schema_.text_columns)
     if model.schema_ is None and hasattr(model, "feature_names_in_"):
         names = list(model.feature_names_in_)
         if missing := [name for name in names if name not in table.columns]:
-            raise InvalidInputError(
-                f"missing from the table: {missing_columns(missing, list(table.columns))}"
-            )
+            found = missing_columns(missing, list(table.columns))
+            raise InvalidInputError(f"missing from the table: {found}")
         table = table[names]
     scored = pd.DataFrame({"prediction": model.predict(table)})
     classes = getattr(model, "classes_", ())

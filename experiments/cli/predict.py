@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from privopt.experiments.cli.fit import check_files
-from privopt.experiments.cli.models import load_model, predictions
+from privopt.experiments.cli.models import check_proba, load_model, predictions
+from privopt.experiments.cli.tables import TableOption, read_parts
 from privopt.mechanisms.estimators.common import write_atomically
 
 app = typer.Typer()
@@ -18,7 +19,14 @@ app = typer.Typer()
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A file written by `privopt fit --save`.")],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet with the schema's columns.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="CSV or Parquet with the schema's columns; or, read in parts, a pattern or URL as in "
+            "`privopt fit`."
+        ),
+    ],
+    table: TableOption = None,
     output: Annotated[Path | None, typer.Option(help="Write a CSV here instead of printing it.")] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Add a column per class: its probability, by the model.")
@@ -26,8 +34,11 @@ def predict(
 ) -> None:
     """Score records with a saved model: columns `score` and `prediction`."""
     check_files({"--output": output})
-    scored = predictions(load_model(model), data, proba)
+    fitted = load_model(model)
+    check_proba(fitted, proba)
+    parts = enumerate(read_parts(data, fitted.schema_, table))
+    lines = (predictions(fitted, part, proba).to_csv(index=False, header=k == 0) for k, part in parts)
     if output is None:
-        sys.stdout.write(scored.to_csv(index=False))
+        sys.stdout.writelines(lines)
     else:
-        write_atomically(output, scored.to_csv(index=False))
+        write_atomically(output, lines)

@@ -22,6 +22,7 @@ from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsil
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.grid import NARROWEST
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
@@ -325,7 +326,7 @@ class BriefMaximum(SampleAggregate):
         means = self.mean_distances(distances[:, (self.subsets + 1) // 2 + 1 :])
         largest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
         grown = 1 + (self.averaged + 1) / (self.averaged - 1)
-        return max(grown * largest, self.gamma * 2.0**-16)
+        return max(grown * largest, self.gamma * NARROWEST)
 
 
 # Where one record makes or breaks a majority, and where all agree but one: the noise is small there.

@@ -118,7 +118,7 @@ class CountSampler:
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
         index = np.array([self.label, *[1] * _HALF, *[0] * _HALF])
-        shares = [float(self.plan.release(index, 2, noise)[1]) for _ in range(runs)]
+        shares = [float(self.plan.release(np.bincount(index, minlength=2), noise)[1]) for _ in range(runs)]
         return [round(share * len(index)) for share in shares]
 
 

@@ -172,7 +172,7 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, V
     A, b = np.zeros((facts.dimension, facts.dimension)), np.zeros(facts.dimension)
     X: Any = risk.X
     sparse = bool(sp.issparse(X))
-    blocks = _blocks(facts.n_records, 1 if sparse else d)
+    blocks = _blocks(len(risk.y), 1 if sparse else d)
     clock = StepClock(watch, len(blocks))
     for block in blocks:
         clock.tick()
@@ -181,12 +181,14 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, V
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
         scale, labels = longest / np.maximum(norms, longest), np.clip(y, -bound, bound)
         x: Any = sp.diags_array(scale) @ rows if sparse else rows * scale[:, None]
-        product = x.T @ x
+        counts = risk.counts[block]
+        each: Any = x if sparse else x * counts[:, None]  # sparse rows are one record each
+        product = each.T @ x
         A[:d, :d] += product.toarray() if sparse else product
-        b[:d] += x.T @ labels
+        b[:d] += each.T @ labels
         if facts.constant:
-            A[:d, -1] += offset * np.asarray(x.sum(axis=0)).ravel()
-            b[-1] += offset * float(labels.sum())
+            A[:d, -1] += offset * np.asarray(each.sum(axis=0)).ravel()
+            b[-1] += offset * float(counts @ labels)
     n = facts.n_records
     if facts.constant:
         A[-1, :d], A[-1, -1] = A[:d, -1], n * offset**2

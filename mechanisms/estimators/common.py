@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from privopt.oracles.limits import check_limits as check_limits
 from privopt.problems.arguments import as_path, check_unmasked, told
 from privopt.problems.errors import InvalidInputError, InvalidTypeError, PrivacyLeakWarning
 from privopt.problems.tables.columns import check_exact, positions
-from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.engines import count_records, is_engine_table
+from privopt.problems.tables.schema import IntegerFeatures, Schema
 
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
@@ -228,6 +230,54 @@ def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
     return Schema.from_dict(given) if isinstance(given, dict) else Schema.load(given)
 
 
+def counted_records(
+    X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> CountedRecords | None:
+    """The records of a table in an engine, or records that were counted already; None for other tables.
+
+    Args:
+        X: an Ibis table, and y the name of its label column; or ``CountedRecords``, and y None.
+        schema, classes: as declared to the estimator; the records', if they were counted already.
+
+    Raises:
+        InvalidInputError: facts that are not declared, or others than records were counted by; and as
+            ``count_records``.
+    """
+    counted = X if isinstance(X, CountedRecords) else None
+    if counted is None and not is_engine_table(X):
+        return None
+    if schema is None or classes is None:
+        raise InvalidInputError(
+            "records that an engine counts need a declared schema and declared classes: nothing is read off "
+            "them, and regression needs a table in memory"
+        )
+    facts, known = declared_schema(schema), public_classes(classes, np.array([])).tolist()
+    if counted is None:
+        return count_records(X, facts, y, known)
+    if y is not None or counted.schema != facts or list(counted.classes) != known:
+        raise InvalidInputError("records were counted by another schema, or for other classes: count again")
+    return counted
+
+
+def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
+    """The features of a table in memory, or of the rows of counted records.
+
+    Raises:
+        InvalidInputError: a table in an engine, or records that were counted by another schema.
+        SchemaError: as ``Schema.encode``.
+    """
+    if is_engine_table(X):
+        raise InvalidInputError(
+            "predictions are made in memory, by X.to_pandas() in parts; or in the engine: scorecards have "
+            "to_sql"
+        )
+    if not isinstance(X, CountedRecords):
+        return schema.encode(X)
+    if X.schema != schema:
+        raise InvalidInputError("records were counted by another schema: count again")
+    return X.features
+
+
 def public_delta(delta: float | str, n: int) -> float:
     """delta, or 1/n^2 for "auto"."""
     if isinstance(delta, str) and delta != "auto":
@@ -296,8 +346,10 @@ def file_behind(path: Path, what: str) -> Path:
     return real
 
 
-def write_atomically(path: str | Path, text: str) -> None:
+def write_atomically(path: str | Path, text: str | Iterable[str]) -> None:
     """Write a whole file or nothing: an interrupted run leaves no half-written file behind.
+
+    ``text`` may come in parts.
 
     Raises:
         InvalidInputError: something stands there that is neither a file nor a link to one.
@@ -308,7 +360,8 @@ def write_atomically(path: str | Path, text: str) -> None:
         raise InvalidInputError(f"{path}: its folder does not exist")
     partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(text, "utf-8")
+        with partial.open("w", encoding="utf-8") as file:
+            file.writelines([text] if isinstance(text, str) else text)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

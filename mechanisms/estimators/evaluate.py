@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.common import booked, checked_labels, signs
+from privopt.mechanisms.estimators.common import booked, checked_labels, counted_records, signs
 from privopt.mechanisms.evaluation.bins import bins_of
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.arguments import record_counts
 from privopt.problems.errors import InvalidInputError
 
 
 def evaluate(
     model: Any,
     X: Any,
-    y: ArrayLike,
+    y: Any = None,
     *,
     epsilon: float = 1.0,
     target: Target = "population",
@@ -42,8 +42,9 @@ def evaluate(
     Args:
         model: a fitted scorecard or linear classifier of this package, or any classifier with two
             ``classes_`` and a ``decision_function`` that is public.
-        X: records, as ``model.predict`` takes them.
-        y: labels, shape (n,).
+        X: records, as ``model.predict`` takes them; with a model of this package that has a schema, also an
+            Ibis table, or ``CountedRecords``.
+        y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
         epsilon: > 0, of this evaluation.
         target: what intervals are about, "population" or "table"; see ``Evaluation``.
         confidence: of each interval, in (0, 1).
@@ -63,12 +64,15 @@ def evaluate(
             "evaluate takes a classifier of two classes with a decision_function; "
             f"{type(model).__name__} has {'no' if classes is None else len(classes)} classes"
         )
-    scores = np.asarray(model.decision_function(X), dtype=np.float64)
-    labels = checked_labels(y, len(scores))
-    positive = signs(labels, classes) > 0
-    bins = bins_of(model, len(scores), epsilon)
+    counted = counted_records(X, y, getattr(model, "schema_", None), classes)
+    scores = np.asarray(model.decision_function(X if counted is None else counted), dtype=np.float64)
+    if counted is None:
+        positive, counts = signs(checked_labels(y, len(scores)), classes) > 0, None
+    else:
+        positive, counts = counted.label > 0, counted.counts
+    bins = bins_of(model, int(np.sum(record_counts(counts, len(scores)))), epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
     with booked(ledger, plan.spend_with(source)):
-        histogram = plan.release(scores, positive, source)
+        histogram = plan.release(scores, positive, source, counts)
     predicted = tuple(model.risks_at(bins.centres).tolist()) if hasattr(model, "risks_at") else None
     return Evaluation(histogram, (classes[0], classes[1]), predicted, target, confidence)

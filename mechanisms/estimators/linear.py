@@ -36,7 +36,9 @@ from privopt.mechanisms.estimators.common import (
     check_whole_model,
     checked_labels,
     class_indices,
+    counted_records,
     declared_schema,
+    integer_features,
     keep_arguments,
     leak,
     public_classes,
@@ -53,12 +55,13 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
-from privopt.problems.arguments import check_type, check_unmasked, told
+from privopt.problems.arguments import check_type, check_unmasked, record_counts, tallied, told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.schema import Schema, Table
 
 _MODEL_FORMAT = "privopt-linear/1"
@@ -110,13 +113,14 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         """What the labels, shape (n,), ask for."""
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Choose the weights.
 
         Args:
             X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
-                never densified. With a schema, a table with its columns.
-            y: labels, shape (n,).
+                never densified. With a schema, a table with its columns. With declared classes too, an Ibis
+                table, which its engine groups: only counts come back; or ``CountedRecords``.
+            y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
 
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
@@ -130,14 +134,18 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.norm, str) or self.norm not in ("l2", "linf"):
             raise InvalidInputError(f'norm must be "l2" or "linf", got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
+        counted, counts = counted_records(X, y, schema, getattr(self, "classes", None)), None
+        if counted is not None:
+            X, y, counts = counted, counted.labels, counted.counts
         X = as_table(X) if schema is None else encoded(schema, X)
         given = schema is not None and schema.intercept  # the schema's own constant
         constant = self.fit_intercept and not given
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-        n, d = X.shape
+        rows, d = X.shape
+        n = rows if counts is None else int(np.sum(counts))
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        targets = self._targets_of(y, n)
+        targets = self._targets_of(y, rows)
         middle, bound = self._public_norm(X, schema)
         if middle is not None:
             X -= middle  # of the encoded table, which is our own
@@ -151,22 +159,24 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         # The plan is complete before a private number has entered it.
         choice, plan = self._planned(facts, weights.rest, delta, len(targets.labels))
         source = NoiseSource(self.insecure_seed)
-        rows = _with_constant(X, feature) if constant else X
+        features = _with_constant(X, feature) if constant else X
         note = f"one-vs-rest: {plan.spend.note}" if len(targets.labels) > 1 else plan.spend.note
         spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
         with booked(self.ledger, spend):
             clock = (self.limits or Limits()).start()
             if weights.plan is not None and targets.number is not None and targets.classes is not None:
                 # The same budget again, for weights that were released first.
-                targets = targets.weighted(weights.release(targets.number, len(targets.classes), source))
+                held = tallied(targets.number, record_counts(counts, rows), len(targets.classes))
+                targets = targets.weighted(weights.release(held, source))
                 facts = replace(facts, loss=targets.loss)
                 choice, plan = self._planned(facts, weights.rest, delta, len(targets.labels))
             risks = (
                 EmpiricalRisk(
-                    *(rows, labels, facts.loss),
+                    *(features, labels, facts.loss),
                     row_norm=facts.row_norm,
                     norm=facts.norm,
                     constant=facts.constant,
+                    counts=counts,
                 )
                 for labels in targets.labels
             )
@@ -610,9 +620,9 @@ def check_label_range(label_range: object) -> tuple[float, float]:
     return low, high
 
 
-def encoded(schema: Schema, table: Table) -> Floats:
+def encoded(schema: Schema, table: Table | CountedRecords) -> Floats:
     """The features of a table as floats, shape (n, d)."""
-    features = schema.encode(table)
+    features = integer_features(schema, table)
     return np.asarray(features.X / features.denominator, dtype=np.float64)
 
 

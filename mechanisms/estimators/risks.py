@@ -70,4 +70,5 @@ class CardBudget:
         if not self.risks:
             return None
         plan = HistogramPlan.plan(card_bins(schema, points, table.n_records, self.risks), epsilon=self.risks)
-        return plan.release(table.X @ points / schema.denominator, table.y > 0, source)
+        scores = table.X @ points / schema.denominator
+        return plan.release(scores, table.y > 0, source, table.counts)

@@ -48,6 +48,7 @@ from privopt.problems.arguments import told
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -87,7 +88,7 @@ def choose_robust(
 class _PrivateRobustModel(PrivateLinearModel):
     """Fitting without public bounds."""
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Choose the weights.
 
         Args:
@@ -103,6 +104,8 @@ class _PrivateRobustModel(PrivateLinearModel):
         """
         check_limits(self.limits)
         schema = None if self.schema is None else declared_schema(self.schema)
+        if isinstance(X, CountedRecords):
+            raise InvalidInputError("medians of columns need a table in memory, not counts of records")
         if sp.issparse(X):
             raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
         X = as_table(X) if schema is None else encoded(schema, X)

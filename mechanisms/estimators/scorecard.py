@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -28,11 +28,13 @@ from privopt.mechanisms.estimators.common import (
     check_limits,
     check_whole_model,
     checked_labels,
+    class_indices,
+    counted_records,
     declared_schema,
+    integer_features,
     public_classes,
     public_delta,
     read_model,
-    signs,
     validated,
     write_atomically,
 )
@@ -51,13 +53,24 @@ from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
+from privopt.problems.arguments import tallied
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.schema import Schema, columns_of
 
 _MODEL_FORMAT = "privopt-scorecard/1"
+
+
+class _Given(NamedTuple):
+    """What ``fit`` was given: public facts, and a function that counts the records."""
+
+    schema: Schema
+    classes: NDArray[Any]
+    n_records: int
+    counted: Callable[[], CountedRecords]
 
 
 class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]
@@ -145,13 +158,14 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         self.ledger = ledger
         self.insecure_seed = insecure_seed
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Choose the weights.
 
         Args:
             X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
-                columns in the schema's order.
-            y: labels, shape (n,).
+                columns in the schema's order. Or an Ibis table, which its engine groups: only counts come
+                back; or ``CountedRecords``.
+            y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
 
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
@@ -160,25 +174,23 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             OracleError: no certified answer; nothing was released.
         """
         check_limits(self.limits)
-        X, labels = self._validated(X, y)
-        classes = self._public_classes(labels)
-        targets = signs(labels, classes)
-        schema = self._public_schema(X)
+        schema, classes, n, counted = self._given(X, y)
         # The plan is complete before a single feature is looked at.
         budget = CardBudget.of(self.epsilon, self.risk_share)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
-        planned = self._planned(schema, len(targets), weights)
-        plan = planned.plan
-        problem = ZeroOneHalfspace(schema.encode(X).X, targets, plan.lattice, _costs(weights))
+        planned = self._planned(schema, n, weights)
+        plan, records = planned.plan, counted()
+        table = (records.features.X, 2 * records.label - 1)
+        problem = ZeroOneHalfspace(*table, plan.lattice, _costs(weights), records.counts)
         oracle = planned.prepare(problem)
         source = NoiseSource(self.insecure_seed)
         card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
         spend = budget.whole(card)
         with booked(self.ledger, spend), _searching(plan.name, self.limits):
             if weights.plan is not None:  # the same plan, for costs that were released first
-                found = weights.release((targets > 0).astype(np.int64), 2, source)
-                plan = (planned := self._planned(schema, len(targets), weights, costs_of(found))).plan
-                problem = ZeroOneHalfspace(problem.X, targets, plan.lattice, costs_of(found))
+                costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
+                plan = (planned := self._planned(schema, n, weights, costs)).plan
+                problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
                 oracle = planned.prepare(problem)
             release = replace(plan.release(oracle, source, self.limits), spend=spend)
             histogram = budget.histogram(schema, release.point, problem, source)
@@ -211,6 +223,20 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             oracle=self.oracle,
             costs=costs or _costs(weights),
         )
+
+    def _given(self, X: Any, y: Any) -> _Given:
+        if (counted := counted_records(X, y, self.schema, self.classes)) is not None:
+            classes = self._public_classes(np.array([]))
+            return _Given(counted.schema, classes, counted.n_records, lambda: counted)
+        X, labels = self._validated(X, y)
+        classes = self._public_classes(labels)
+        index = class_indices(labels, classes)
+        schema = self._public_schema(X)
+
+        def count() -> CountedRecords:
+            return CountedRecords.of(schema, schema.codes(X), classes.tolist(), index)
+
+        return _Given(schema, classes, len(index), count)
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         X = as_table(X)
@@ -329,7 +355,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             validated(
                 self, X, reset=False, skip_check_array=True
             )  # inferred: the columns of ``fit``, as there
-        return np.asarray(self.schema_.encode(X).X @ self.coef_[0], dtype=np.int64)
+        return np.asarray(integer_features(self.schema_, X).X @ self.coef_[0], dtype=np.int64)
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private.

@@ -73,12 +73,12 @@ class ClassWeights:
             note="; ".join(note for note in notes if note),
         )
 
-    def release(self, index: NDArray[np.int64], classes: int, source: NoiseSource) -> Floats:
-        """The weights, a prevalence released for them if there is none."""
+    def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
+        """The weights, a prevalence released for them if there is none, from the records of each class."""
         if self.plan is None:
             assert self.known is not None
             return self.known
-        return _inverse(self.plan.release(index, classes, source))
+        return _inverse(self.plan.release(held, source))
 
 
 def costs_of(weights: Floats) -> Costs:

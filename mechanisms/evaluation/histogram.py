@@ -15,6 +15,7 @@ from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import record_counts, tallied
 from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -127,17 +128,25 @@ class HistogramPlan:
             raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: noise would exceed 2^30")
         return cls(bins, min(steps, _MOST_STEPS), PrivacySpend.pure(epsilon, cls.name))
 
-    def release(self, scores: Floats, positive: NDArray[np.bool_], noise: NoiseSource) -> ScoreHistogram:
+    def release(
+        self,
+        scores: Floats,
+        positive: NDArray[np.bool_],
+        noise: NoiseSource,
+        counts: NDArray[np.int64] | None = None,
+    ) -> ScoreHistogram:
         """Count and add noise, once. Costs ``spend``.
 
         Args:
-            scores: shape (n,), n >= 1, without NaN.
-            positive: whether each record is of the positive class, shape (n,).
+            scores: shape (rows,), rows >= 1, without NaN.
+            positive: whether each row is of the positive class, shape (rows,).
+            counts: how many records each row stands for, shape (rows,); None: one each.
         """
+        records = record_counts(counts, len(scores))
         cells = 2 * self.bins.of(scores) + positive
-        counts = np.bincount(cells, minlength=2 * self.bins.size).astype(np.int64).reshape(-1, 2)
-        noisy = counts + noise.discrete_laplace(MAX_EXPONENT, counts.shape, steps=self.steps)
-        return ScoreHistogram(self.bins, noisy, len(scores), self.steps, self.spend_with(noise))
+        held = tallied(cells, records, 2 * self.bins.size).reshape(-1, 2)
+        noisy = held + noise.discrete_laplace(MAX_EXPONENT, held.shape, steps=self.steps)
+        return ScoreHistogram(self.bins, noisy, int(np.sum(records)), self.steps, self.spend_with(noise))
 
     def spend_with(self, noise: NoiseSource) -> PrivacySpend:
         """The spend of a release with this source."""

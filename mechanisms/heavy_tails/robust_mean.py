@@ -19,6 +19,7 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_rele
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import as_reals
 from privopt.problems.convex.regularizers import Vector
 
 
@@ -110,7 +111,7 @@ class RobustMean:
 
         Raises:
             PlanMismatchError: another shape.
-            InvalidInputError: NaN or infinity.
+            InvalidInputError: NaN or infinity, or what is no number.
         """
         source = noise or NoiseSource()
         point = self.vector_noise.add(self.without_noise(X), source)
@@ -121,9 +122,7 @@ class RobustMean:
         """The robust mean itself. NOT private."""
         from privopt.problems.convex.soft_truncation import soft_mean  # with numba, which takes a while
 
-        rows = np.ascontiguousarray(X)
-        if rows.dtype not in (np.float32, np.float64):
-            rows = rows.astype(np.float64)
+        rows = np.ascontiguousarray(as_reals(X, "records of shape (n, d)"))
         if rows.shape != (self.n_records, self.dimension):
             raise PlanMismatchError(
                 f"this plan was made for {self.n_records} records of {self.dimension} numbers, the data have "

@@ -15,16 +15,26 @@ from scipy.spatial.distance import cdist
 
 from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.heavy_tails.grid import NARROWEST, on_grid, rounding
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, check_positive
+from privopt.mechanisms.privacy.parameters import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    largest,
+)
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import as_reals
 from privopt.problems.convex.regularizers import Vector
 
 # (rows, labels) -> the estimate, shape (dimension,).
 Estimator = Callable[[Vector, Vector], Vector]
 
-# As for trimmed means: what is released is a multiple of the radius times 2^-20, within 64 radii.
-_CELL, _REACH, _NARROWEST, _ROUNDING = 2.0**-20, 64.0, 2.0**-16, 2.0**-19
+# (1 + g) times the diameter, in radii, for the largest g: the noise is no wider than that over gamma.
+_WIDEST = 8.0
+# Radii that lengths and their squares can be divided by.
+_RADII = (1e-100, 1e100)
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,8 @@ class SampleAggregate:
     Privacy: (epsilon, delta)-differential privacy whatever the estimator does, neighbours by replacing one
     record, n public. With S = (1 + g) max over k of rho(t0 + 1 + k) e^(-B k), g = (q + 1) / (q - 1), the
     noise is S / gamma, gamma = epsilon / (5 sqrt(2 log(2/delta))), for log g + B = beta = epsilon / (4 (d +
-    log(2/delta))) (Nissim, Raskhodnikova and Smith 2007, Lemma 2.7 with normal noise).
+    log(2/delta))) (Nissim, Raskhodnikova and Smith 2007, Lemma 2.7 with normal noise). Those keep their claim
+    for epsilon up to 2 or so; of a larger one they get the part for which ``keeps_its_claim``.
 
     *Proof.* One record moves one estimate. An unmoved i has r'_i(t) <= r_i(t + 1). Of the q smallest r_i(t +
     1) at most one moves; in its place comes an unmoved estimate within r0 of that unmoved one of the others
@@ -108,9 +119,10 @@ class SampleAggregate:
                 f"epsilon = {epsilon:g} is at most 2 d / sqrt(m) = {2 * d / math.sqrt(m):.3g}: the noise "
                 f"would bury the estimate. Use more than {math.ceil((2 * d / epsilon) ** 2)} subsets"
             )
-        left = epsilon - d * _ROUNDING
-        log = math.log(2 / delta)
-        beta, gamma = left / (4 * (d + log)), left / (5 * math.sqrt(2 * log))
+        if not _RADII[0] <= radius <= _RADII[1]:
+            raise PrivacyParameterError(f"radius must be from {_RADII[0]:g} to {_RADII[1]:g}, got {radius!r}")
+        part = min(epsilon, largest(lambda x: keeps_its_claim(x, epsilon, delta, d), start=epsilon))
+        beta, gamma = _smooth_noise(part, delta, d)
         averaged = math.ceil(1 / math.tanh(beta / 4) + 1e-9)  # log((q + 1) / (q - 1)) <= beta / 2
         if averaged > (m + 1) // 2 + 1:
             raise PrivacyParameterError(
@@ -144,8 +156,12 @@ class SampleAggregate:
 
         Raises:
             PlanMismatchError: another number of records.
+            InvalidInputError: what is no number.
         """
-        rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        rows, labels = (
+            as_reals(given, what).astype(np.float64, copy=False)
+            for given, what in ((X, "records of shape (n, features)"), (y, "labels of shape (n,)"))
+        )
         if len(rows) != self.n_records or labels.shape != (self.n_records,):
             raise PlanMismatchError(
                 f"this plan was made for {self.n_records} records, the data have {len(rows)}: plan again"
@@ -176,9 +192,9 @@ class SampleAggregate:
         """S, from the sorted distances of every estimate; at least gamma * 2^-16, a constant."""
         first = (self.subsets + 1) // 2 + 1  # of t0 + 1, counted from 0
         means = np.append(self.mean_distances(distances[:, first:]), 2.0)
-        largest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
+        farthest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
         grown = 1 + (self.averaged + 1) / (self.averaged - 1)
-        return max(grown * largest * (1 + 1e-9), self.gamma * _NARROWEST)
+        return max(grown * farthest * (1 + 1e-9), self.gamma * NARROWEST)
 
     def mean_distances(self, distances: Vector) -> Vector:
         """rho(t): of every column, the mean of the q smallest."""
@@ -187,8 +203,38 @@ class SampleAggregate:
 
     def _noisy(self, estimates: Vector, source: NoiseSource) -> Vector:
         centre, scale = self.centre(estimates)
-        noisy = np.clip(centre + source.gaussian(scale / self.gamma, self.dimension), -_REACH, _REACH)
-        return np.asarray(np.rint(noisy / _CELL) * _CELL * self.radius)
+        return on_grid(centre + source.gaussian(scale / self.gamma, self.dimension)) * self.radius
+
+
+def _smooth_noise(epsilon: float, delta: float, dimension: int) -> tuple[float, float]:
+    """beta and gamma: how far log S may move between neighbours, and the noise is S / gamma."""
+    log = math.log(2 / delta)
+    return epsilon / (4 * (dimension + log)), epsilon / (5 * math.sqrt(2 * log))
+
+
+def keeps_its_claim(part: float, epsilon: float, delta: float, dimension: int) -> bool:
+    """Whether noise planned for ``part`` makes a release (epsilon, delta)-private: a sufficient condition.
+
+    In units of the noise on one data set, neighbours see N(0, I) and N(s, r^2 I), |s| <= gamma, |log r| <=
+    beta. The privacy loss at z is d log r + |z - s|^2 / (2 r^2) - |z|^2 / 2. Outside an event of 3/4 delta,
+    with L = log(2/delta), -<z, s> <= gamma sqrt(2 L) and |z|^2 <= d + 2 sqrt(d L) + 2 L (Laurent and Massart
+    2000). There the loss is at most d beta + gamma sqrt(2 L) + gamma^2 / 2 for r >= 1, and for r = e^-l,
+
+        (e^2l - 1) |z|^2 / 2 - d l + e^2l (gamma sqrt(2 L) + gamma^2 / 2),
+
+    whose first part is convex in l and so largest at 0 or beta. The quarter of delta pays for what rounding
+    does to events; what it does to epsilon is added.
+    """
+    beta, gamma = _smooth_noise(part, delta, dimension)
+    log = math.log(2 / delta)
+    if beta > 100 or part > epsilon:
+        return False
+    lost = dimension * rounding(_WIDEST / gamma)
+    shifted = gamma * math.sqrt(2 * log) + gamma**2 / 2
+    length = dimension + 2 * math.sqrt(dimension * log) + 2 * log
+    wider = dimension * beta + shifted
+    narrower = max(0.0, math.expm1(2 * beta) * length / 2 - dimension * beta) + math.exp(2 * beta) * shifted
+    return max(wider, narrower) + lost <= epsilon * (1 - 1e-9) and lost <= 0.25
 
 
 def _answer(estimator: Estimator, rows: Vector, labels: Vector, dimension: int) -> Vector:

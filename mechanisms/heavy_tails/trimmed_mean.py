@@ -15,6 +15,7 @@ from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import as_reals
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ class TrimmedMean:
 
         Raises:
             PlanMismatchError: another shape.
+            InvalidInputError: what is no number.
         """
-        columns = np.asarray(X, dtype=np.float64)
+        columns = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
         if columns.shape != (self.trimming.n, self.dimension):
             raise PlanMismatchError(
                 f"this plan was made for {self.trimming.n} records of {self.dimension} numbers, the data "

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
+from privopt.mechanisms.heavy_tails.grid import NARROWEST, on_grid, rounding
 from privopt.mechanisms.privacy.accounting import zcdp_rho
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 
 Floats = NDArray[np.float64]
 
-# What is released is a multiple of the width times 2^-20, within 64 widths of the range. Doubles put the
-# boundaries of these cells off by less than 2^-42 widths, and the noise is at least 2^-16 widths wide, so no
-# probability is off by more than a factor of exp(2^-20), nor a ratio by more than exp(2^-19).
-_CELL, _REACH, _NARROWEST, _ROUNDING = 2.0**-20, 64.0, 2.0**-16, 2.0**-19
+# The share of epsilon that may go to the rounding of what is released.
+_MOST_ROUNDING = 0.05
 _FARTHEST = 1e100  # of numbers, in widths: beyond, they are as good as infinite
 
 
@@ -68,12 +67,15 @@ class Trimming:
             raise PrivacyParameterError(f"a trimmed mean needs at least 3 numbers, got {n}")
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise PrivacyParameterError(f"a mean range needs finite low < high, got {low!r} and {high!r}")
-        lost = check_count(releases, "releases") * _ROUNDING
-        if lost > 0.05 * epsilon:
+        check_count(releases, "releases")
+        # Noise is widest, and its rounding worst, where t takes its half of the least that is left.
+        least = _share(epsilon, delta, releases, _MOST_ROUNDING * epsilon)
+        lost = releases * rounding(1 / ArsinhNoise.within(least, enough=math.inf).s)
+        if lost > _MOST_ROUNDING * epsilon:
             raise PrivacyParameterError(
                 f"{releases} releases cost {lost:.2g} for rounding, epsilon is {epsilon:g}: take fewer steps"
             )
-        rho = zcdp_rho(epsilon - lost, delta) / releases
+        rho = _share(epsilon, delta, releases, lost)
         most = ArsinhNoise.within(rho, enough=math.inf).t
         if trimmed is None:
             trimmed = min(math.ceil(math.log(n) / most), max(1, n // 4))
@@ -98,7 +100,7 @@ class Trimming:
         and at least s * 2^-16, which is a constant.
         """
         exact = smooth_sensitivity(ordered, self.trimmed, self.noise.t, 1.0)
-        return max(exact * (1 + self.n * 2.0**-44), self.noise.s * _NARROWEST)
+        return max(exact * (1 + self.n * 2.0**-44), self.noise.s * NARROWEST)
 
     def ordered(self, values: Floats) -> Floats:
         """Numbers sorted, in widths from the middle of the range; NaN counts as the middle."""
@@ -120,8 +122,13 @@ class Trimming:
         centres, scales = np.array(found).T
         # sinh(40) is 10^17: beyond it the result is clipped anyway.
         y = np.clip(source.gaussian(1.0, len(found)), -40.0, 40.0)
-        noisy = np.clip(centres + scales / self.noise.s * np.sinh(y), -_REACH, _REACH)
-        return np.asarray(self.low / 2 + self.high / 2 + self.width * (np.rint(noisy / _CELL) * _CELL))
+        noisy = on_grid(centres + scales / self.noise.s * np.sinh(y))
+        return np.asarray(self.low / 2 + self.high / 2 + self.width * noisy)
+
+
+def _share(epsilon: float, delta: float, releases: int, lost: float) -> float:
+    """rho of each of so many releases, when rounding costs ``lost`` (``grid.rounding``)."""
+    return zcdp_rho(epsilon - lost, delta * math.exp(-lost / 2)) / releases
 
 
 def smooth_sensitivity(ordered: Floats, m: int, t: float, width: float) -> float:

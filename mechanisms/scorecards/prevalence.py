@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
 
@@ -39,16 +40,24 @@ class PrevalencePlan:
 
     @classmethod
     def plan(cls, epsilon: float, classes: int) -> Self:
-        """Noise for that many classes."""
+        """Noise for that many classes.
+
+        Raises:
+            PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
+        """
         epsilon = check_epsilon(epsilon)
         moves = 1 if classes == 2 else 2
-        return cls(epsilon, max(1, math.floor(min(epsilon, 1000.0) / moves * 2**MAX_EXPONENT * (1 - 1e-12))))
+        steps = math.floor(min(epsilon, 1000.0) / moves * 2**MAX_EXPONENT * (1 - 1e-12))
+        if steps < 1:
+            raise PrivacyParameterError(
+                f"epsilon = {epsilon:g} for the prevalence is too small: noise would exceed 2^30"
+            )
+        return cls(epsilon, steps)
 
-    def release(self, index: NDArray[np.int64], classes: int, source: NoiseSource) -> Floats:
-        """Shares of the classes, from class numbers of shape (n,); all > 0, their sum is 1."""
-        counts = np.bincount(index, minlength=classes)
-        released = counts[1:] if classes == 2 else counts
+    def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
+        """Shares of the classes, from the number of records of each, shape (K,); all > 0, their sum is 1."""
+        released = held[1:] if len(held) == 2 else held
         noisy = released + source.discrete_laplace(MAX_EXPONENT, len(released), steps=self.steps)
-        shares = np.clip(noisy / len(index), RAREST, 1 - RAREST)
-        whole = np.array([1 - shares[0], shares[0]]) if classes == 2 else shares
+        shares = np.clip(noisy / np.sum(held), RAREST, 1 - RAREST)
+        whole = np.array([1 - shares[0], shares[0]]) if len(held) == 2 else shares
         return np.asarray(whole / np.sum(whole))

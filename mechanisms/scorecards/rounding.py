@@ -46,7 +46,7 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
     real = granted(real, facts.wishes, facts.intercept)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]
-    largest = int(np.max(np.minimum(bound, np.maximum(high, -low)[features]), initial=0))
+    largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # how many cards there are is public
     # Bounds that a column wishes for cut its points off, and do not scale those of the others.
     free = np.ones(len(bound), dtype=bool)
     for wish in facts.wishes:

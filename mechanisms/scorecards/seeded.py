@@ -157,6 +157,7 @@ class SeededScorecard:
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
+            counts=table.counts,
         )
         weights = self.seed.release(risk, source, limits=clock.limits).point
         if middle:

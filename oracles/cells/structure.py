@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.problems.arguments import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
@@ -260,13 +261,13 @@ def _codes(columns: NDArray[Any]) -> IntArray:
 
 def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) -> Iterator[IntArray]:
     """Cell, numeric features, and what errors on positives and negatives cost, ordered by cell."""
-    y, costs = problem.y, problem.costs
+    costs, counts, yes = problem.costs, problem.counts, problem.y > 0
     code = _codes(np.vstack([cell[None, :], numeric.T]))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     yield cell[first]
     yield np.ascontiguousarray(numeric[first])
-    yield costs.false_negative * np.bincount(inverse[y > 0], minlength=len(first)).astype(np.int64)
-    yield costs.false_positive * np.bincount(inverse[y < 0], minlength=len(first)).astype(np.int64)
+    yield costs.false_negative * tallied(inverse[yes], counts[yes], len(first))
+    yield costs.false_positive * tallied(inverse[~yes], counts[~yes], len(first))
 
 
 def _exclusive_blocks(patterns: NDArray[np.bool_]) -> list[list[int]]:

@@ -58,7 +58,7 @@ class _Stream(Sampler):
     law: Law
 
     def draw(self, request: DrawRequest) -> Sample:
-        size = max(1, min(_LARGEST_BLOCK, _ENTRIES // self.problem.n_records))
+        size = max(1, min(_LARGEST_BLOCK, _ENTRIES // self.problem.n_rows))
         best, point, seen = -math.inf, None, 0
         for points in self.problem.lattice.batches(size):
             stop_if_asked(request.watch, seen)

@@ -51,7 +51,7 @@ class IntervalOracle(DiscreteOracle):
         if not isinstance(problem, ZeroOneHalfspace):
             return [f"boxes of weights are for ZeroOneHalfspace, not {type(problem).__name__}"]
         reasons = []
-        if (size := _ROW_BYTES * problem.n_records * _depth(problem)) > self.max_bytes:
+        if (size := _ROW_BYTES * problem.n_rows * _depth(problem)) > self.max_bytes:
             reasons.append(
                 f"{size / 2**20:.3g} MiB of working memory, more than {self.max_bytes / 2**20:.3g}"
             )
@@ -110,7 +110,7 @@ class _Data(NamedTuple):
 
     @classmethod
     def of(cls, problem: ZeroOneHalfspace, coupled: bool) -> _Data:
-        everywhere = np.zeros(problem.n_records, dtype=np.int64)
+        everywhere = np.zeros(problem.n_rows, dtype=np.int64)
         _, X, positive, negative = distinct_rows(everywhere, problem.X, problem)
         weight = np.abs(X).astype(np.float64).T @ (positive + negative)
         lattice = problem.lattice

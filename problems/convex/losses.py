@@ -271,7 +271,7 @@ class ProbitSquaredLoss(Loss):
     lipschitz = 0.48689342
     smoothness = 0.37835237
     value_range = 1.0
-    curvature_lipschitz = 0.73883726  # 2 phi ((z^2 - 1) Phi - 3z phi) at 0.46735, rounded up
+    curvature_lipschitz = 0.73883728  # 2 phi ((z^2 - 1) Phi - 3z phi) at 0.46735, rounded up
 
     def value(self, z: RealArray, y: RealArray) -> RealArray:
         return np.asarray((ndtr(z) - y) ** 2)

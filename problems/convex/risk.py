@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import check_real, check_type, check_unmasked, told
+from privopt.problems.arguments import as_reals, check_real, check_type, record_counts, told
 from privopt.problems.convex.losses import Loss, RealArray
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
@@ -105,9 +106,12 @@ class RiskFacts:
         """How far a computed gradient sum may be from the exact one, in units of n times the bound.
 
         Sums are accumulated in float64 over at most n additions, in whatever order, so the error of each
-        coordinate is at most (n + 2) 2^-53 times the sum of its magnitudes; and so for the vector.
+        coordinate is at most (n + 2) 2^-53 times the sum of its magnitudes; and so for the vector. With
+        counts, a product more for each row, and at least one addition less. Where a record changes, distinct
+        rows may change places: vectorised slopes of the others may then differ in the last bits, by 2^-50 of
+        their bound, say, half of which stands here for either sum.
         """
-        return (self.n_records + 3) * 2.0**-53
+        return (self.n_records + 7) * 2.0**-53
 
     @property
     def sensitivity(self) -> float:
@@ -138,19 +142,27 @@ class EmpiricalRisk:
     accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions of full passes
     are float32, those of batches float64.
 
+    With ``counts`` it is the risk of the table in which every row is repeated so often: n is their sum, and
+    record k is in the row where the running total of the counts first exceeds k. Neighbours are data sets
+    that differ in one *record*, so a count falls by one and another one rises, possibly from or to nothing.
+    What is computed for a row then depends on that row alone, not on its place: norms are added up column by
+    column and predictions row by row.
+
     Args:
-        X: dense (n, d) array or scipy.sparse matrix, n >= 1. float32 and float64 are used as they are
-            when C-contiguous (CSR without duplicates if sparse), anything else is converted. Not copied: do
-            not write to it.
-        y: labels as the loss wants them, shape (n,).
+        X: dense (rows, d) array or scipy.sparse matrix, rows >= 1, a record each unless there are counts.
+            float32 and float64 are used as they are when C-contiguous (CSR without duplicates if sparse),
+            anything else is converted. Not copied: do not write to it.
+        y: labels as the loss wants them, shape (rows,).
         loss: the loss.
         row_norm: public bound that rows are clipped to, > 0.
         norm: which norm is clipped: "l2", or "linf" for l1 geometry.
         constant: what the last feature is in every row of X; 0: there is no such feature.
+        counts: how many records each row stands for, shape (rows,); None: one each. With them X is dense, and
+            read as float64.
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
-            10^153 times ``row_norm``, labels that do not fit the loss.
+            10^153 times ``row_norm``, labels that do not fit the loss, counts that are none.
     """
 
     def __init__(
@@ -162,13 +174,21 @@ class EmpiricalRisk:
         row_norm: float = 1.0,
         norm: RowNorm = "l2",
         constant: float = 0.0,
+        counts: ArrayLike | None = None,
     ) -> None:
         self.X = _matrix(X)
+        self._counted = counts is not None
+        if self._counted:
+            if _is_sparse(self.X):
+                raise InvalidInputError("counts are for dense features: leave them out, or use X.toarray()")
+            self.X = self.X.astype(np.float64, copy=False)
         rows, columns = self.X.shape
-        self.facts = RiskFacts(int(rows), int(columns), loss, row_norm, norm, constant)
+        self.counts = record_counts(counts, int(rows))
+        n = int(np.sum(self.counts))
+        self.facts = RiskFacts(n, int(columns), loss, row_norm, norm, constant)
         labels = loss.check_labels(y)
-        if labels.shape != (self.facts.n_records,):
-            raise InvalidInputError(f"expected labels of shape ({self.facts.n_records},), got {labels.shape}")
+        if labels.shape != (rows,):
+            raise InvalidInputError(f"expected labels of shape ({rows},), got {labels.shape}")
         self.y: RealArray = labels.astype(self.X.dtype)
         self._scale = self._row_scales()
         from privopt.problems.convex.passes import rows_of  # with numba, which takes a while
@@ -186,7 +206,7 @@ class EmpiricalRisk:
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""
         point, loss = self._lowered(w), self.facts.loss
-        return self._mean(lambda b, _: float(np.sum(loss.value(self._predict(b, point), self.y[b]))))[0]
+        return self._mean(lambda b, _: self._sum(b, loss.value(self._predict(b, point), self.y[b])))[0]
 
     def value_and_gradient(self, w: ArrayLike) -> tuple[float, Vector]:
         """F and its gradient at w, in one pass over the data. Not private."""
@@ -194,21 +214,21 @@ class EmpiricalRisk:
 
         def visit(b: slice, total: Vector) -> float:
             z = self._predict(b, point)
-            self._rows.add(total, b, self._scale, loss.slope(z, self.y[b]))
-            return float(np.sum(loss.value(z, self.y[b])))
+            self._add(total, b, loss.slope(z, self.y[b]))
+            return self._sum(b, loss.value(z, self.y[b]))
 
         return self._mean(visit)
 
     def predictions(self, w: ArrayLike) -> RealArray:
-        """<a_i, w> for the clipped rows, shape (n,). Not private."""
-        return self._predict(slice(0, self.facts.n_records), self._lowered(w))
+        """<a_i, w> for the clipped rows, shape (rows,). Not private."""
+        return self._predict(slice(0, len(self.y)), self._lowered(w))
 
     def gradient(self, w: ArrayLike) -> Vector:
         """The gradient of F at w, shape (d,). Not private."""
         point, loss = self._lowered(w), self.facts.loss
 
         def visit(b: slice, total: Vector) -> float:
-            self._rows.add(total, b, self._scale, loss.slope(self._predict(b, point), self.y[b]))
+            self._add(total, b, loss.slope(self._predict(b, point), self.y[b]))
             return 0.0
 
         return self._mean(visit)[1]
@@ -219,7 +239,7 @@ class EmpiricalRisk:
 
         def visit(b: slice, total: Vector) -> float:
             curvature = loss.curvature(self._predict(b, point), self.y[b])
-            self._rows.add(total, b, self._scale, curvature * self._predict(b, direction))
+            self._add(total, b, curvature * self._predict(b, direction))
             return 0.0
 
         return self._mean(visit)[1]
@@ -234,6 +254,7 @@ class EmpiricalRisk:
         weights = (
             self.facts.loss.curvature(z, self.y).astype(np.float64) * self._scale.astype(np.float64) ** 2
         )
+        weights = weights * self.counts if self._counted else weights
         for b in self._blocks():
             rows = (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
@@ -264,11 +285,20 @@ class EmpiricalRisk:
         float32 predictions would not be Lipschitz in w at small distances, which bounds a difference of
         gradients.
         """
-        X, y, scale = (a[records].astype(np.float64, copy=False) for a in (self.X, self.y, self._scale))
+        at = np.searchsorted(self._ends, records, side="right") if self._counted else records
+        X, y, scale = (a[at].astype(np.float64, copy=False) for a in (self.X, self.y, self._scale))
         return X, y, scale
 
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """How many records the rows up to each hold, shape (rows,)."""
+        return np.cumsum(self.counts)
+
     def _row_scales(self) -> RealArray:
-        norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
+        if self._counted:
+            norms = _norms_by_column(self.X, self.facts.norm)
+        else:
+            norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
         # A scale below the normal numbers would have too few digits for the slack.
@@ -284,22 +314,34 @@ class EmpiricalRisk:
 
     def _blocks(self) -> Iterator[slice]:
         if _is_sparse(self.X):  # slicing a sparse matrix copies it
-            yield slice(0, self.facts.n_records)
+            yield slice(0, len(self.y))
             return
         rows = max(1, _COPIED_BYTES // (self.facts.dimension * self.X.dtype.itemsize))
-        for start in range(0, self.facts.n_records, rows):
-            yield slice(start, min(start + rows, self.facts.n_records))
+        for start in range(0, len(self.y), rows):
+            yield slice(start, min(start + rows, len(self.y)))
 
     def _mean(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:
         """What ``visit(block, total)`` returns and adds to ``total``, summed over the data, divided by n."""
         from privopt.problems.convex.passes import full_pass
 
         n, d = self.facts.n_records, self.facts.dimension
-        number, total = full_pass(visit, n, d, self._rows.stored, self._rows.block)
+        number, total = full_pass(visit, len(self.y), d, self._rows.stored, self._rows.block)
         return number / n, total / n
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:
+        if self._counted:
+            from privopt.problems.convex.passes import predict_each
+
+            return predict_each(self.X[b], self._scale[b], w)
         return self._rows.predict(b, self._scale, w)
+
+    def _sum(self, b: slice, values: RealArray) -> float:
+        """The sum of what is so much for every record of some rows."""
+        return float(np.sum(self.counts[b] * values if self._counted else values))
+
+    def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
+        """total += sum of weights_i a_i over the records of some rows."""
+        self._rows.add(total, b, self._scale, self.counts[b] * weights if self._counted else weights)
 
     def _lowered(self, w: ArrayLike) -> RealArray:
         return self._point(w).astype(self.X.dtype)
@@ -335,19 +377,18 @@ def _matrix(X: Any) -> Any:
             matrix = matrix.copy()
             matrix.sum_duplicates()
     else:
-        check_unmasked(X, "X")
-        try:
-            dense = np.asarray(X)
-            if dense.dtype.kind not in "biufO":
-                raise TypeError
-            dense = dense if dense.dtype.kind != "O" else dense.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInputError("expected features of shape (n, d), real numbers") from None
-        kept = dense.dtype if dense.dtype in (np.float32, np.float64) else np.float64
-        matrix = np.ascontiguousarray(dense, dtype=kept)
+        matrix = np.ascontiguousarray(as_reals(X, "features of shape (n, d)"))
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InvalidInputError(f"expected features of shape (n, d), n >= 1, d >= 1, got {matrix.shape}")
     return matrix
+
+
+def _norms_by_column(X: Vector, norm: RowNorm) -> Vector:
+    """Like ``_norms``, by operations on one column after the other: a row's place cannot matter."""
+    found = np.zeros(len(X))
+    for column in np.abs(X).T:
+        found = np.maximum(found, column) if norm == "linf" else found + column * column
+    return found if norm == "linf" else np.sqrt(found)
 
 
 def _norms(block: Any, norm: RowNorm) -> Vector:

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.problems.arguments import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
@@ -61,6 +62,10 @@ class CandidateCards(DiscreteProblem):
     def n_records(self) -> int:
         return self.table.n_records
 
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows
+
     def card(self, point: IntArray) -> IntArray:
         """The weights that a point stands for, shape (d,)."""
         i, j = (int(x) for x in point)
@@ -79,14 +84,15 @@ class CandidateCards(DiscreteProblem):
         unit = int(self.table.X[0, -1])
         positive, negative = np.zeros((k, t + 1), dtype=np.int64), np.zeros((k, t + 1), dtype=np.int64)
         rows = max(1, _CHUNK // max(self.cards.shape))
-        for start in range(0, self.n_records, rows):
-            labels = self.table.y[start : start + rows] > 0
-            scores = self._scores(self.table.X[start : start + rows])
+        for start in range(0, self.n_rows, rows):
+            block = slice(start, start + rows)
+            labels, counts = self.table.y[block] > 0, self.table.counts[block]
+            scores = self._scores(self.table.X[block])
             for i in range(k):
                 # Rung j says yes exactly when score + unit * rung > 0, so when its number is at least this.
                 first = np.searchsorted(self.ladders[i], (-scores[:, i]) // unit, side="right")
-                positive[i] += np.bincount(first[labels], minlength=t + 1)
-                negative[i] += np.bincount(first[~labels], minlength=t + 1)
+                positive[i] += tallied(first[labels], counts[labels], t + 1)
+                negative[i] += tallied(first[~labels], counts[~labels], t + 1)
         said_yes = np.cumsum(negative, axis=1)[:, :t]
         said_no = np.sum(positive, axis=1, keepdims=True) - np.cumsum(positive, axis=1)[:, :t]
         costs = self.table.costs

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privopt.problems.arguments import record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import integer_matrix, sign_labels
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
@@ -20,14 +21,16 @@ class MonotoneConjunction(DiscreteProblem):
     The empty set predicts +1 for everybody.
 
     Args:
-        X: binary features, shape (n, d), n >= 1. Copied.
-        y: labels -1 or +1, shape (n,). Copied.
+        X: binary features, shape (rows, d), rows >= 1: a record each, unless there are ``counts``. Copied.
+        y: labels -1 or +1, shape (rows,). Copied.
         lattice: the sets to choose from, within {0, 1}^d; a radius of sqrt(k) means at most k features.
             A public input. Default: all of {0, 1}^d.
         costs: of either kind of error; 1 each by default. A public input.
+        counts: how many records each row stands for, shape (rows,); None: one each.
 
     Raises:
-        InvalidInputError: wrong shapes, features other than 0 and 1, other labels, another lattice.
+        InvalidInputError: wrong shapes, features other than 0 and 1, other labels, another lattice, counts
+            that are none.
     """
 
     # A record is a violation of feature j when x_j equals this value.
@@ -39,6 +42,7 @@ class MonotoneConjunction(DiscreteProblem):
         y: ArrayLike,
         lattice: IntegerLattice | None = None,
         costs: Costs = EQUAL_COSTS,
+        counts: ArrayLike | None = None,
     ) -> None:
         columns = np.shape(X)[1] if np.ndim(X) == 2 else 0
         self.lattice = lattice or IntegerLattice(0, 1, dimension=columns)
@@ -48,20 +52,25 @@ class MonotoneConjunction(DiscreteProblem):
             raise InvalidInputError("features must be 0 or 1")
         self.y = sign_labels(y, len(self.X))
         self.costs, self.record_loss_bound = costs, costs.largest
+        self.counts = record_counts(counts, len(self.X), costs.largest)
 
     @property
     def n_records(self) -> int:
+        return int(np.sum(self.counts))
+
+    @property
+    def n_rows(self) -> int:
         return len(self.X)
 
     def predict(self, w: IntArray) -> IntArray:
-        """Predictions -1 or +1 for all records, shape (n,)."""
+        """Predictions -1 or +1 for all rows, shape (rows,)."""
         return self._predictions(np.asarray(w, dtype=np.int64)[None, :])[:, 0]
 
     def losses(self, points: IntArray) -> IntArray:
-        chunk = max(1, (1 << 22) // self.n_records)
+        chunk = max(1, (1 << 22) // self.n_rows)
         chosen = np.asarray(points, dtype=np.int64)
         parts = [self._predictions(chosen[i : i + chunk]) for i in range(0, len(chosen), chunk)]
-        price = self.costs.of(self.y)
+        price = self.counts * self.costs.of(self.y)
         return np.concatenate([price @ (p != self.y[:, None]) for p in parts]).astype(np.int64)
 
     def _predictions(self, points: IntArray) -> IntArray:

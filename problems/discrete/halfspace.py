@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import check_unmasked
+from privopt.problems.arguments import check_unmasked, record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
@@ -25,23 +25,32 @@ class ZeroOneHalfspace(DiscreteProblem):
     points of a typical scorecard hit such ties, so floating-point scores would be wrong.
 
     Args:
-        X: integer features, shape (n, d), n >= 1. Copied.
-        y: labels -1 or +1, shape (n,). Copied.
+        X: integer features, shape (rows, d), rows >= 1: a record each, unless there are ``counts``. Copied.
+        y: labels -1 or +1, shape (rows,). Copied.
         lattice: the weights to choose from, dimension d. A public input.
         costs: of either kind of error; 1 each by default. A public input.
+        counts: how many records each row stands for, shape (rows,); None: one each. The problem is the same,
+            to the last bit, as over a table with every row repeated so often.
 
     Raises:
-        InvalidInputError: wrong shapes, non-integer features, other labels, scores beyond 64 bits.
+        InvalidInputError: wrong shapes, non-integer features, other labels, scores beyond 64 bits, counts
+            that are none.
     """
 
     def __init__(
-        self, X: ArrayLike, y: ArrayLike, lattice: IntegerLattice, costs: Costs = EQUAL_COSTS
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        lattice: IntegerLattice,
+        costs: Costs = EQUAL_COSTS,
+        counts: ArrayLike | None = None,
     ) -> None:
         check_lattice(lattice)
         self.X = integer_matrix(X, lattice.dimension)
         self.y = sign_labels(y, len(self.X))
         self.lattice = lattice
         self.costs, self.record_loss_bound = costs, costs.largest
+        self.counts = record_counts(counts, len(self.X), costs.largest)
         reach = np.maximum(np.abs(lattice.low), np.abs(lattice.high)).astype(object)
         largest = np.max(np.abs(self.X), axis=0).astype(object)
         if int(reach @ largest) >= _SCORE_LIMIT:
@@ -49,6 +58,10 @@ class ZeroOneHalfspace(DiscreteProblem):
 
     @property
     def n_records(self) -> int:
+        return int(np.sum(self.counts))
+
+    @property
+    def n_rows(self) -> int:
         return len(self.X)
 
     def losses(self, points: IntArray) -> IntArray:
@@ -56,13 +69,14 @@ class ZeroOneHalfspace(DiscreteProblem):
         total = np.zeros(weights.shape[1], dtype=np.int64)
         rows = max(1, (1 << 22) // max(1, weights.shape[1]))
         for start in range(0, len(self.X), rows):
-            positive, actual = self.X[start : start + rows] @ weights > 0, self.y[start : start + rows] > 0
-            total += self.costs.false_negative * np.sum(~positive[actual], axis=0)
-            total += self.costs.false_positive * np.sum(positive[~actual], axis=0)
+            block = slice(start, start + rows)
+            positive, actual, counts = self.X[block] @ weights > 0, self.y[block] > 0, self.counts[block]
+            total += self.costs.false_negative * _held(~positive[actual], counts[actual])
+            total += self.costs.false_positive * _held(positive[~actual], counts[~actual])
         return total
 
     def predict(self, w: IntArray) -> IntArray:
-        """Predictions -1 or +1 for all records, shape (n,)."""
+        """Predictions -1 or +1 for all rows, shape (rows,)."""
         return np.where(self.X @ np.asarray(w, dtype=np.int64) > 0, 1, -1).astype(np.int64)
 
     @classmethod
@@ -99,6 +113,12 @@ class ZeroOneHalfspace(DiscreteProblem):
             np.array(coordinate, dtype=np.int64),
             tuple(tables),
         )
+
+
+def _held(true: NDArray[np.bool_], counts: IntArray) -> IntArray:
+    """How many records the true entries of each column stand for."""
+    one_each = np.max(counts, initial=1) == 1
+    return np.asarray(np.sum(true, axis=0) if one_each else counts @ true, dtype=np.int64)
 
 
 def integer_matrix(X: ArrayLike, columns: int) -> IntArray:

@@ -31,6 +31,11 @@ class DiscreteProblem(ABC):
         """The number of records: public under the replace-one relation."""
 
     @property
+    def n_rows(self) -> int:
+        """How many rows a loss is summed over: fewer than records, if some stand for several. Not public."""
+        return self.n_records
+
+    @property
     def largest_loss(self) -> int:
         """A public bound on L(D, w): what floating point is judged by."""
         return self.n_records * self.record_loss_bound

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privopt.problems.arguments import as_reals
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.errors import InvalidInputError
@@ -59,7 +60,7 @@ class FactorRisk:
     def __init__(
         self, A: ArrayLike, y: ArrayLike, rank: int, loss: QuarticLoss | None = None, row_norm: float = 1.0
     ) -> None:
-        rows = np.array(A, dtype=np.float64)
+        rows = as_reals(A, "measurement vectors of shape (n, d)").astype(np.float64)
         linear = EmpiricalRisk(rows, y, loss or QuarticLoss(), row_norm=row_norm)  # its checks of A and y
         n, d = rows.shape
         if not 1 <= rank <= d:

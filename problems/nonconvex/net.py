@@ -110,7 +110,7 @@ class NetProblem(DiscreteProblem):
         self.lattice = net.lattice
         # The clipped rows, column by column.
         self._rows = np.column_stack([risk.predictions(e) for e in np.eye(net.dimension)]).astype(np.float64)
-        self._labels = risk.y.astype(np.float64)
+        self._labels, self._counts = risk.y.astype(np.float64), risk.counts
         self._spread = loss_spread(self.facts, net.radius)
         self._least = np.zeros_like(self._labels)
         if self.facts.loss.value_range > self._spread:
@@ -120,6 +120,10 @@ class NetProblem(DiscreteProblem):
     @property
     def n_records(self) -> int:
         return self.facts.n_records
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._labels)
 
     @property
     def largest_loss(self) -> int:
@@ -135,12 +139,12 @@ class NetProblem(DiscreteProblem):
         w = self.net.points(points)
         total = self._penalty(np.sum(w * w, axis=1))
         rows = max(1, _ENTRIES // len(points))
-        for start in range(0, self.n_records, rows):
+        for start in range(0, self.n_rows, rows):
             block = slice(start, start + rows)
             z = self._rows[block] @ w.T
             y = np.broadcast_to(self._labels[block, None], z.shape)
             share = (self.facts.loss.value(z, y) - self._least[block, None]) / self._spread
-            total += np.rint(np.clip(share, 0.0, 1.0) * LOSS_UNITS).astype(np.int64).sum(axis=0)
+            total += self._counts[block] @ np.rint(np.clip(share, 0.0, 1.0) * LOSS_UNITS).astype(np.int64)
         return total
 
     def _penalty(self, squares: Vector) -> IntArray:

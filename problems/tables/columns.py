@@ -1,5 +1,8 @@
 """Column kinds of a ``Schema``: how one column of a table becomes features, from declared facts alone.
 
+A value becomes a *code*, one of finitely many public ones, and a code becomes features. Records with equal
+codes are alike: they can be counted, here or by the engine that holds them.
+
 Numbers are read as the decimals they print as, in declarations and in data: 0.1 is one tenth. Declarations
 also take strings such as "1/3". Data are 64-bit floats: integers beyond 2**53 are rounded to one first.
 """
@@ -13,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -33,6 +37,15 @@ FEATURE_LIMIT = 1 << 53
 
 # Dropping rows would make their number, which is public, a function of the records.
 _FILL = "declare missing_level = true, or missing=..., a value chosen without looking at the records"
+
+
+class Refused(Enum):
+    """Why a value has no code."""
+
+    MISSING = "missing"
+    INFINITE = "infinite"
+    OUTSIDE = "outside"
+    KIND = "kind"  # of another type
 
 
 class Column(ABC):
@@ -74,21 +87,66 @@ class Column(ABC):
         levels = len(self.feature_names)
         return Fraction(1, 4) if levels == 1 else 1 - Fraction(1, levels)
 
+    @property
     @abstractmethod
-    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        """Write the features of ``values``, shape (n,), times ``denominator`` to zeros ``out``, (n, k).
+    def n_codes(self) -> int:
+        """How many different values there are, as far as features can tell."""
+
+    @abstractmethod
+    def code(self, values: NDArray[Any]) -> IntArray:
+        """The codes of ``values``, shape (n,): 0 up to ``n_codes``.
 
         Raises:
             SchemaError: a value that the declaration refuses.
         """
 
     @abstractmethod
+    def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
+        """Write the features of ``codes``, shape (n,), times ``denominator`` to zeros ``out``, (n, k)."""
+
+    @abstractmethod
+    def refusal(self, reason: Refused) -> SchemaError:
+        """What to say of a value that the declaration refuses."""
+
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain numbers, strings and lists."""
 
 
+class Number(Column):
+    """A column of numbers, cut at thresholds."""
+
+    outside: Literal["clip", "refuse"]
+    missing: Fraction | None
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[Fraction, Fraction]:
+        """What values are clipped to, or refused beyond."""
+
+    @abstractmethod
+    def cuts(self) -> tuple[int, list[float]]:
+        """(k, thresholds): the code of a double is k and the number of thresholds that it has reached."""
+
+    def _checked(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        x = as_numbers(f"column {self.name!r}", values, self.missing)
+        low, high = self.bounds
+        if self.outside == "refuse" and bool(np.any((x < float(low)) | (x > float(high)))):
+            raise self.refusal(Refused.OUTSIDE)
+        return x
+
+    def refusal(self, reason: Refused) -> SchemaError:
+        if reason is not Refused.OUTSIDE:
+            return _refusal(f"column {self.name!r}", reason)
+        low, high = self.bounds
+        return SchemaError(
+            f"column {self.name!r}: values must lie in [{_text(low)}, {_text(high)}]; "
+            f"correct them, or declare outside='clip'"
+        )
+
+
 @dataclass(frozen=True)
-class Numeric(Column):
+class Numeric(Number):
     """A number: brought into [low, high], rounded to a grid, and mapped affinely.
 
     The grid is low, low + step, ..., as far as high; a value goes to the nearest grid point, a tie to the
@@ -196,12 +254,35 @@ class Numeric(Column):
     def squared_spread(self) -> Fraction:
         return (self.top * self._map[1] / 2) ** 2
 
-    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        x = as_numbers(f"column {self.name!r}", values, self.missing)
-        if self.outside == "refuse":
-            _check_range(self.name, x, self.low, self.high)
+    @property
+    def n_codes(self) -> int:
+        return self.top + 1
+
+    @property
+    def bounds(self) -> tuple[Fraction, Fraction]:
+        return self.low, self.high
+
+    def code(self, values: NDArray[Any]) -> IntArray:
+        return self._grid_points(np.clip(self._checked(values), float(self.low), float(self.high)))
+
+    def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
         a, b = (int(q * denominator) for q in self._map)
-        out[:, 0] = a + b * self._grid_points(np.clip(x, float(self.low), float(self.high)))
+        out[:, 0] = a + b * codes
+
+    def cuts(self) -> tuple[int, list[float]]:
+        found = [self._first(k) for k in range(1, self.top + 1)]
+        low, high = float(self.low), float(self.high)
+        return sum(t <= low for t in found), [t for t in found if low < t <= high]
+
+    def _first(self, k: int) -> float:
+        """The smallest double that is nearest to the k-th grid point, or beyond it."""
+        border = self.low + (k - Fraction(1, 2)) * self.step
+        t = float(border)
+        while Fraction(repr(t)) >= border:
+            t = math.nextafter(t, -math.inf)
+        while Fraction(repr(t)) < border:
+            t = math.nextafter(t, math.inf)
+        return t
 
     def _grid_points(self, x: NDArray[np.float64]) -> IntArray:
         """Exact numbers of the nearest grid points, for x within the bounds."""
@@ -287,15 +368,27 @@ class Categorical(Column):
     def _index(self) -> dict[str | int, int]:
         return {c: i for i, c in enumerate(self.categories)}
 
-    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        features = positions(f"column {self.name!r}", values, self._index, self.missing)
-        if self.outside == "refuse" and bool(np.any(features < 0)):
-            raise SchemaError(
-                f"column {self.name!r}: holds a category that is not declared; "
-                f"add it to the categories, or declare outside='ignore'"
-            )
-        rows = np.flatnonzero(features >= 0)
-        out[rows, features[rows]] = denominator
+    @property
+    def n_codes(self) -> int:
+        return len(self.categories) + (self.outside == "ignore")
+
+    def code(self, values: NDArray[Any]) -> IntArray:
+        found = positions(f"column {self.name!r}", values, self._index, self.missing)
+        if self.outside == "refuse" and bool(np.any(found < 0)):
+            raise self.refusal(Refused.OUTSIDE)
+        return np.where(found < 0, len(self.categories), found)
+
+    def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
+        rows = np.flatnonzero(codes < len(self.categories))
+        out[rows, codes[rows]] = denominator
+
+    def refusal(self, reason: Refused) -> SchemaError:
+        if reason is not Refused.OUTSIDE:
+            return _refusal(f"column {self.name!r}", reason, categories=True)
+        return SchemaError(
+            f"column {self.name!r}: holds a category that is not declared; "
+            f"add it to the categories, or declare outside='ignore'"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -308,7 +401,7 @@ class Categorical(Column):
 
 
 @dataclass(frozen=True)
-class Binned(Column):
+class Binned(Number):
     """A number in one of the bins between declared edges: one 0/1 feature for each.
 
     Bins are half-open, [e0, e1), [e1, e2), ..., except that the last one holds its right edge as well.
@@ -365,11 +458,22 @@ class Binned(Column):
         pairs = zip(texts[:-1], texts[1:], closing, strict=True)
         return tuple(f"[{a}, {b}{end}" for a, b, end in pairs)
 
-    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
-        x = as_numbers(f"column {self.name!r}", values, self.missing)
-        if self.outside == "refuse":
-            _check_range(self.name, x, self.edges[0], self.edges[-1])
-        out[np.arange(len(x)), np.searchsorted(self._floats[1:-1], x, side="right")] = denominator
+    @property
+    def n_codes(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def bounds(self) -> tuple[Fraction, Fraction]:
+        return self.edges[0], self.edges[-1]
+
+    def code(self, values: NDArray[Any]) -> IntArray:
+        return np.searchsorted(self._floats[1:-1], self._checked(values), side="right").astype(np.int64)
+
+    def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
+        out[np.arange(len(codes)), codes] = denominator
+
+    def cuts(self) -> tuple[int, list[float]]:
+        return 0, self._floats[1:-1].tolist()
 
     def to_dict(self) -> dict[str, Any]:
         edges = [plain(e) for e in self.edges]
@@ -401,18 +505,15 @@ def as_numbers(where: str, values: NDArray[Any], missing: Fraction | None = None
     """
     gaps = np.asarray(pd.isna(values))
     if missing is None and bool(np.any(gaps)):
-        raise SchemaError(f"{where}: missing values (empty, NaN) are not allowed; {_FILL}")
+        raise _refusal(where, Refused.MISSING)
     if not is_numeric(values):
-        raise SchemaError(
-            f"{where}: numbers are needed, the table holds text or other types; convert them, "
-            f"with a decimal point and without units"
-        )
+        raise _refusal(where, Refused.KIND)
     try:
         x = np.where(gaps, 0, values).astype(np.float64)
     except OverflowError:
         raise SchemaError(f"{where}: a number is too large for a 64-bit float") from None
     if not bool(np.all(np.isfinite(x))):
-        raise SchemaError(f"{where}: infinities are not allowed")
+        raise _refusal(where, Refused.INFINITE)
     if missing is not None:
         x[gaps] = float(missing)
     return x
@@ -435,9 +536,7 @@ def as_levels(
     if not bool(np.any(codes < 0)):
         return codes, levels.tolist()
     if missing is None:
-        raise SchemaError(
-            f"{where}: missing values are not allowed; declare missing=..., a category of their own"
-        )
+        raise _refusal(where, Refused.MISSING, categories=True)
     return np.where(codes < 0, len(levels), codes), [*levels.tolist(), missing]
 
 
@@ -532,12 +631,20 @@ def _plain_missing(value: Fraction | None) -> dict[str, Any]:
     return {} if value is None else {"missing": plain(value)}
 
 
-def _check_range(name: str, x: NDArray[np.float64], low: Fraction, high: Fraction) -> None:
-    if bool(np.any((x < float(low)) | (x > float(high)))):
-        raise SchemaError(
-            f"column {name!r}: values must lie in [{_text(low)}, {_text(high)}]; "
-            f"correct them, or declare outside='clip'"
+def _refusal(where: str, reason: Refused, categories: bool = False) -> SchemaError:
+    if reason is Refused.INFINITE:
+        return SchemaError(f"{where}: infinities are not allowed")
+    if reason is Refused.KIND:
+        wanted = "values of the categories' type" if categories else "numbers"
+        return SchemaError(
+            f"{where}: {wanted} are needed, the table holds text or other types; convert them, "
+            f"with a decimal point and without units"
         )
+    if categories:
+        return SchemaError(
+            f"{where}: missing values are not allowed; declare missing=..., a category of their own"
+        )
+    return SchemaError(f"{where}: missing values (empty, NaN) are not allowed; {_FILL}")
 
 
 def _declare(column: Column, name: str, outside: str, allowed: tuple[str, ...]) -> None:

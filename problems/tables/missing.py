@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, Refused
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,26 @@ class MissingLevel(Column):
             return max(self.column.squared_spread, self.column.middle[0] ** 2) + Fraction(1, 4)
         return super().squared_spread
 
-    def fill(self, values: NDArray[Any], out: IntArray, denominator: int) -> None:
+    @property
+    def n_codes(self) -> int:
+        return self.column.n_codes + 1
+
+    def code(self, values: NDArray[Any]) -> IntArray:
         gaps = np.asarray(pd.isna(values))
-        out[gaps, -1] = denominator
+        codes = np.full(len(values), self.column.n_codes, dtype=np.int64)
         if not gaps.all():
-            inner = np.zeros((int(np.count_nonzero(~gaps)), out.shape[1] - 1), dtype=np.int64)
-            self.column.fill(values[~gaps], inner, denominator)
-            out[~gaps, :-1] = inner
+            codes[~gaps] = self.column.code(values[~gaps])
+        return codes
+
+    def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
+        gaps = codes == self.column.n_codes
+        out[gaps, -1] = denominator
+        inner = np.zeros((int(np.count_nonzero(~gaps)), out.shape[1] - 1), dtype=np.int64)
+        self.column.write(codes[~gaps], inner, denominator)
+        out[~gaps, :-1] = inner
+
+    def refusal(self, reason: Refused) -> SchemaError:
+        return self.column.refusal(reason)
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.column.to_dict(), "missing_level": True}

@@ -199,12 +199,20 @@ class Schema:
         Raises:
             SchemaError: a table that does not fit. The message names the column and the rule, no values.
         """
+        return self.features(self.codes(table))
+
+    def codes(self, table: Table) -> list[IntArray]:
+        """The codes of a table, column by column, shape (n,) each; arguments and errors as for ``encode``."""
         arrays = self._declared(columns_of(table))
-        X = np.zeros((len(arrays[0]), self.n_features), dtype=np.int64)
+        return [column.code(values) for column, values in zip(self.columns, arrays, strict=True)]
+
+    def features(self, codes: Sequence[IntArray]) -> IntegerFeatures:
+        """The features of codes as ``codes`` returns them, times the common denominator."""
+        X = np.zeros((len(codes[0]), self.n_features), dtype=np.int64)
         start = 0
-        for column, values in zip(self.columns, arrays, strict=True):
+        for column, found in zip(self.columns, codes, strict=True):
             stop = start + len(column.feature_names)
-            column.fill(values, X[:, start:stop], self.denominator)
+            column.write(found, X[:, start:stop], self.denominator)
             start = stop
         X[:, start:] = self.denominator  # the intercept, if any
         return IntegerFeatures(X, self.denominator, self.feature_names)
@@ -355,7 +363,9 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     file = as_path(path, "a table")
     name = file.name.lower()
     if file.is_dir():
-        raise SchemaError(f"{file}: that is a folder; name a table in it")
+        raise SchemaError(
+            f"{file}: that is a folder; name a table in it, or all by a pattern such as {file}/*.parquet"
+        )
     if not name.endswith((".csv", ".csv.gz", ".parquet")):
         raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
     try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +28,38 @@ from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
+
+ROOT = Path(__file__).resolve().parents[2]
+MEANS = "tests/mechanisms/heavy_tails/test_means.py"
+# What is compiled, and the tests of it that run with every index checked.
+KERNELS = {
+    "oracles/cells/regions.py": "tests/oracles/cells",
+    "oracles/cells/structure.py": "tests/oracles/cells",
+    "oracles/draw/mass_bounds.py": "tests/oracles/test_compiled.py",
+    "oracles/draw/sum_product.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/interval.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/native/bounds.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/native/descent.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/native/search.py": "tests/oracles/test_compiled.py",
+    "problems/convex/passes.py": "tests/problems/convex/test_passes.py",
+    "problems/convex/soft_truncation.py": "tests/problems/convex/test_soft_truncation.py",
+    "problems/convex/windows.py": f"{MEANS}::test_halving_finds_what_all_pairs_find",
+}
+
+
+def test_all_that_is_compiled_runs_with_every_index_checked() -> None:
+    """A module with kernels that is not named here has tests to be named in the Makefile."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for wing in ("problems", "oracles", "mechanisms")
+        for path in (ROOT / wing).rglob("*.py")
+        if re.search(r"@(numba\.)?(n?jit|vectorize|guvectorize|cfunc)\b", path.read_text("utf-8"))
+    }
+    assert found == set(KERNELS)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    checked = re.search(r"^COMPILED := (.*)$", makefile, re.MULTILINE)
+    assert checked is not None
+    assert set(KERNELS.values()) <= set(checked.group(1).split())
 
 
 class Bits:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 from privopt.experiments.cli.main import main
 from privopt.mechanisms import (
@@ -21,7 +22,14 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRobustClassifier,
 )
+from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
+from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
+from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.problems import Binned, Categorical, Numeric, PrivOptError, Schema
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk
+from privopt.problems.nonconvex.factorisation import FactorRisk
 from privopt.problems.tables.schema import read_table
 
 # Cells near declared names, categories and numbers, so that every kind of hint could pick them up.
@@ -225,3 +233,39 @@ def test_reading_quotes_no_cell(tmp_path: Path) -> None:
                 told.append("".join(traceback.format_exception(error)))
     assert len(told) > 40
     assert not quoted("".join(told))
+
+
+SECRET_ARRAYS: dict[str, Any] = {
+    "words": [["Quagmire", "1"], ["2", "3"], ["4", "5"]],
+    "objects": np.array([["xQuagmire", 1], [2, 3], [4, 5]], dtype=object),
+    "a frame": pd.DataFrame({"a": ["Quagmire", "2", "3"], "b": [1, 2, 3]}),
+    "complex": [[48611j, 1], [2, 3], [4, 5]],
+    "dates": np.array([["4861-01-01"] * 2] * 3, dtype="datetime64[D]"),
+    "rows of different lengths": [[48611], [2, 3], [4, 5]],
+    "integers beyond floats": [[48611 * 10**400, 1], [2, 3], [4, 5]],
+    "a sparse matrix": sp.csr_array([[48611.0, 1.0], [2.0, 3.0], [4.0, 5.0]]),
+}
+BUDGET = {"epsilon": 1.0, "delta": 0.5}
+ARRAY_READERS: dict[str, Callable[[Any], object]] = {
+    "robust-mean": RobustMean.plan(3, 2, moment=1.0, **BUDGET).release,
+    "trimmed-mean": TrimmedMean.plan(3, 2, mean_range=(0, 1), **BUDGET).release,
+    "sample-aggregate": lambda X: SampleAggregate.plan(50, 1, subsets=50, radius=1.0, **BUDGET).release(
+        X, np.zeros(3), lambda rows, y: np.zeros(1)
+    ),
+    "sample-aggregate, labels": lambda y: SampleAggregate.plan(
+        50, 1, subsets=50, radius=1.0, **BUDGET
+    ).release(np.zeros((3, 1)), y, lambda rows, y: np.zeros(1)),
+    "factorisation": lambda A: FactorRisk(A, [0.0, 0.5, 1.0], 1),
+    "a risk": lambda X: EmpiricalRisk(X, [1, 1, -1], LogisticLoss()),
+    "a risk without clipping": lambda X: UnclippedRisk(X, [1, 1, -1], PLAIN_SQUARES),
+}
+
+
+@pytest.mark.parametrize("reader", ARRAY_READERS)
+@pytest.mark.parametrize("array", SECRET_ARRAYS)
+def test_mechanisms_that_read_arrays_quote_none_of_their_numbers(reader: str, array: str) -> None:
+    if array == "a sparse matrix" and reader.startswith("a risk"):
+        return  # they take it
+    with pytest.raises(PrivOptError) as refused:
+        ARRAY_READERS[reader](SECRET_ARRAYS[array])
+    assert not quoted("".join(traceback.format_exception(refused.value)))

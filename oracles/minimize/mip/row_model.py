@@ -21,6 +21,7 @@ from privopt.oracles.minimize.interface import Proposal, Query, Solver
 from privopt.oracles.minimize.mip.model import MipModel, open_session
 from privopt.oracles.minimize.mip.search import Region, Search, trivial_bound
 from privopt.oracles.task import Task
+from privopt.problems.arguments import tallied
 from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
@@ -185,8 +186,8 @@ def _merged(problem: ZeroOneHalfspace | MonotoneConjunction) -> Iterator[tuple[I
     X = _reduced(problem.X) if isinstance(problem, ZeroOneHalfspace) else problem.X
     rows, inverse = np.unique(X, axis=0, return_inverse=True)
     which, costs = inverse.ravel(), problem.costs
-    positive = costs.false_negative * np.bincount(which[problem.y > 0], minlength=len(rows))
-    negative = costs.false_positive * np.bincount(which[problem.y < 0], minlength=len(rows))
+    positive = costs.false_negative * tallied(which[problem.y > 0], problem.counts[problem.y > 0], len(rows))
+    negative = costs.false_positive * tallied(which[problem.y < 0], problem.counts[problem.y < 0], len(rows))
     yield from zip(rows, positive.tolist(), negative.tolist(), strict=True)
 
 

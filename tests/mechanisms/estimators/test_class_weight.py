@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, PrivateLogisticRegression
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
@@ -111,14 +112,26 @@ def test_prevalences_are_counted_with_the_noise_that_they_claim() -> None:
     index = np.resize([0, 0, 0, 1], 1000)
     plan = PrevalencePlan.plan(0.5, 2)
     source = NoiseSource(insecure_seed=3)
-    noise = np.array([1000 * plan.release(index, 2, source)[1] - 250 for _ in range(3000)])
+    noise = np.array([1000 * plan.release(np.bincount(index), source)[1] - 250 for _ in range(3000)])
     ratio = np.exp(-0.5)  # variance 2 q / (1 - q)^2 of a discrete Laplace with q = exp(-epsilon)
     assert np.var(noise) == pytest.approx(2 * ratio / (1 - ratio) ** 2, rel=0.15)
     several = PrevalencePlan.plan(0.5, 3)
     assert several.steps * 2 <= plan.steps + 1  # two counts move
-    assert np.sum(several.release(np.resize([0, 1, 2], 900), 3, source)) == pytest.approx(1)
+    assert np.sum(several.release(np.full(3, 300), source)) == pytest.approx(1)
     with pytest.raises(ValueError, match="epsilon"):
         PrevalencePlan.plan(0, 2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_epsilon_below_the_grid_of_rates_is_refused_and_not_exceeded(classes: int) -> None:
+    moved = 1 if classes == 2 else 2
+    for epsilon in (1e-300, 1e-12, 9e-10 * moved, 1e-9 * moved, 1e-6, 1.0):
+        try:
+            plan = PrevalencePlan.plan(epsilon, classes)
+        except PrivacyParameterError:
+            assert epsilon < 2.0**-29 * moved
+        else:
+            assert moved * plan.steps / 2.0**30 <= epsilon
 
 
 def test_budgets_split_to_no_more_than_the_whole() -> None:

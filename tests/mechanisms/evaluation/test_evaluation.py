@@ -66,6 +66,31 @@ def card(weights: list[int]) -> PrivateHalfspaceClassifier:
 # ---------------------------------------------------------------- the release
 
 
+def test_rates_are_epsilon_over_two_rounded_down_to_the_grid_and_never_to_nothing() -> None:
+    """One moved record changes two counts by one each, so exp(2 rate) has to be at most exp(epsilon)."""
+    bins = ScoreBins((0.0,))
+    for epsilon in (2.0**-29, 1e-6, 0.1, 1.0, 7.3):
+        plan = HistogramPlan.plan(bins, epsilon=epsilon)
+        rate = plan.steps / 2**30
+        assert 2 * rate <= epsilon < 2 * (rate + 2.0**-30)
+        assert plan.spend.epsilon == epsilon
+    assert HistogramPlan.plan(bins, epsilon=2.0**-29).steps == 1
+    with pytest.raises(PrivacyParameterError, match="too small"):
+        HistogramPlan.plan(bins, epsilon=math.nextafter(2.0**-29, 0))
+
+
+def test_cumulants_of_the_noise_are_those_of_its_law() -> None:
+    reach = np.arange(-3000, 3001).astype(float)
+    for epsilon in (0.1, 1.0, 5.0):
+        plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=epsilon)
+        histogram = ScoreHistogram(plan.bins, np.zeros((2, 2), dtype=np.int64), 9, plan.steps, plan.spend)
+        law = np.exp(-epsilon / 2 * np.abs(reach))
+        law /= law.sum()
+        variance, fourth = float(law @ reach**2), float(law @ reach**4)
+        assert histogram.variance == pytest.approx(variance, rel=1e-5)
+        assert histogram.fourth_cumulant == pytest.approx(fourth - 3 * variance**2, rel=1e-4)
+
+
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
 def test_counts_carry_the_noise_that_the_plan_states(epsilon: float) -> None:
     plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=epsilon)

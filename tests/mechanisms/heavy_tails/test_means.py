@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.heavy_tails import grid
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise, lipschitz
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
@@ -251,8 +252,31 @@ def test_noise_is_less_than_printed_for_the_budgets_of_single_means() -> None:
 
 def test_budgets_of_trimmed_means_add_up() -> None:
     plan = TrimmedMean.plan(1000, 7, mean_range=(-1.0, 1.0), epsilon=0.5, delta=1e-6)
-    assert 7 * plan.trimming.noise.rho <= zcdp_rho(0.5, 1e-6)
-    assert 7 * plan.trimming.noise.rho >= 0.99 * zcdp_rho(0.5 - 7 * 2.0**-19, 1e-6)
+    lost = 7 * (2.0**-18 + 2.0**-30 / plan.trimming.noise.s)  # what ``grid`` says of doubles
+    assert 7 * plan.trimming.noise.rho <= zcdp_rho(0.5 - lost, 1e-6 * math.exp(-lost / 2))
+    assert 7 * plan.trimming.noise.rho >= 0.99 * zcdp_rho(0.5 - 7 * 2.0**-18, 1e-6)
+
+
+def test_wide_noise_pays_for_the_steps_of_doubles() -> None:
+    """Near 0 a cell of 2^-20 widths holds few uniforms where noise is wide; each end may be off by one."""
+    few = TrimmedMean.plan(1000, 25, mean_range=(0.0, 1.0), epsilon=0.01, delta=1e-6).trimming.noise
+    uniforms = 2.0**-20 * few.s * 2.0**54 / math.sqrt(2 * math.pi)  # in a cell, of those spaced by 2^-54
+    assert 4 / uniforms <= grid.rounding(1 / few.s)
+    with pytest.raises(PrivacyParameterError, match="for rounding"):
+        TrimmedMean.plan(1000, 250, mean_range=(0.0, 1.0), epsilon=0.01, delta=1e-6)
+
+
+def test_noise_is_never_narrower_than_its_grid() -> None:
+    trim = Trimming(1000, 0.0, 1.0, 100, ArsinhNoise(5.0, 2.0))  # e^-500 is no floor
+    assert trim.sensitivity(np.zeros(1000)) == 2.0 * 2.0**-16
+
+
+def test_sums_over_many_records_pay_for_their_rounding() -> None:
+    """n numbers of size 1 add up to an error of n^2 2^-53 at most, in each of two data sets."""
+    n = 10**8
+    plan = RobustMean.plan(n, 3, moment=1.0, epsilon=1.0, delta=1e-6)
+    moved = 2 * INFLUENCE * plan.truncation.scale * math.sqrt(3) * (1 / n + n * 2.0**-53)
+    assert moved <= plan.vector_noise.sensitivity <= 1.001 * moved
 
 
 def test_trimmed_means_find_the_mean() -> None:

@@ -43,6 +43,28 @@ def test_one_estimate_moves_centre_and_scale_by_what_the_proof_allows() -> None:
     assert max(moved) > 0.2 * beta
 
 
+@pytest.mark.parametrize("m", [7, 8])
+def test_the_scale_is_that_of_its_definition(m: int) -> None:
+    rng = np.random.default_rng(m)
+    small = dataclasses.replace(planned(), n_records=m, subsets=m, averaged=3, decay=0.4, gamma=1e-9)
+    t0 = (m + 1) // 2 + 1
+    for z in (rng.uniform(-1, 1, m), np.where(np.arange(m) < t0, 0.0, 1.0), np.arange(m) % 2 - 0.5):
+        nearest = np.sort(np.abs(z[:, None] - z), axis=1)  # itself first
+
+        def rho(t: int, nearest: np.ndarray = nearest) -> float:
+            return float(np.mean(np.sort(nearest[:, t - 1])[:3])) if t <= m else 2.0
+
+        largest = max(rho(t0 + 1 + k) * math.exp(-0.4 * k) for k in range(2 * m))
+        assert small.centre(z[:, None])[1] == pytest.approx((1 + 4 / 2) * largest, rel=1e-8)
+
+
+def test_the_proof_wants_as_many_neighbours_as_it_averages() -> None:
+    """log((q + 1) / (q - 1)) = beta / 2 takes q = 90, and t0 of 161 subsets is 82."""
+    with pytest.raises(PrivacyParameterError, match="too few"):
+        planned(m=161, epsilon=1.12)
+    assert planned(m=181, epsilon=1.12).averaged <= 91
+
+
 def test_scale_grows_to_the_diameter_where_estimates_disagree() -> None:
     plan = planned()
     close = plan.centre(np.zeros((400, 1)))[1]
@@ -133,3 +155,26 @@ def test_it_aggregates_least_squares_and_logistic_fits() -> None:
     assert found.point[0] == pytest.approx(0.5, abs=0.2)
     w = RiskMinimizer(LogisticLoss(), l2=0.1)(X[:500], np.where(y[:500] > 0, 1.0, -1.0))
     assert w[0] > 0.5
+
+
+@pytest.mark.parametrize("d", [1, 10])
+@pytest.mark.parametrize("delta", [0.1, 1e-6])
+@pytest.mark.parametrize("epsilon", [10.0, 30.0, 100.0, 1000.0])
+def test_large_budgets_get_no_less_noise_than_they_pay_for(d: int, delta: float, epsilon: float) -> None:
+    """Exact, for one coordinate: N(0, 1) against N(shift, r^2), at the largest shift and the largest r.
+
+    The constants of Nissim et al. would have a true delta of 0.88 at (30, 0.1), and 0.8 at (100, 1e-6).
+    """
+    plan = SampleAggregate.plan(400, d, subsets=400, radius=1.0, epsilon=epsilon, delta=delta)
+    beta = plan.decay + math.log((plan.averaged + 1) / (plan.averaged - 1))
+    z = np.linspace(-14, 14, 20_001)
+    for r in (math.exp(-beta), 1.0, math.exp(beta)):
+        for shift in (-plan.gamma, plan.gamma):
+            loss = stats.norm.logpdf(z) - stats.norm.logpdf(z, shift, r)
+            excess = stats.norm.pdf(z) * np.maximum(0, -np.expm1(epsilon - np.maximum(loss, epsilon)))
+            assert np.trapezoid(excess, z) <= delta
+
+
+def test_a_radius_that_squares_cannot_hold_is_refused() -> None:
+    with pytest.raises(PrivacyParameterError, match="radius"):
+        SampleAggregate.plan(400, 1, subsets=400, radius=1e-170, epsilon=1.0, delta=1e-2)

@@ -122,12 +122,13 @@ def centred(weights: np.ndarray, of: CardFacts) -> np.ndarray:
 
 def test_a_model_of_zeros_and_one_sided_bounds_have_cards_too() -> None:
     of = facts()
-    for low, high in ((-10, 10), (0, 5), (-3, 0)):
+    for low, high in ((-10, 10), (0, 5), (-3, 0), (0, 10), (-3, 10), (-10, 3)):
         lattice = points_lattice(low, high, 8, True, 3)
         one_sided = dataclasses.replace(of, lattice=lattice)
         for weights in (np.zeros(8), np.ones(8), -np.ones(8), np.full(8, 1e-300)):
             cards, ladders = candidate_cards(weights, one_sided)
             assert all(lattice.contains(c) for c in cards)
+            # What the choice was planned for, whatever signs the private weights have.
             assert ladders.shape == candidate_cards(np.zeros(8), one_sided)[1].shape
 
 

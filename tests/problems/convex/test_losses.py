@@ -28,6 +28,7 @@ from privopt.problems.convex.losses import (
 from privopt.problems.convex.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.nonconvex.quartic import QuarticLoss
 
 LOSSES: list[Loss] = [
     LogisticLoss(),
@@ -316,3 +317,15 @@ def test_bad_inputs_are_refused() -> None:
         EmpiricalRisk(np.zeros((0, 3)), np.ones(0), LogisticLoss())
     with pytest.raises(InvalidInputError, match=r"shape \(3,\)"):
         EmpiricalRisk(X, y, LogisticLoss()).gradient(np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    "loss", [LogisticLoss(), SigmoidLoss(), SigmoidSquaredLoss(), ProbitSquaredLoss(), QuarticLoss()]
+)
+def test_no_mean_slope_of_the_curvature_exceeds_its_constant(loss: Loss) -> None:
+    """A difference of curvatures over 1e-4 is off by 1e-12 at most, and constants are rounded up at 1e-8."""
+    z = np.arange(-80_000, 80_001) * 1e-4
+    steepest = 0.0
+    for y in (-1.0, 1.0) if loss.labels is Labels.SIGN else np.linspace(0, 1, 5):
+        steepest = max(steepest, float(np.max(np.abs(np.diff(loss.curvature(z, np.full_like(z, y)))))) / 1e-4)
+    assert 0.999 * loss.curvature_lipschitz <= steepest <= loss.curvature_lipschitz * (1 + 1e-10)

@@ -1,0 +1,152 @@
+"""What ``--data`` and ``--table`` name: labelled records, in memory or counted by an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from numpy.typing import NDArray
+
+from privopt.problems.arguments import record_counts
+from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.engines import count_records, is_engine_address, open_table, rows_of
+from privopt.problems.tables.schema import Schema, missing_columns, read_table
+
+# Records that are predicted at a time: some tens of megabytes.
+_PART = 100_000
+
+TableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        help="The table of a database that --data names, as in --data duckdb://PATH, sqlite://PATH or "
+        "postgresql://HOST/NAME.",
+        rich_help_panel="Data (public facts are declared, not read off)",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Records with labels as they are written, and the public facts about them.
+
+    Attributes:
+        X: records, as estimators take them.
+        y: their labels; None where ``X`` counts records with their labels.
+        schema, classes: as declared; None: neither.
+    """
+
+    X: pd.DataFrame | CountedRecords
+    y: pd.Series[Any] | None
+    schema: Schema | None
+    classes: tuple[Any, ...] | None
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The records of a table in memory.
+
+        Raises:
+            InvalidInputError: they are in an engine.
+        """
+        if isinstance(self.X, CountedRecords):
+            raise InvalidInputError("regression needs a table in memory: an engine counts records by class")
+        return self.X
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The label of every row."""
+        return self.X.labels if isinstance(self.X, CountedRecords) else np.asarray(self.y)
+
+    def share(self, rows: NDArray[np.bool_]) -> float:
+        """The share of records that are in some rows."""
+        counts = record_counts(self.X.counts if isinstance(self.X, CountedRecords) else None, len(rows))
+        return float(np.sum(counts[rows]) / np.sum(counts))
+
+
+def read_labelled(
+    data: str,
+    target: str | None,
+    schema: Schema | None,
+    classes: tuple[Any, ...] | None,
+    table: str | None = None,
+) -> Labelled:
+    """Labelled records: of a file or of the package, read; of an engine, counted there.
+
+    Raises:
+        InvalidInputError: facts that are missing, or a table that cannot be read.
+        SchemaError: a table that does not fit the schema.
+    """
+    if data == "adult23" or data.startswith("adult23:"):
+        frame = adult23_frame(_seed(data.partition(":")[2] or "0"))
+        target = target or ADULT_TARGET
+        schema, classes = schema or adult23_schema(), classes or ADULT23_CLASSES
+    elif target is None:
+        raise InvalidInputError("--target is needed: the name of the label column")
+    elif is_engine_address(data):
+        return _counted(data, table, target, schema, classes)
+    else:
+        # The command line holds strings: compare labels as they are written in the file.
+        as_written = [*(schema.text_columns if schema else ()), *([target] if classes else ())]
+        frame = read_table(Path(data), as_written)
+    if table is not None:
+        raise InvalidInputError("--table names a table of a database, whose URL is --data")
+    names = list(map(str, frame.columns))
+    if target not in names:
+        raise InvalidInputError(f"--target: no {missing_columns([target], names)}")
+    if schema is not None and any(c.name == target for c in schema.columns):
+        raise InvalidInputError(f"--schema: it declares {target!r}, which is the label, not a feature")
+    y = frame[target]
+    if classes is not None:
+        y = y.map(_written, na_action="ignore").astype(object)
+    return Labelled(frame.drop(columns=[target]), y, schema, classes)
+
+
+def read_parts(data: str, schema: Schema | None, table: str | None = None) -> Iterator[pd.DataFrame]:
+    """Records in their order: of a file, all; of an engine, some at a time, with the schema's columns.
+
+    Raises:
+        InvalidInputError, SchemaError: a table that cannot be read, or, of an engine, without a schema.
+    """
+    if not is_engine_address(data):
+        if table is not None:
+            raise InvalidInputError("--table names a table of a database, whose URL is its place")
+        yield read_table(Path(data), [] if schema is None else schema.text_columns)
+        return
+    if schema is None:
+        raise InvalidInputError("a model without a schema reads files, not tables in an engine")
+    yield from rows_of(open_table(data, table), [column.name for column in schema.columns], _PART)
+
+
+def _counted(
+    data: str, table: str | None, target: str, schema: Schema | None, classes: tuple[Any, ...] | None
+) -> Labelled:
+    facts = {"--schema": schema, "--classes": classes}
+    if schema is None or classes is None:
+        lacking = " and ".join(option for option, fact in facts.items() if fact is None)
+        raise InvalidInputError(
+            f"{lacking}: declare it; nothing is read off a table in an engine, and regression needs one that "
+            "is in memory"
+        )
+    written = isinstance(classes[0], str)
+    counted = count_records(open_table(data, table), schema, target, classes, written=written)
+    return Labelled(counted, None, schema, classes)
+
+
+def _written(label: Any) -> str:
+    """A label as a person types it: 1 for 1.0, which Parquet files hold for integers with gaps."""
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInputError(f"adult23:SEED wants a seed >= 0 of the public subsample, got {text!r}")
+    return int(text)

@@ -1,0 +1,61 @@
+"""The site, by Sphinx: `make docs`."""
+
+import re
+from importlib.metadata import version as installed
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from typer import Context
+from typer.cli import get_docs_for_click
+
+from privopt.experiments.cli.main import COMMANDS, load
+
+project = "privopt"
+author = copyright = "the privopt contributors"
+release = version = installed("privopt")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_heading_anchors = 3
+napoleon_use_ivar = True
+html_theme = "furo"
+html_title = "privopt"
+html_show_sphinx = False
+smartquotes = False  # options begin with two hyphens
+
+autodoc_typehints = "none"  # signatures have them
+autodoc_member_order = "bysource"
+
+
+class Commands(SphinxDirective):
+    """Every command of the command line with its options, as `--help` has them."""
+
+    def run(self) -> list[nodes.Node]:
+        text = ""
+        for name in COMMANDS:
+            command = load(name)
+            context = Context(command, info_name=name)
+            text += get_docs_for_click(obj=command, ctx=context, indent=1, name=name, call_prefix="privopt")
+        text = re.sub(r"\* `--(install|show)-completion`.*\n", "", text)
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def literal_bars(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """|x| in a docstring is an absolute value, not a substitution of reStructuredText."""
+    lines[:] = ["``".join(_barred(line.split("``"))) for line in lines]
+
+
+def _barred(parts: list[str]) -> list[str]:
+    return [part.replace("|", r"\|") if k % 2 == 0 else part for k, part in enumerate(parts)]
+
+
+def inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    """Members that scikit-learn brings along have their pages there."""
+    return True if (getattr(thing, "__module__", "") or "").startswith("sklearn.") else None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the three."""
+    app.add_directive("commands", Commands)
+    app.connect("autodoc-process-docstring", literal_bars)
+    app.connect("autodoc-skip-member", inherited)

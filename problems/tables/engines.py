@@ -1,0 +1,376 @@
+"""Tables in engines: a schema becomes a query that groups there, and only counts come back.
+
+The layer over engines is Ibis (https://ibis-project.org), an optional dependency; DuckDB is embedded. What
+``Schema.codes`` does with arrays is said in expressions: numbers are doubles that are compared with
+thresholds, which are exact in every engine (integers over powers of two), so ties fall where they fall in
+memory. A value that a declaration refuses gets a code of its own, which is looked for in the counts: no value
+comes back.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.tables.columns import Categorical, Column, Number, Refused
+from privopt.problems.tables.counted import CountedRecords, pack, unpack
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.schema import Schema, missing_columns
+
+# A column of numbers is one comparison after the other: as many as this, halving.
+_MOST_CODES = 4096
+# Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
+_MOST_NUMBERS = 1 << 26
+# Codes of what is refused come after a column's own.
+_REFUSED = tuple(Refused)
+_INSTALL = "pip install 'privopt[engines]'"
+
+
+def is_engine_table(table: object) -> bool:
+    """Whether it is an Ibis table; Ibis is not imported for it."""
+    return type(table).__module__.partition(".")[0] == "ibis"
+
+
+def is_engine_address(data: str) -> bool:
+    """Whether it names a table that an engine reads: a URL, or a pattern of Parquet files."""
+    return "://" in data or (any(mark in data for mark in "*?[") and not Path(data).is_file())
+
+
+def open_table(data: str, name: str | None = None) -> Any:
+    """An Ibis table: of Parquet files by a pattern, or the table ``name`` of a database.
+
+    Args:
+        data: 'folder/*.parquet', or a URL that Ibis knows: duckdb://PATH, sqlite://PATH,
+            postgresql://USER@HOST/DATABASE.
+        name: the table of a database; SCHEMA.TABLE where that is needed.
+
+    Raises:
+        InvalidInputError: Ibis or a driver is not installed, no such file or table, or a database that does
+            not answer. URLs, which can hold passwords, are not repeated.
+    """
+    ibis = _ibis()
+    if "://" not in data:
+        if name is not None:
+            raise InvalidInputError("--table names a table of a database, a URL: files hold one each")
+        return _parquet(ibis, data)
+    kind, _, path = data.partition("://")
+    if name is None:
+        raise InvalidInputError(f"a table of a {kind} database needs its name: --table")
+    if kind in ("duckdb", "sqlite") and not Path(path).is_file():
+        raise InvalidInputError(f"{path}: no such file")
+    *schema, table = name.split(".")
+    try:
+        connection = ibis.connect(data, read_only=True) if kind == "duckdb" else ibis.connect(data)
+        return connection.table(table, database=schema[0] if schema else None)
+    except Exception as error:  # every driver has its own
+        raise InvalidInputError(
+            f"no table {name!r} can be opened at that {kind} address ({type(error).__name__}): is the server "
+            f"running, the name right, and a driver installed ({_INSTALL}, or ibis-framework[{kind}])?"
+        ) from None
+
+
+def _ibis() -> Any:
+    try:
+        import ibis
+    except ImportError:
+        raise InvalidInputError(f"tables in engines need Ibis and DuckDB: {_INSTALL}") from None
+    return ibis
+
+
+def _parquet(ibis: Any, data: str) -> Any:
+    if not data.lower().endswith(".parquet"):
+        raise InvalidInputError(f"{data}: patterns of files end in .parquet")
+    try:
+        return ibis.duckdb.connect().read_parquet(data, hive_partitioning=False)
+    except Exception as error:
+        raise InvalidInputError(
+            f"{data}: no Parquet files that can be read together ({type(error).__name__})"
+        ) from None
+
+
+def count_records(
+    table: Any, schema: Schema, target: str, classes: Sequence[Any], *, written: bool = False
+) -> CountedRecords:
+    """Group the records of an Ibis table by the schema and their class, where they are.
+
+    What comes back is what ``CountedRecords.of`` counts in memory. Columns are found by name; they must be
+    booleans, integers, floats, decimals of up to 15 digits, or text.
+
+    Args:
+        table: an Ibis table, or an expression that is one.
+        schema: the features.
+        target: the column of labels.
+        classes: the labels there are, all text, or all integers or booleans.
+        written: classes are text as a person writes them, "1" for 1 and for 1.0.
+
+    Raises:
+        SchemaError, InvalidInputError: a column or a value that the declaration refuses, and more distinct
+            records than fit in memory. No value is quoted.
+    """
+    if not isinstance(target, str):
+        raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
+    names = list(table.columns)
+    if lacking := [c for c in (*(c.name for c in schema.columns), target) if c not in names]:
+        raise SchemaError(f"missing from the table: {missing_columns(lacking, names)}")
+    if any(c.name == target for c in schema.columns):
+        raise InvalidInputError(f"the schema declares {target!r}, which is the label, not a feature")
+    engine = table.get_backend().name
+    sizes = [len(classes) + len(_REFUSED)]
+    codes = [_label(_Cell(table[target], "y", engine), classes, written)]
+    for column in schema.columns:
+        if column.n_codes > _MOST_CODES:
+            raise SchemaError(
+                f"column {column.name!r}: {column.n_codes} different values are too many to be grouped by; "
+                f'declare a coarser step, or bins (kind = "binned")'
+            )
+        sizes.append(column.n_codes + len(_REFUSED))
+        codes.append(_code(_Cell(table[column.name], f"column {column.name!r}", engine), column))
+    most = max(1, _MOST_NUMBERS // schema.n_features)
+    keys, counts = _grouped(table, pack([c.cast("int64") for c in codes], sizes), most)
+    if len(counts) > most:
+        raise SchemaError(
+            f"more than {most} distinct records: they do not fit in memory. Declare coarser steps or bins "
+            "for the columns with the most values"
+        )
+    found = unpack(keys, sizes)
+    _check_refused(found[0], len(classes), _label_refused)
+    for code, column in zip(found[1:], schema.columns, strict=True):
+        _check_refused(code, column.n_codes, column.refusal)
+    return CountedRecords.from_keys(schema, classes, keys, counts, sizes)
+
+
+def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
+    """Columns of an Ibis table by name, ``size`` rows at a time, in the engine's order; None if missing.
+
+    Raises:
+        SchemaError: a column that is not there.
+    """
+    if lacking := [name for name in names if name not in table.columns]:
+        raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
+    cursor = table.get_backend().raw_sql(_ibis().to_sql(table.select(list(names))))
+    while rows := cursor.fetchmany(size):
+        yield pd.DataFrame(rows, columns=list(names), dtype=object)
+
+
+def _grouped(table: Any, keys: list[Any], most: int) -> tuple[list[IntArray], IntArray]:
+    named = {f"privopt_{k}": key for k, key in enumerate(keys)}
+    query = table.select(**named).group_by(list(named)).aggregate(privopt_n=lambda t: t.count())
+    found = query.limit(most + 1).to_pyarrow()
+    columns = [found[name].to_numpy().astype(np.int64) for name in (*named, "privopt_n")]
+    return columns[:-1], columns[-1]
+
+
+def _check_refused(codes: IntArray, own: int, refusal: Any) -> None:
+    for k, reason in enumerate(_REFUSED):
+        if bool(np.any(codes == own + k)):
+            raise refusal(reason)
+
+
+def _label_refused(reason: Refused) -> InvalidInputError:
+    if reason is Refused.KIND:
+        return InvalidInputError("y holds labels of another type than its column")
+    if reason is Refused.MISSING:
+        return InvalidInputError("y holds missing labels: give them a class of their own")
+    return InvalidInputError(
+        "y holds labels outside the declared classes; declare them, or correct the declaration"
+    )
+
+
+class _Cell:
+    """A column of an engine, and what is known of its type.
+
+    Raises:
+        SchemaError: a type whose values mean other things in other places, such as times.
+    """
+
+    def __init__(self, value: Any, where: str, engine: str) -> None:
+        kind = value.type()
+        self.where, self.text = where, kind.is_string()
+        decimal = kind.is_decimal() and kind.precision is not None and kind.precision <= 15
+        if not (self.text or kind.is_boolean() or kind.is_integer() or kind.is_floating() or decimal):
+            raise SchemaError(
+                f"{where}: numbers, booleans or text are needed, the table in the engine holds {kind}"
+            )
+        self.kind, self.engine = kind, engine
+        self.raw = value
+        self.value = _exact_text(value, engine) if self.text else value
+
+    @property
+    def missing(self) -> Any:
+        """NULL or NaN."""
+        gaps = self.raw.isnull()
+        return gaps | self.raw.isnan() if self.kind.is_floating() and self.engine != "sqlite" else gaps
+
+    @property
+    def misplaced(self) -> Any | None:
+        """Values of another type than the column's, which SQLite allows."""
+        if self.engine != "sqlite":
+            return None
+        if self.kind.is_boolean():
+            return ~self.raw.cast("int64").isin([0, 1])
+        kinds = {"text": self.text, "integer": not self.text, "real": self.kind.is_floating()}
+        return ~self.raw.typeof().isin([kind for kind, allowed in kinds.items() if allowed])
+
+    @property
+    def number(self) -> Any:
+        """The value as a double."""
+        return (self.raw.cast("int64") if self.kind.is_boolean() else self.raw).cast("float64")
+
+    def equals(self, known: Any) -> Any:
+        """Whether the value is ``known``, as Python has it."""
+        if self.text:
+            return self.value == _exact_literal(known, self.engine)
+        if self.kind.is_floating() or self.kind.is_decimal():
+            return self.number == _double(float(known))
+        return self.raw.cast("int64") == int(known)
+
+
+def _code(cell: _Cell, column: Column) -> Any:
+    """The code of a cell, as ``column.code`` has it; of a refused one, a code beyond the column's own."""
+    plain, own_level = plain_column(column)
+    own = column.n_codes
+    if isinstance(plain, Number):
+        inner = _number_code(cell, plain, own)
+        filled = np.array([math.nan if plain.missing is None else float(plain.missing)])
+    else:
+        assert isinstance(plain, Categorical)
+        inner = _category_code(cell, plain, own)
+        filled = np.array([plain.missing], dtype=object)
+    if own_level:
+        gap = own - 1
+    elif plain.missing is None:
+        gap = _refused(own, Refused.MISSING)
+    else:
+        gap = int(plain.code(filled)[0])
+    return _whole(cell, gap, inner, own)
+
+
+def _whole(cell: _Cell, gap: int, inner: Any, own: int) -> Any:
+    """``inner``, where there is a value of the right type."""
+    ibis = _ibis()
+    if (wrong := cell.misplaced) is not None:
+        inner = ibis.ifelse(wrong, _literal(_refused(own, Refused.KIND)), inner)
+    return ibis.ifelse(cell.missing, _literal(gap), inner)
+
+
+def _refused(own: int, reason: Refused) -> int:
+    return own + _REFUSED.index(reason)
+
+
+def _number_code(cell: _Cell, column: Number, own: int) -> Any:
+    ibis = _ibis()
+    if cell.text:
+        raise column.refusal(Refused.KIND)
+    x = cell.number
+    code = _counted_cuts(x, *column.cuts())
+    if column.outside == "refuse":
+        low, high = (_double(float(bound)) for bound in column.bounds)
+        code = ibis.ifelse((x < low) | (x > high), _literal(_refused(own, Refused.OUTSIDE)), code)
+    if not cell.kind.is_floating():
+        return code
+    largest = sys.float_info.max
+    finite = (x >= _double(-largest)) & (x <= _double(largest))
+    return ibis.ifelse(finite, code, _literal(_refused(own, Refused.INFINITE)))
+
+
+def _counted_cuts(x: Any, reached: int, cuts: Sequence[float]) -> Any:
+    """``reached`` and how many of the increasing ``cuts`` x has reached: a search by halves."""
+    if not cuts:
+        return _literal(reached)
+    middle = len(cuts) // 2
+    below = _counted_cuts(x, reached, cuts[:middle])
+    above = _counted_cuts(x, reached + middle + 1, cuts[middle + 1 :])
+    return _ibis().ifelse(x < _double(cuts[middle]), below, above)
+
+
+def _category_code(cell: _Cell, column: Categorical, own: int) -> Any:
+    if cell.text != isinstance(column.categories[0], str):
+        raise column.refusal(Refused.KIND)
+    other = len(column.categories) if column.outside == "ignore" else _refused(own, Refused.OUTSIDE)
+    return _matched(cell, [[c] for c in column.categories], other)
+
+
+def _label(cell: _Cell, classes: Sequence[Any], written: bool) -> Any:
+    """The number of the class, or a code beyond."""
+    known = [_typed(cell, str(c)) for c in classes] if written else [[c] for c in classes]
+    if cell.kind.is_decimal() or (not written and cell.text != isinstance(classes[0], str)):
+        raise InvalidInputError(
+            "y: labels are text, integers or booleans, and the classes of the same type; convert one of them"
+        )
+    own = len(classes)
+    return _whole(
+        cell, _refused(own, Refused.MISSING), _matched(cell, known, _refused(own, Refused.OUTSIDE)), own
+    )
+
+
+def _typed(cell: _Cell, text: str) -> list[Any]:
+    """The values of a column that a person writes as ``text``: one at most."""
+    if cell.text:
+        return [text]
+    if cell.kind.is_boolean():
+        return [text == "True"] if text in ("True", "False") else []
+    try:
+        value = float(text) if cell.kind.is_floating() else int(text)
+        again = str(int(value)) if float(value).is_integer() else str(value)
+    except (ValueError, OverflowError):
+        return []
+    return [value] if again == text and abs(value) < 1 << 63 else []
+
+
+def _matched(cell: _Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
+    """The place of the first list that holds the value, or ``other``."""
+    code = _literal(other)
+    for k, values in reversed(list(enumerate(known))):
+        for value in values:
+            code = _ibis().ifelse(cell.equals(value), _literal(k), code)
+    return code
+
+
+def _literal(code: int) -> Any:
+    return _ibis().literal(code, "int64")
+
+
+def _double(value: float) -> Any:
+    """A double that no engine's way of reading decimals can change: an integer times powers of two."""
+    ibis = _ibis()
+    numerator, denominator = value.as_integer_ratio()
+    zeros = (numerator & -numerator).bit_length() - 1 if numerator else 0
+    exponent = zeros - (denominator.bit_length() - 1)
+    x = ibis.literal(numerator >> zeros, "int64").cast("float64")
+    while exponent:
+        step = min(abs(exponent), 62)
+        power = ibis.literal(1 << step, "int64").cast("float64")
+        x = x * power if exponent > 0 else x / power
+        exponent -= step if exponent > 0 else -step
+    return x
+
+
+def _exact_text(value: Any, engine: str) -> Any:
+    """Text to be compared byte by byte: a column can have a collation that takes "a" for "A"."""
+    if engine == "duckdb":
+        return _duckdb_bytes()(value)
+    return value.cast("binary") if engine == "sqlite" else value
+
+
+def _exact_literal(text: str, engine: str) -> Any:
+    return _exact_text(_ibis().literal(text, "string"), engine)
+
+
+@cache
+def _duckdb_bytes() -> Any:
+    ibis = _ibis()
+
+    @ibis.udf.scalar.builtin(name="encode", signature=(("string",), "binary"))
+    def encode(text):  # type: ignore[no-untyped-def]
+        ...
+
+    return encode

@@ -1,0 +1,182 @@
+"""``--data`` that names a table in an engine: the same models, evaluations and predictions, or a refusal."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.experiments.cli.main import main
+
+duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("ibis", reason="pip install 'privopt[engines]'")
+
+SCHEMA = """
+intercept = true
+
+[[columns]]
+kind = "binned"
+name = "age"
+edges = [0, 40, "62.5", 100]
+missing_level = true
+
+[[columns]]
+kind = "categorical"
+name = "smoker"
+categories = ["no", "yes"]
+"""
+FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "0,1", "--epsilon", "2")
+
+
+@dataclass
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Run]
+
+
+@pytest.fixture
+def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], clinic: Path) -> Command:
+    def run(*words: object) -> Run:
+        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
+        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
+        monkeypatch.chdir(clinic)
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return Run(int(stopped.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    """The same 400 patients as a file, a folder of files and two databases."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 95, 400) / 2.0, "smoker": rng.choice(["no", "yes"], 400)})
+    frame.loc[::17, "age"] = np.nan
+    frame["state"] = ((frame["smoker"] == "yes") & ~(frame["age"] < 20)).astype(int)
+    frame.to_parquet(tmp_path / "patients.parquet")
+    (tmp_path / "parts").mkdir()
+    for k, part in enumerate(np.array_split(np.arange(400), 3)):
+        frame.iloc[part].to_parquet(tmp_path / "parts" / f"{k}.parquet")
+    with sqlite3.connect(tmp_path / "clinic.sqlite") as database:
+        frame.to_sql("patients", database, index=False)
+    database.close()
+    raw = duckdb.connect(tmp_path / "clinic.duckdb")
+    raw.execute(f"CREATE SCHEMA ward; CREATE TABLE ward.patients AS FROM '{tmp_path}/patients.parquet'")
+    raw.close()
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def addresses(clinic: Path) -> list[tuple[str, ...]]:
+    return [
+        ("parts/*.parquet",),
+        (f"sqlite://{clinic}/clinic.sqlite", "--table", "patients"),
+        (f"duckdb://{clinic}/clinic.duckdb", "--table", "ward.patients"),
+    ]
+
+
+@pytest.mark.parametrize("options", [(), ("--loss", "logistic"), ("--class-weight", "balanced")])
+def test_a_fit_is_the_same_wherever_the_records_are(
+    privopt: Command, clinic: Path, options: tuple[str, ...]
+) -> None:
+    def report(*data: str) -> dict[str, Any]:
+        run = privopt(*FIT, *options, "--insecure-seed", 1, "--json", "out.json", "--data", *data)
+        assert run.returncode == 0, run.stderr
+        found: dict[str, Any] = json.loads((clinic / "out.json").read_text())
+        del found["seconds"], found["certificate"]
+        return found
+
+    expected = report("patients.parquet")
+    for data in addresses(clinic):
+        found = report(*data)
+        np.testing.assert_allclose(found.pop("weights"), expected["weights"], atol=1e-9)
+        for key in set(found) - {"intercept"}:
+            assert found[key] == expected[key], key
+
+
+def test_predictions_and_evaluations_are_the_same(privopt: Command, clinic: Path) -> None:
+    fitted = privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json", "--insecure-seed", 1)
+    assert fitted.returncode == 0, fitted.stderr
+    expected = privopt("predict", "model.json", "patients.parquet").stdout
+    assert len(expected.splitlines()) == 401
+    judged = ("evaluate", "model.json", "--target", "state", "--epsilon", 1, "--insecure-seed", 1)
+    numbers = privopt(*judged, "--data", "patients.parquet").stdout
+    for data in addresses(clinic):
+        assert privopt("predict", "model.json", *data, "--output", "out.csv").returncode == 0
+        assert (clinic / "out.csv").read_text() == expected
+        assert privopt(*judged, "--data", *data).stdout == numbers
+
+
+def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json")
+    expected = privopt("predict", "model.json", "parts/*.parquet").stdout
+    monkeypatch.setattr("privopt.experiments.cli.tables._PART", 7)
+    assert privopt("predict", "model.json", "parts/*.parquet").stdout == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--target", "state", "--epsilon", "1", "--data", "parts/*.parquet"),
+            "--schema and --classes: declare",
+        ),
+        ((*FIT[1:], "--data", "parts/*.parquet", "--table", "t"), "files hold one each"),
+        ((*FIT[1:], "--data", "patients.parquet", "--table", "t"), "--table names a table"),
+        ((*FIT[1:], "--data", "sqlite://clinic.sqlite"), "--table"),
+        ((*FIT[1:], "--data", "sqlite://clinic.sqlite", "--table", "nobody"), "no table 'nobody'"),
+        ((*FIT[1:], "--data", "parts/*.parquet", "--loss", "squared"), "--classes belongs"),
+        (
+            (*FIT[1:5], "--epsilon", "1", "--data", "parts/*.parquet", "--loss", "squared"),
+            "needs one that is in memory",
+        ),
+        ((*FIT[1:], "--data", "none/*.parquet"), "no Parquet files"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused(privopt: Command, words: tuple[str, ...], message: str) -> None:
+    run = privopt("fit", *words)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert message in run.stderr
+
+
+def test_nothing_is_booked_for_records_that_are_refused(privopt: Command) -> None:
+    assert privopt("budget", "create", "ledger.json", "--epsilon", "9").returncode == 0
+    refused = privopt(
+        *FIT[:-4],
+        "--classes",
+        "0,2",
+        "--epsilon",
+        "1",
+        "--data",
+        "parts/*.parquet",
+        "--ledger",
+        "ledger.json",
+    )
+    assert refused.returncode == 2
+    assert "outside the declared classes" in refused.stderr
+    assert "Nothing was booked" in refused.stderr
+
+
+def test_help_loads_no_engine() -> None:
+    import subprocess
+
+    script = (
+        "import sys; from privopt.experiments.cli import fit; "
+        "print(sorted({'ibis', 'duckdb', 'sqlalchemy'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -1,0 +1,359 @@
+"""What an engine counts is what is counted in memory, or it is refused; and nothing but counts comes back."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privopt.problems.errors import InvalidInputError, PrivOptError, SchemaError
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.counted import CountedRecords, pack, unpack
+from privopt.problems.tables.engines import count_records, is_engine_address, open_table
+from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.schema import Schema
+
+ibis = pytest.importorskip("ibis", reason="pip install 'privopt[engines]'")
+duckdb = pytest.importorskip("duckdb")
+
+Rows = dict[str, list[Any]]
+CLASSES = ["no", "yes"]
+TYPES = {"float": "DOUBLE", "single": "FLOAT", "int": "BIGINT", "bool": "BOOLEAN", "text": "VARCHAR"}
+
+
+@contextmanager
+def engine(name: str, rows: Rows, kinds: dict[str, str]) -> Iterator[Any]:
+    """The rows as a table of an engine, columns of the kinds in ``TYPES``."""
+    columns = ", ".join(f'"{c}" {TYPES[kind]}' for c, kind in kinds.items())
+    marks, records = ", ".join("?" * len(kinds)), list(zip(*rows.values(), strict=True))
+    connection = ibis.duckdb.connect() if name == "duckdb" else ibis.sqlite.connect()
+    raw = connection.con
+    raw.execute(f"CREATE TABLE t ({columns})")
+    raw.executemany(f"INSERT INTO t VALUES ({marks})", records)
+    try:
+        yield connection.table("t")
+    finally:
+        connection.disconnect()
+
+
+def in_memory(rows: Rows, kinds: dict[str, str], schema: Schema, classes: list[Any]) -> CountedRecords:
+    """The same, read as a data frame that holds just these values."""
+    singles = {
+        c: [None if v is None else np.float32(v) for v in rows[c]] for c, k in kinds.items() if k == "single"
+    }
+    frame = pd.DataFrame({c: pd.Series(v, dtype=object) for c, v in {**rows, **singles}.items()})
+    index = np.array([classes.index(label) for label in rows["y"]], dtype=np.int64)
+    return CountedRecords.of(schema, schema.codes(frame), classes, index)
+
+
+def same(a: CountedRecords, b: CountedRecords) -> bool:
+    pairs = zip((*a.codes, a.label, a.counts), (*b.codes, b.label, b.counts), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def outcome(count: Callable[[], CountedRecords]) -> CountedRecords | None:
+    try:
+        return count()
+    except PrivOptError:
+        return None
+
+
+# --- random schemas, and tables with everything that a cell can hold ---
+
+BOUNDS = st.integers(-40, 40).map(lambda k: Fraction(k, 20))
+HARD = [
+    0.1, 0.3, 0.1 + 0.2, 1 / 3, -0.0, 0.0, 5e-324, sys.float_info.max, -1e300, 2.0**53, 2.0**53 + 2, math.inf,
+    -math.inf, math.nan, np.nextafter(0.1, 0), np.nextafter(0.1, 1), 0.05, 0.15, 1.15, 0.25,
+]  # fmt: skip
+WORDS = [
+    "a",
+    "A",
+    "é",
+    "e\u0301",
+    "",
+    " a",
+    "a ",
+    "it's",
+    'a"b',
+    "\\",
+    "%",
+    "日本",
+    "\U0001f600",
+    "ß",
+    "ss",
+    "1",
+    "null",
+]
+
+
+@st.composite
+def numbers(draw: st.DrawFn) -> tuple[Column, str, st.SearchStrategy[Any]]:
+    low = draw(BOUNDS)
+    outside: Any = draw(st.sampled_from(["clip", "refuse"]))
+    missing: Any = draw(st.sampled_from([None, low]))
+    column: Any
+    if draw(st.booleans()):
+        step = draw(st.sampled_from(["0.1", "1/3", "0.25", 1, "0.05"]))
+        column = Numeric("x", low, low + 2, step, outside=outside, missing=missing)
+    else:
+        widths = draw(st.lists(st.sampled_from([0.05, 0.1, 1 / 3, 1.0]), min_size=1, max_size=5))
+        edges = [low, *(float(low) + sum(widths[: k + 1]) for k in range(len(widths)))]
+        column = Binned("x", edges, outside, missing)
+    borders = [float(b) for b in getattr(column, "edges", ())] or column.cuts()[1]
+    near = [float(np.nextafter(b, to)) for b in borders for to in (-math.inf, b, math.inf)]
+    kind = draw(st.sampled_from(["float", "single", "int", "bool"]))
+    inside = st.sampled_from([*near, float(low)]) if outside == "refuse" else st.sampled_from([*near, *HARD])
+    cells = {
+        "float": inside,
+        "single": st.sampled_from([0.1, 0.5, -0.0, math.nan, float(low), 3e38]),
+        "int": st.integers(-3, 3) | st.sampled_from([2**53 + 1, -(2**62)]),
+        "bool": st.booleans(),
+    }[kind]
+    return column, kind, cells
+
+
+@st.composite
+def categories(draw: st.DrawFn) -> tuple[Column, str, st.SearchStrategy[Any]]:
+    outside: Any = draw(st.sampled_from(["refuse", "ignore"]))
+    known: list[Any] = [*WORDS, *draw(st.lists(st.text(st.characters(exclude_characters="\0"))))]
+    kind = draw(st.sampled_from(["text", "int", "float", "bool"]))
+    if kind != "text":
+        known = [True, False] if draw(st.booleans()) else [0, 1, -7, 2**53 - 1]
+    declared = draw(st.lists(st.sampled_from(known), min_size=1, max_size=6, unique=True))
+    missing: Any = draw(st.sampled_from([None, declared[0]]))
+    cells = st.sampled_from(declared if outside == "refuse" else known)
+    if kind != "text" and outside == "ignore":
+        others = {"int": [2**53, 2**53 + 1, 2**62], "float": [0.5, math.inf, math.nan, 1.0], "bool": [True]}[
+            kind
+        ]
+        cells = cells | st.sampled_from(others)
+    convert = {"int": int, "float": float, "bool": bool, "text": str}[kind]
+    return Categorical("x", declared, outside, missing), kind, cells.map(convert)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Schema, Rows, dict[str, str]]:
+    n = draw(st.integers(1, 30))
+    columns: list[Column] = []
+    rows: Rows = {}
+    kinds: dict[str, str] = {}
+    for k in range(draw(st.integers(1, 3))):
+        column, kind, cells = draw(numbers() | categories())
+        name = f"x {k}"
+        object.__setattr__(column, "name", name)
+        level = getattr(column, "missing", None) is None and draw(st.booleans())
+        holes = level or getattr(column, "missing", None) is not None or draw(st.integers(0, 9)) == 0
+        columns.append(MissingLevel(column) if level else column)  # type: ignore[arg-type]
+        rows[name] = draw(st.lists(cells | st.none() if holes else cells, min_size=n, max_size=n))
+        kinds[name] = kind
+    rows["y"] = draw(st.lists(st.sampled_from(CLASSES), min_size=n, max_size=n))
+    return Schema(columns), rows, {**kinds, "y": "text"}
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite"])
+@settings(max_examples=25, deadline=None)
+@given(drawn=tables())
+def test_an_engine_counts_what_is_counted_in_memory(
+    name: str, drawn: tuple[Schema, Rows, dict[str, str]]
+) -> None:
+    schema, rows, kinds = drawn
+    expected = outcome(lambda: in_memory(rows, kinds, schema, CLASSES))
+    with engine(name, rows, kinds) as table:
+        found = outcome(lambda: count_records(table, schema, "y", CLASSES))
+    # SQLite keeps NaN as NULL, which is the same; a refusal is a refusal in both.
+    assert (found is None) == (expected is None)
+    assert found is None or expected is None or same(found, expected)
+
+
+# --- places where engines differ from Python ---
+
+
+def test_thresholds_are_where_memory_has_them() -> None:
+    """All doubles around every tie of a decimal grid; decimal literals would be read differently."""
+    column = Numeric("x", "0.1", "1.3", step="1/30")
+    base, cuts = column.cuts()
+    near = [float(np.nextafter(t, to)) for t in cuts for to in (-math.inf, t, math.inf)]
+    near += [float(np.float64(k) / 60) for k in range(90)]
+    code = column.code(np.array(near))
+    assert code.tolist() == [base + sum(x >= t for t in cuts) for x in near]
+    rows = {"x": near, "y": ["no"] * len(near)}
+    for name in ("duckdb", "sqlite"):
+        with engine(name, rows, {"x": "float", "y": "text"}) as table:
+            counted = count_records(table, Schema([column]), "y", CLASSES)
+        assert dict(zip(counted.codes[0].tolist(), counted.counts.tolist(), strict=True)) == {
+            k: int(np.sum(code == k)) for k in set(code.tolist())
+        }
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite"])
+def test_collations_of_columns_do_not_merge_categories(name: str) -> None:
+    connection = ibis.duckdb.connect() if name == "duckdb" else ibis.sqlite.connect()
+    connection.con.execute('CREATE TABLE t ("x" VARCHAR COLLATE NOCASE, "y" VARCHAR COLLATE NOCASE)')
+    connection.con.executemany("INSERT INTO t VALUES (?, ?)", [("a", "no"), ("A", "no"), ("A", "yes")])
+    counted = count_records(connection.table("t"), Schema([Categorical("x", ["a", "A"])]), "y", CLASSES)
+    assert (counted.codes[0].tolist(), counted.counts.tolist()) == ([0, 1, 1], [1, 1, 1])
+    with pytest.raises(SchemaError, match="not declared"):
+        count_records(connection.table("t"), Schema([Categorical("x", ["a"])]), "y", CLASSES)
+
+
+def test_decimals_are_read_as_memory_reads_them() -> None:
+    values = [
+        Decimal("0.10"),
+        Decimal("0.30"),
+        Decimal("1.15"),
+        Decimal("-2.05"),
+        Decimal("9999999999999.95"),
+    ]
+    schema = Schema([Binned("x", [-3, 0.1, 0.3, 1.15, 1e14])])
+    connection = ibis.duckdb.connect()
+    connection.con.execute("CREATE TABLE t (x DECIMAL(15, 2), z DECIMAL(20, 2), y VARCHAR)")
+    connection.con.executemany("INSERT INTO t VALUES (?, 0, 'no')", [(v,) for v in values])
+    counted = count_records(connection.table("t"), schema, "y", CLASSES)
+    expected = schema.codes(pd.DataFrame({"x": pd.Series(values, dtype=object)}))[0]
+    assert np.repeat(counted.codes[0], counted.counts).tolist() == sorted(expected.tolist())
+    with pytest.raises(SchemaError, match="decimal"):
+        count_records(connection.table("t"), Schema([Binned("z", [0, 1])]), "y", CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("REAL", [1.5, "abc"]), ("INTEGER", [1, 1.5]), ("BOOLEAN", [0, 7]), ("TEXT", ["a", 1])],
+)
+def test_cells_of_another_type_than_their_column_are_refused(kind: str, values: list[Any]) -> None:
+    """SQLite keeps them as they come."""
+    connection = ibis.sqlite.connect()
+    affinity = "" if kind == "TEXT" else kind  # a column with TEXT affinity turns numbers into text
+    connection.con.execute(f"CREATE TABLE t (x {kind if affinity else 'TEXT'}, y TEXT)")
+    connection.con.executemany("INSERT INTO t VALUES (?, 'no')", [(v,) for v in values])
+    if kind == "TEXT":
+        connection.con.execute("UPDATE t SET x = CAST(x AS BLOB) WHERE x = '1'")
+    column = Categorical("x", ["a"], "ignore") if kind == "TEXT" else Binned("x", [0, 1])
+    with pytest.raises(SchemaError, match="are needed"):
+        count_records(connection.table("t"), Schema([column]), "y", CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "value", "message"),
+    [
+        (Binned("x", [0, 1]), "float", math.inf, "infinities"),
+        (Binned("x", [0, 1]), "float", math.nan, "missing"),
+        (Numeric("x", 0, 1, outside="refuse"), "float", 4321.5, "must lie in"),
+        (Binned("x", [0, 1]), "text", "4321.5", "numbers are needed"),
+        (Categorical("x", ["a"]), "text", "4321.5", "not declared"),
+        (Categorical("x", ["a"]), "float", 4321.5, "are needed"),
+        (Categorical("x", [1]), "text", "4321.5", "are needed"),
+        (Numeric("x", 0, 1, step="1/10000"), "float", 4321.5, "coarser"),
+        (Categorical("z", ["a"]), "text", "4321.5", "missing from the table"),
+    ],
+)
+def test_refusals_quote_no_values(column: Column, kind: str, value: Any, message: str) -> None:
+    with (
+        engine("duckdb", {"x": [value], "y": ["no"]}, {"x": kind, "y": "text"}) as table,
+        pytest.raises(PrivOptError, match=message) as refusal,
+    ):
+        count_records(table, Schema([column]), "y", CLASSES)
+    assert "4321" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("label", [None, "perhaps", "NO"])
+def test_labels_are_of_the_declared_classes(label: str | None) -> None:
+    rows = {"x": [0.5, 0.5], "y": ["no", label]}
+    with (
+        engine("duckdb", rows, {"x": "float", "y": "text"}) as table,
+        pytest.raises(InvalidInputError, match="missing labels" if label is None else "outside"),
+    ):
+        count_records(table, Schema([Binned("x", [0, 1])]), "y", CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "classes"),
+    [
+        ("int", [0, 1, 1], ["0", "1"]),
+        ("float", [0.0, 1.0, 1.0], ["0", "1"]),
+        ("float", [0.5, -0.0, -0.0], ["0.5", "0"]),
+        ("bool", [False, True, True], ["False", "True"]),
+        ("text", ["0", "01", "01"], ["0", "01"]),
+    ],
+)
+def test_labels_are_what_a_person_writes(kind: str, values: list[Any], classes: list[str]) -> None:
+    rows = {"x": [0.5] * 3, "y": values}
+    with engine("duckdb", rows, {"x": "float", "y": kind}) as table:
+        counted = count_records(table, Schema([Binned("x", [0, 1])]), "y", classes, written=True)
+    assert (counted.label.tolist(), counted.counts.tolist()) == ([0, 1], [1, 2])
+
+
+def test_what_does_not_shrink_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privopt.problems.tables.engines._MOST_NUMBERS", 5)
+    rows = {"x": [0.5, 1.5, 2.5, 3.5, 4.5, 5.5], "y": ["no"] * 6}
+    with (
+        engine("duckdb", rows, {"x": "float", "y": "text"}) as table,
+        pytest.raises(SchemaError, match="distinct records"),
+    ):
+        count_records(table, Schema([Numeric("x", 0, 10)]), "y", CLASSES)
+
+
+# --- addresses ---
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": [0.5, 1.5, 0.5], "y": ["no", "yes", "no"]})
+    for k in range(3):
+        frame.to_parquet(tmp_path / f"part-{k}.parquet")
+    for address in (f"{tmp_path}/*.parquet", f"{tmp_path}/part-?.parquet"):
+        assert is_engine_address(address)
+        counted = count_records(open_table(address), Schema([Binned("x", [0, 1, 2])]), "y", CLASSES)
+        assert (counted.counts.tolist(), counted.n_records) == ([6, 3], 9)
+    assert not any(map(is_engine_address, (str(tmp_path), str(tmp_path / "part-0.parquet"))))
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_a_database_is_opened_by_its_url(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "clinic.db"
+    raw: Any = duckdb.connect(file) if kind == "duckdb" else sqlite3.connect(file)
+    raw.execute("CREATE TABLE visits (x DOUBLE, y VARCHAR)")
+    raw.executemany("INSERT INTO visits VALUES (?, ?)", [(0.5, "no"), (0.5, "no")])
+    raw.commit()
+    raw.close()
+    counted = count_records(
+        open_table(f"{kind}://{file}", "visits"), Schema([Binned("x", [0, 1])]), "y", CLASSES
+    )
+    assert counted.counts.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("address", "table", "message"),
+    [
+        ("duckdb:///no/such/file.db", "t", "no such file"),
+        ("duckdb:///no/such/file.db", None, "--table"),
+        ("postgresql://someone:secret@127.0.0.1:1/base", "t", "can be opened"),
+        ("nonsense://x", "t", "can be opened"),
+        ("/no/such/*.parquet", None, "Parquet"),
+        ("/no/such/*.csv", None, ".parquet"),
+        ("/no/such/*.parquet", "t", "--table"),
+    ],
+)
+def test_addresses_without_a_table_are_refused(address: str, table: str | None, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message) as refusal:
+        open_table(address, table)
+    assert "secret" not in str(refusal.value)
+
+
+@given(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_packed_codes_are_found_again(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = [rng.integers(0, size, 20) for size in sizes]
+    keys = pack(codes, sizes)
+    assert len({tuple(k) for k in zip(*(k.tolist() for k in keys), strict=True)}) <= 20
+    assert [c.tolist() for c in unpack(keys, sizes)] == [c.tolist() for c in codes]
