@@ -4,10 +4,18 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo test test-bounds test-slow mutants docs lint imports types tree clean
+.PHONY: demo peers test test-bounds test-slow mutants docs lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
+
+# Other libraries, in an environment of their own, to run beside privopt's: .venv-peers/bin/privopt reproduce --all --quick
+peers: .venv-peers/ready
+
+.venv-peers/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --editable '.[peers]'
+	touch $@
 
 # Small matrices on busy cores: threads of the linear algebra library only get in each other's way.
 test: lint types
@@ -56,4 +64,4 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output
+	rm -rf $(VENV) .venv-peers .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output

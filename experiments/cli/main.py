@@ -32,6 +32,8 @@ COMMANDS = {
     "card": "Print a scorecard: points, threshold, risks; as a page, Markdown, JSON or SQL. Costs nothing.",
     "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
     "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
+    "reproduce": "The figures and tables of the papers, measured again, with what they show and whether it "
+    "was seen.",
     "budget": "Keep a privacy budget in a file.",
     "audit": "Try to refute privacy claims; exit code 1 if one falls or if a mutant with too "
     "little noise passes.",

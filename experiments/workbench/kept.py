@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import multiprocessing
 import os
 import platform
@@ -56,14 +57,19 @@ class Kept:
 
     def add(self, line: Any) -> None:
         """Append a line, on the disk first."""
-        values = asdict(line)
-        new = not self.path.exists()
+        self.add_all([line])
+
+    def add_all(self, lines: Sequence[Any]) -> None:
+        """Append lines that belong together, on the disk first, in one write: all of them or none."""
+        values = [asdict(line) for line in lines]
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns)
+        if not self.path.exists():
+            writer.writeheader()
+        writer.writerows(values)
         with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, self.columns)
-            if new:
-                writer.writeheader()
-            writer.writerow(values)
-        self.lines.append(values)
+            file.write(text.getvalue())
+        self.lines.extend(values)
 
     def matching(self, **wanted: object) -> list[Mapping[str, Any]]:
         """The lines with these values."""
