@@ -395,7 +395,9 @@ class SearchSampler:
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
         n, search = self.plan.n_records, self.plan.search
         assert search is not None
-        columns = np.repeat((np.arange(n) < self.ones)[:, None], search.counts.dimension, axis=1) * 1.0
+        columns = np.repeat((np.arange(n) < self.ones)[:, None], search.counts.dimension, axis=1).astype(
+            np.float64
+        )
         found = [search.centres(columns, noise) for _ in range(runs)]
         return list(np.count_nonzero(np.array(found) > 0, axis=1).tolist())
 
@@ -430,7 +432,9 @@ def _clipped_newton() -> tuple[AuditedClaim, ...]:
         assert one.search is not None
         noise = one.search.counts
         zeros = one.n_records - records[0]
-        return _count_law(noise.dimension, special.ndtr((one.n_records / 2 - zeros) / noise.sigma))
+        return _count_law(
+            noise.dimension, np.asarray(special.ndtr((one.n_records / 2 - zeros) / noise.sigma))
+        )
 
     def quieter(plan: Any, part: str, factor: float) -> Any:
         noise = getattr(plan, part)
