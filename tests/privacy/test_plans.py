@@ -164,6 +164,7 @@ def test_several_releases_spend_the_claim_together(name: str, releases: int) -> 
     plan = planned(name, facts, 1.0, 1e-5, **steps_of(name, 7), releases=releases)
     assert (plan.spend.epsilon, plan.spend.delta) == (1.0, 1e-5)
     assert 0.99 <= spent_together(plan, releases) <= 1 + 1e-9
+    assert plan.steps == steps_of(name, 7).get("steps", 1)
     with pytest.raises(PrivOptError, match="releases"):
         planned(name, facts, 1.0, 1e-5, **steps_of(name, 7), releases=0)
 
