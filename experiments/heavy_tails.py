@@ -37,10 +37,6 @@ from privopt.mechanisms import (
     PrivateRobustClassifier,
     PrivateRobustRegression,
 )
-from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.opdisc import OPDisc
-from privopt.mechanisms.discrete.opsamp import OPSamp
-from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.heavy_tails.descent import Descent
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
@@ -50,17 +46,12 @@ from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.perturbed_leader import TiltedMean
-from privopt.oracles.limits import Limits
-from privopt.oracles.select import minimizer
-from privopt.oracles.task import Task
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.soft_truncation import soft_mean
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk
-from privopt.problems.datasets.adult import load_adult, load_adult23
+from privopt.problems.datasets.adult import load_adult
 from privopt.problems.datasets.heavy_tails import make_loglogistic_signs, make_lognormal_line
-from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import IntegerLattice
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.5, 1.0)
@@ -354,41 +345,6 @@ def gaps() -> Iterator[Line]:
             yield Line("gaps", "Adult, 23 features", f"{alpha:g}", 15_682, 23, 1.0, 0, measure, value)
 
 
-def oracles(n: int | None, runs: int, seconds: float) -> Iterator[Line]:
-    """OPSamp with a solver that is stopped early on purpose, beside OPDisc and the exponential mechanism."""
-    X, labels, schema = load_adult23()
-    X, labels = X[:n], labels[:n]
-    problem = ZeroOneHalfspace(X, labels, IntegerLattice(-1, 1, dimension=23), schema.denominator)
-    size, epsilon, task = len(labels), 1.0, "Adult, 23 features"
-    delta = float(size) ** -2
-
-    def accuracy(point: Floats) -> float:
-        return float(np.mean(np.where(X @ point > 0, 1, -1) == labels))
-
-    alpha = 1000.0 * size / 15_682
-    plan = OPSamp.plan(
-        ZeroOneHalfspace, problem.lattice, n_records=size, epsilon=epsilon, delta=delta, alpha=alpha
-    )
-    prepared = minimizer("auto", problem, Task.LINEAR).prepare(problem, Task.LINEAR)
-    for run in range(runs):
-        release = plan.release(prepared, NoiseSource(insecure_seed=run), Limits(seconds=seconds))
-        for measure, value in (
-            ("training accuracy", accuracy(release.point)),
-            ("largest gap", release.worst_gap),
-        ):
-            yield Line("oracles", task, "OPSamp, stopped early", size, 23, epsilon, run, measure, value)
-    for kind in (OPDisc, ExponentialMechanism):
-        one: Any = kind.plan(
-            ZeroOneHalfspace, problem.lattice, epsilon=epsilon, **({"delta": delta} if kind is OPDisc else {})
-        )
-        oracle = prepare_oracle("auto", one, problem)
-        for run in range(runs):
-            point = one.release(oracle, NoiseSource(insecure_seed=run)).point
-            yield Line(
-                "oracles", task, kind.name, size, 23, epsilon, run, "training accuracy", accuracy(point)
-            )
-
-
 # --- the run ---------------------------------------------------------------------------------------------
 
 
@@ -412,10 +368,9 @@ def parts(quick: bool, tables: Path | None, runs: int) -> list[Part]:
             )
     for e in EPSILONS[-1:] if quick else EPSILONS:
         found.append(Part(f"Adult, epsilon = {e:g}", partial(adult, e, runs)))
-        for name, *data in regressions(tables):
-            found.append(Part(f"{name}, epsilon = {e:g}", partial(regression, name, *data, e, runs)))
-    if not quick:
-        found.append(Part("OPSamp beside others", partial(oracles, None, 1, 0.5)))
+        for name, X, y, sizes, large in regressions(tables):
+            work = partial(regression, name, X, y, sizes, large, e, runs)
+            found.append(Part(f"{name}, epsilon = {e:g}", work))
     return found
 
 
@@ -444,14 +399,14 @@ def figure(frame: pd.DataFrame, measure: str, task: str) -> Figure:
         here = some
         for name, value in fixed.items():
             here = here if name == along else here[here[name] == value]
-        for k, (name, lines) in enumerate(here.groupby("mechanism", sort=False)):
+        for k, (way, lines) in enumerate(here.groupby("mechanism", sort=False)):
             points = lines.groupby(along)["value"].agg(["median", "min", "max"])
             bars = np.array([points["median"] - points["min"], points["max"] - points["median"]])
             axes.errorbar(
                 points.index,
                 points["median"],
                 yerr=bars,
-                label=name,
+                label=str(way),
                 marker=marks[k],
                 color=f"C{k}",
                 capsize=2,
@@ -574,14 +529,9 @@ def page(frame: pd.DataFrame, missing: Sequence[str]) -> str:
         ),
         "What a gap costs OPSamp": f"{_GAPS}\n\n{gap_table(frame)}",
     }
-    if "oracles" in set(frame["part"]):
-        sections["OPSamp beside OPDisc and the exponential mechanism"] = (
-            f"{_EARLY}\n\n{table(frame, 'oracles', 'training accuracy', ('epsilon',))}\n\nLargest gap, in errors:\n\n"
-            + table(frame, "oracles", "largest gap", ("epsilon",))
-        )
     text = "\n\n".join(f"## {title}\n\n{body}" for title, body in sections.items())
     rest = "" if not missing else "\n\nNot finished: " + "; ".join(missing)
-    return f"{_INTRO}\n{text}\n\n{_FOUND}\n{machine()}.{rest}\n"
+    return f"{_INTRO}\n{text}\n\n{machine()}.{rest}\n"
 
 
 def gap_table(frame: pd.DataFrame) -> str:
@@ -600,9 +550,6 @@ that of their median. Clipping is told what a large number of each column is, or
 _GAPS = """The task of the OPDisc paper: n = 15,682, {-1, 0, 1}^23, epsilon = 1, delta = 1/n^2, planned before any data. Weights are within [-1, 1], so that a Laplace
 scale above 1 per weight drowns them. Even with exact answers OPSamp adds noise of the size of the weights here, where the exponential mechanism
 over the same weights needs none ([accuracy.md](accuracy.md)): it is worth its noise only for far larger n."""
-_EARLY = """The solver is stopped after half a second on purpose; the plan takes gaps of up to 1,000 errors and pays for them."""
-_FOUND = """FOUND
-"""
 
 
 if __name__ == "__main__":
