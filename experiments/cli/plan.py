@@ -28,6 +28,7 @@ from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
@@ -54,6 +55,8 @@ def plan(
     class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
     prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
     classes: Annotated[str | None, typer.Option(help="NEGATIVE,POSITIVE labels.")] = None,
+    max_columns: Annotated[int | None, typer.Option(help="As in `privopt fit`.")] = None,
+    max_work: Annotated[float, typer.Option(help="As in `privopt fit`.")] = MOST_WORK,
     risk_share: Annotated[float, typer.Option(help="As in `privopt fit`.")] = 0.0,
     robust: RobustOption = False,
     loss: LossOption = None,
@@ -70,6 +73,8 @@ def plan(
         "--prevalence": prevalence is not None,
         "--classes": classes is not None,
         "--risk-share": risk_share != 0,
+        "--max-columns": max_columns is not None,
+        "--max-work": max_work != MOST_WORK,
     }
     if is_robust(mechanism, options):
         is_linear(mechanism, options, scorecard)
@@ -85,6 +90,8 @@ def plan(
         oracle=oracle,
         schema=Schema.load(schema),
         lattice=parse_lattice(lattice),
+        max_columns=max_columns,
+        max_work=max_work,
         risk_share=risk_share,
         classes=None if classes is None else classes.split(","),
         class_weight=parse_weights(class_weight),
