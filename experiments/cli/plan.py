@@ -23,17 +23,13 @@ from privopt.experiments.cli.fit import (
 )
 from privopt.experiments.cli.linear import LinearOptions, is_linear, is_robust
 from privopt.mechanisms.errors import BudgetExceededError
-<<<<<<< HEAD
 from privopt.mechanisms.estimators.common import public_delta
+from privopt.mechanisms.estimators.linear import schema_norm
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.privacy.spend import PrivacySpend
-=======
-from privopt.mechanisms.estimators.linear import schema_norm
-from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
->>>>>>> main
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
 from privopt.problems.convex.losses import LogisticLoss
@@ -69,8 +65,9 @@ def plan(
     steps: StepsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-<<<<<<< HEAD
     """Say what fitting a scorecard, or with --robust a linear model, will do, why, and how long it takes."""
+    if mechanism in RISK_MECHANISMS and not robust:
+        raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
     check_mechanism(mechanism, ("auto", *card_mechanisms(), *ROBUST_FITS))
     options = LinearOptions(loss=loss, steps=steps, robust=robust or None)
     scorecard = {
@@ -90,12 +87,6 @@ def plan(
         return
     if loss is not None or steps is not None:
         raise InvalidInputError("--loss and --steps: with --robust; other linear models: privopt calibrate")
-=======
-    """Say what fitting a scorecard will do, why, and how long it takes, before any data."""
-    if mechanism in RISK_MECHANISMS:
-        raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
-    check_mechanism(mechanism, ("auto", *card_mechanisms()))
->>>>>>> main
     planned = PrivateHalfspaceClassifier(
         epsilon,
         delta=parse_delta(delta),
@@ -129,7 +120,6 @@ def show(
         tell.print(f"{ledger} affords it; nothing was booked", highlight=False, markup=False)
 
 
-<<<<<<< HEAD
 def robust_plan(
     schema: Schema, records: int, epsilon: float, delta: str, mechanism: str, options: LinearOptions
 ) -> tuple[dict[str, Any], list[str], PrivacySpend]:
@@ -164,7 +154,8 @@ def robust_plan(
         f"steps: {made.steps}, each reads the table once",
     ]
     return report, lines, made.spend
-=======
+
+
 def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
     """Where a linear model is planned, with what the schema says."""
     dimension = len(schema.feature_names) + (not schema.intercept)
@@ -172,7 +163,6 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
         f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
         f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` tells before any data"
     )
->>>>>>> main
 
 
 def plan_report(planned: CardPlan) -> dict[str, Any]:
