@@ -4,10 +4,18 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo test test-bounds test-slow mutants docs lint imports types tree clean
+.PHONY: demo peers test test-bounds test-slow mutants docs lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
+
+# Other libraries, in an environment of their own, to run beside privopt's: .venv-peers/bin/privopt reproduce --all --quick
+peers: .venv-peers/ready
+
+.venv-peers/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --editable '.[peers]'
+	touch $@
 
 # Small matrices on busy cores: threads of the linear algebra library only get in each other's way.
 test: lint types
@@ -20,13 +28,15 @@ test-slow: $(VENV)/ready
 # Compiled code with every access to an array checked, in a cache of its own: a wrong index gives wrong numbers
 # otherwise, or none. On one thread, which has to do as well.
 CHECKED  := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-bounds NUMBA_NUM_THREADS=1
-COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/problems/convex/test_passes.py tests/problems/convex/test_soft_truncation.py
+COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/problems/convex/test_passes.py tests/problems/convex/test_soft_truncation.py tests/mechanisms/heavy_tails/test_means.py::test_halving_finds_what_all_pairs_find tests/mechanisms/heavy_tails/test_means.py::test_smooth_sensitivity_is_that_of_brute_force
 test-bounds: $(VENV)/ready
 	$(CHECKED) $(BIN)/python -m pytest $(COMPILED)
 
-# Faults that tests have to notice, in what privacy rests on: half an hour or so; goes on where it was stopped.
+# Faults that tests have to notice, in what privacy rests on: those that tests once let live, or samples of all
+# that can be made (MUTANTS="--sample 15", MUTANTS="--sample 20 --module tables"). Goes on where it was stopped.
+MUTANTS ?= --named
 mutants: $(VENV)/ready
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run $(MUTANTS)
 
 # The site, in build/docs: no warning passes.
 docs: $(VENV)/ready
@@ -54,4 +64,4 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output
+	rm -rf $(VENV) .venv-peers .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output

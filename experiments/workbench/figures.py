@@ -14,8 +14,40 @@ from matplotlib.figure import Figure
 
 from privopt.oracles.limits import Progress
 
-# Colour-blind safe (Okabe and Ito 2008): one per mechanism. Lattices differ by marker and line.
+# Colour-blind safe (Okabe and Ito 2008). Lattices differ by marker and line.
 _COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# One colour is one mechanism, wherever it is drawn. Those that share a hue share no panel.
+_PALETTE = {
+    "exponential": "#0072B2",
+    "permute-and-flip": "#D55E00",
+    "opdisc": "#000000",
+    "rspm": "#009E73",
+    "rspm-laplace": "#CC79A7",
+    "dp-sgd": "#E69F00",
+    "dp-gd logistic": "#56B4E9",
+    "dp-gd": "#56B4E9",
+    "dp-pgd": "#0072B2",
+    "dp-svrg": "#CC79A7",
+    "dp-svrg++": "#CC79A7",
+    "objective-perturbation": "#D55E00",
+    "output-perturbation": "#009E73",
+    "dp-accmd": "#000000",
+    "dp-pmd": "#7B3294",
+    "dp-fw-l1": "#009E73",
+    "dp-fw-l2": "#CC79A7",
+    "dp-gld": "#D55E00",
+    "net": "#0072B2",
+    "dp-sosp": "#009E73",
+    "robust-gd": "#0072B2",
+    "trimmed-gd": "#D55E00",
+    "diffprivlib": "#8C510A",
+    "opacus": "#7B3294",
+    "not private": "#777777",
+    # The noise of dp-pgd by other rules.
+    "noise by zCDP": "#E69F00",
+    "noise by moments": "#7B3294",
+    "noise by composition": "#D55E00",
+}
 _MARKERS = "osD^vPX"
 _LINES = ("-", "--", ":", "-.")
 
@@ -36,6 +68,15 @@ mpl.rcParams["svg.hashsalt"] = "privopt"
 def named(mechanism: str) -> str:
     """A mechanism's name for people."""
     return _NAMES.get(mechanism, mechanism)
+
+
+def colour(mechanism: str) -> str:
+    """The colour of a mechanism, by the name that it has on the command line.
+
+    Raises:
+        KeyError: it has none yet; add it to the palette.
+    """
+    return _PALETTE[mechanism]
 
 
 def weights(lattice: str) -> str:

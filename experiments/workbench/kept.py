@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import multiprocessing
 import os
 import platform
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,14 +58,19 @@ class Kept:
 
     def add(self, line: Any) -> None:
         """Append a line, on the disk first."""
-        values = asdict(line)
-        new = not self.path.exists()
+        self.add_all([line])
+
+    def add_all(self, lines: Sequence[Any]) -> None:
+        """Append lines that belong together, on the disk first, in one write: all of them or none."""
+        values = [asdict(line) for line in lines]
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns)
+        if not self.path.exists():
+            writer.writeheader()
+        writer.writerows(values)
         with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, self.columns)
-            if new:
-                writer.writeheader()
-            writer.writerow(values)
-        self.lines.append(values)
+            file.write(text.getvalue())
+        self.lines.extend(values)
 
     def matching(self, **wanted: object) -> list[Mapping[str, Any]]:
         """The lines with these values."""
@@ -99,8 +106,12 @@ def each(plan: Sequence[T], do: Callable[[T], None], console: Console, title: st
     return missing
 
 
-def isolated(work: Callable[..., Iterator[Any]], *words: Any) -> Iterator[Any]:
+def isolated(
+    work: Callable[..., Iterator[Any]], *words: Any, started: Callable[[BaseProcess], None] | None = None
+) -> Iterator[Any]:
     """What ``work(*words)`` yields, from a fresh process, as it comes; the process ends with the iteration.
+
+    ``started`` is told the process: whoever waits in another thread can end it.
 
     Raises:
         WorkerDiedError: the process was killed.
@@ -111,6 +122,8 @@ def isolated(work: Callable[..., Iterator[Any]], *words: Any) -> Iterator[Any]:
     process = context.Process(target=_feed, args=(sender, work, words), daemon=True)
     process.start()
     sender.close()
+    if started is not None:
+        started(process)
     try:
         while True:
             try:

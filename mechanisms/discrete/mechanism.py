@@ -13,7 +13,7 @@ import numpy as np
 from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.parameters import check_count, check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import Law, PreparedGibbs
@@ -102,11 +102,12 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         costs, say); None: what the type says.
 
         Raises:
-            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1), or a calibration that the
-                mechanism does not have.
+            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1) (0 is for pure
+                mechanisms), or a calibration that the mechanism does not have.
             InvalidInputError: the mechanism needs a separator set, and the lattice has none.
         """
         check_lattice(lattice)
+        check_delta(delta, zero_allowed=True)
         bound = largest_loss(problem_type, loss_bound)
         noise = cls._calibrated(Target(problem_type, lattice, bound, epsilon, delta, calibration))
         build: Callable[..., Self] = cls

@@ -37,9 +37,10 @@ from privopt.oracles.draw.interface import (
     race_error,
     stop_if_asked,
 )
-from privopt.oracles.draw.thinning import TRIES, Node, Rings
+from privopt.oracles.draw.thinning import TRIES, Node, Rings, holding_tables
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.task import Task
+from privopt.problems.arguments import check_whole
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
@@ -51,6 +52,8 @@ _STEPS, _WORTHWHILE, _MOST_STEPS = 10, 2.0, 80
 # Energies, beta times the loss, stay far below the stand-in for infinity; rounding makes a law of larger ones
 # meaningless long before.
 _LARGEST_ENERGY = 2.0**40
+# Bytes of a region beside its tables: the node, its decimal rate and time, the headers of nine arrays.
+_OVERHEAD = 3000
 
 SmallestLoss = Callable[[ZeroOneHalfspace, CellModel, Watch], int]
 
@@ -61,6 +64,8 @@ class GibbsBranch(GibbsOracle):
 
     Args:
         limits: sizes of the cell structure beyond which the oracle refuses.
+        memory: bytes that the regions of a draw may take, > 0; a draw that needs more ends without a point
+            (``UnfinishedDrawError``), whatever time it has.
         smallest_loss: proves the smallest loss over the lattice, or raises ``UnfinishedDrawError``.
             Permute-and-flip is refused without it.
     """
@@ -68,6 +73,10 @@ class GibbsBranch(GibbsOracle):
     name: ClassVar[str] = "gibbs-branch"
     limits: CellLimits = field(default_factory=CellLimits)
     smallest_loss: SmallestLoss | None = None
+    memory: int = 4 << 30
+
+    def __post_init__(self) -> None:
+        check_whole(self.memory, "memory, in bytes,")
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         reasons = why_not(problem, Task.LINEAR, self.limits)
@@ -78,7 +87,7 @@ class GibbsBranch(GibbsOracle):
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, ZeroOneHalfspace)  # by refusals
         _compile()
-        return _BranchSampler(problem, law, self.smallest_loss)
+        return _BranchSampler(problem, law, self.smallest_loss, self.memory)
 
 
 @cache
@@ -86,7 +95,7 @@ def _compile() -> None:
     """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
-    model = _Model(CellModel.make(problem, Task.LINEAR), 1.0)
+    model = _Model(CellModel.make(problem, Task.LINEAR), 1.0, 1 << 20)
     node = model.roots(Limits().start())[0]
     model.open(node)
     model.tune(node, -math.inf)
@@ -97,8 +106,10 @@ def _compile() -> None:
 
 
 class _BranchSampler(Sampler):
-    def __init__(self, problem: ZeroOneHalfspace, law: Law, smallest_loss: SmallestLoss | None) -> None:
-        self.problem, self.law = problem, law
+    def __init__(
+        self, problem: ZeroOneHalfspace, law: Law, smallest_loss: SmallestLoss | None, memory: int
+    ) -> None:
+        self.problem, self.law, self._memory = problem, law, memory
         self._regions = CellModel.make(problem, Task.LINEAR)
         self._smallest_loss = smallest_loss
         self._smallest: int | None = None  # the smallest loss, proved
@@ -127,9 +138,14 @@ class _BranchSampler(Sampler):
         return Sample(point, exactness, None, rings.nodes)
 
     def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[Region]]]:
+        """That of the last draw, unless it leaves little room: the law of a draw depends on neither."""
         if self._known is not None and self._known[0].beta == beta:
-            return self._known
-        model = _Model(self._regions, beta)
+            model, frontier = self._known
+            if 2 * holding_tables(frontier) <= model.most:
+                return model, frontier
+        else:
+            model = _Model(self._regions, beta, self._memory)
+        self._known = None
         return model, model.roots(watch)
 
     def _minimum(self, watch: Watch) -> int:
@@ -142,7 +158,7 @@ class _BranchSampler(Sampler):
 class _Model:
     """What depends on the data and on beta alone: the regions, their shapes and their bounds."""
 
-    def __init__(self, regions: CellModel, beta: float) -> None:
+    def __init__(self, regions: CellModel, beta: float, memory: int) -> None:
         self.regions, self.beta = regions, beta
         self._free = regions.costs(Perturbation.zero(regions.cells.lattice))
         self.depth = len(regions.shape.span)
@@ -151,6 +167,8 @@ class _Model:
             self.shapes.append(next_shape(self.shapes[-1]))
         # Random words per request: many tries of a small problem, two of a large one.
         self.words = max(1 << 13, 2 * bounds.words_per_try(regions.shape))
+        # Tables shrink on the way down, and siblings share those of their parent until they ring.
+        self.most = memory // (_OVERHEAD + sum(a.nbytes for a in new_region(regions.shape, np.float64)))
 
     def roots(self, watch: Watch) -> list[Node[Region]]:
         """One region per numeric weight vector, coarsely bounded."""

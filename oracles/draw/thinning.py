@@ -26,6 +26,7 @@ import numpy as np
 from privopt.oracles.draw.arrivals import Arrivals
 from privopt.oracles.draw.interface import DrawRequest, RandomSource, exponentials, race, stop_if_asked
 from privopt.oracles.draw.mass_bounds import DRAWN, OUT_OF_BITS, Words
+from privopt.oracles.errors import UnfinishedDrawError
 from privopt.problems.discrete.lattice import IntArray
 
 # Rings of a region that go to nobody before it is tuned or split.
@@ -53,6 +54,11 @@ class Node(Generic[Tables]):
     _rate: Decimal | None = None
 
     @property
+    def holds_tables(self) -> bool:
+        """Its own, or those it will be made from, which its siblings share."""
+        return self.region is not None or self.parent is not None
+
+    @property
     def rate(self) -> Decimal:
         """exp(log_bound)."""
         if self._rate is None:
@@ -71,10 +77,12 @@ class Bounds(Protocol[Tables]):
     Attributes:
         depth: with so many levels fixed, a region is a point and its bound is exact.
         words: a sensible number of random words to ask for at once; enough for one proposal.
+        most: as many regions of the frontier may hold tables.
     """
 
     depth: int
     words: int
+    most: int
 
     def open(self, node: Node[Tables]) -> float:
         """Make the tables of a region; the log of its bound, at most what it was."""
@@ -120,6 +128,7 @@ class Rings(Arrivals, Generic[Tables]):
         self._cursor = 0
         self._count = itertools.count()
         self.nodes = 0
+        self._holding = holding_tables(frontier)
         waits = exponentials(self._random, len(frontier)).tolist()
         self._heap = [
             (_later(Decimal(0), wait, node), next(self._count), node)
@@ -152,8 +161,10 @@ class Rings(Arrivals, Generic[Tables]):
         What is done may depend on all that was seen up to now, the time included, but on nothing that is
         still to come.
         """
-        if node.region is None and not self._still_rings(time, node, self._bounds.open(node)):
-            return None
+        if node.region is None:
+            self._make_room(0 if node.holds_tables else 1)
+            if not self._still_rings(time, node, self._bounds.open(node)):
+                return None
         if node.tries >= TRIES and len(node.levels) < self._bounds.depth:
             if node.tuned:
                 self._split(time, node)
@@ -162,6 +173,20 @@ class Rings(Arrivals, Generic[Tables]):
             if not self._still_rings(time, node, self._bounds.tune(node, enough)):
                 return None
         return self._propose(time, node, end)
+
+    def _make_room(self, more: int) -> None:
+        """Fail closed before memory runs out: so many more regions are going to hold tables.
+
+        Raises:
+            UnfinishedDrawError: with the number of regions there may be, and what to use instead.
+        """
+        self._holding += more
+        if self._holding > self._bounds.most:
+            raise UnfinishedDrawError(
+                f"the draw needs more than {self._bounds.most} regions at a time, which is all the memory "
+                f"it may take: no point was drawn after {self.nodes} nodes. To do: a smaller lattice, fewer "
+                f"or coarser columns, a mechanism that minimises, or GibbsBranch(memory=...) of more bytes"
+            )
 
     def _still_rings(self, time: Decimal, node: Node[Tables], log_bound: float) -> bool:
         """A better bound was found: the ring at hand remains with probability new bound / old bound."""
@@ -175,6 +200,7 @@ class Rings(Arrivals, Generic[Tables]):
     def _split(self, time: Decimal, node: Node[Tables]) -> None:
         """Pass the ring at hand on to a child or to nobody; the clocks of the other children start now."""
         children = self._bounds.children(node)
+        self._make_room(holding_tables(children) - 1)
         gains = np.array([child.log_bound - node.log_bound for child in children])
         nobody = 1.0 - math.fsum(np.exp(gains))
         weights = np.append(gains, math.log(nobody) if nobody > 0 else -math.inf)
@@ -217,6 +243,10 @@ class Rings(Arrivals, Generic[Tables]):
 
     def _push(self, time: Decimal, node: Node[Tables]) -> None:
         heapq.heappush(self._heap, (time, next(self._count), node))
+
+
+def holding_tables(frontier: list[Node[Tables]]) -> int:
+    return sum(node.holds_tables for node in frontier)
 
 
 def _wait(random: RandomSource) -> float:

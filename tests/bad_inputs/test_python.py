@@ -29,6 +29,7 @@ from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.privacy.ledger import Budget, Ledger, compose
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles import GibbsOracle, Law, Limits, Task, gibbs_oracle, minimizer
+from privopt.oracles.draw.branch import GibbsBranch
 from privopt.problems import (
     Binned,
     Categorical,
@@ -230,6 +231,7 @@ ARGUMENTS: dict[str, tuple[Use, tuple[str, ...]]] = {
     "Limits cancelled": (lambda v: Limits(cancelled=v), ("none", "function", "type")),
     "minimizer": (minimizer, ()),
     "gibbs_oracle": (gibbs_oracle, ()),
+    "memory of draws": (lambda v: GibbsBranch(memory=v), ("five", "huge")),
     "prepare": (lambda v: minimizer("native").prepare(v, Task.LINEAR), ()),
     "prepare auto": (lambda v: minimizer("auto").prepare(v, Task.LINEAR), ()),
     "prepare task": (lambda v: minimizer("native").prepare(problem(), v), ()),
@@ -252,6 +254,10 @@ ARGUMENTS: dict[str, tuple[Use, tuple[str, ...]]] = {
 }
 
 
+# Mechanisms without a delta take a sensible one, which they do not use, or 0.
+PURE = ("exponential", "permute-and-flip", "rspm-laplace")
+
+
 def of_mechanisms() -> None:
     """Every mechanism, of one's own or of ours, is planned and run alike."""
     for name, kind in MECHANISMS.items():
@@ -259,6 +265,10 @@ def of_mechanisms() -> None:
             "type": (lambda v, k=kind: k.plan(v, LATTICE, epsilon=1.0, delta=1e-6), ()),
             "lattice": (lambda v, k=kind: k.plan(ZeroOneHalfspace, v, epsilon=1.0, delta=1e-6), ()),
             "epsilon": (lambda v, k=kind: k.plan(ZeroOneHalfspace, LATTICE, epsilon=v, delta=1e-6), NUMBERS),
+            "delta": (
+                lambda v, k=kind: k.plan(ZeroOneHalfspace, LATTICE, epsilon=1.0, delta=v),
+                ("zero",) if name in PURE else (),
+            ),
             "calibration": (
                 lambda v, k=kind: k.plan(ZeroOneHalfspace, LATTICE, epsilon=1.0, delta=1e-6, calibration=v),
                 (),
@@ -274,6 +284,10 @@ def of_mechanisms() -> None:
         use = {
             "facts": (lambda v, k=kind: k.plan(v, epsilon=1.0, delta=1e-6), ()),
             "epsilon": (lambda v, k=kind: k.plan(FACTS, epsilon=v, delta=1e-6), NUMBERS),
+            "delta": (
+                lambda v, k=kind: k.plan(FACTS, epsilon=1.0, delta=v),
+                ("zero",) if name == "net" else (),
+            ),
             "set": (lambda v, k=kind: k.plan(FACTS, v, epsilon=1.0, delta=1e-6), ("none",)),
             "regularizer": (lambda v, k=kind: k.plan(FACTS, None, v, epsilon=1.0, delta=1e-6), ()),
         }

@@ -6,7 +6,7 @@ import importlib.abc
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 
@@ -61,10 +61,15 @@ def preload() -> None:
     hypothesis.settings.load_profile("mutants")
 
 
-def start(mutant: Mutant | None, tests: Sequence[str]) -> int:
+def start(
+    mutant: Mutant | None,
+    tests: Sequence[str],
+    plugin: object | None = None,
+    then: Callable[[], None] = lambda: None,
+) -> int:
     """Fork a process, in a group of its own, that runs tests on the mutant (None: on the code as it is).
 
-    Returns its id; it ends with pytest's exit status.
+    Returns its id; it ends with pytest's exit status, at the first failure unless the tests say otherwise.
     """
     import pytest
 
@@ -80,7 +85,9 @@ def start(mutant: Mutant | None, tests: Sequence[str]) -> int:
             del sys.modules[name]  # imported before, where a test starts this
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
-        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        code = int(pytest.main([*options, *tests], plugins=[plugin] if plugin else []))
+        then()
     except BaseException:
         code = 3
     os._exit(code)

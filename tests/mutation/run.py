@@ -1,4 +1,4 @@
-"""Mutation testing of what privacy rests on: ``make mutants``, or ``python -m tests.mutation.run --help``.
+"""Mutation testing of what privacy rests on: ``make mutants``; ``python -m tests.mutation.run --help``.
 
 Every module of ``modules.toml`` is changed in one place at a time, and the tests named there have to notice.
 A sample of its mutants, drawn with a fixed seed, is run; so are all of ``named.toml``, faults that tests once
@@ -28,11 +28,14 @@ from typing import Any
 
 from tests.mutation.inject import preload, start
 from tests.mutation.mutate import ROOT, Mutant, digest, mutants, named
+from tests.mutation.reach import Patience, Reached, likeliest_first, reached_by
 
 HERE = Path(__file__).parent
 RESULTS = ROOT / ".mutation" / "results.jsonl"
 # Tests that take so many seconds hang.
-_LIMIT = 400.0
+_LIMIT = 600.0
+# What pytest says when a test does not exist, or none: a mutant may change how they are called.
+_NOT_FOUND = (4, 5)
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,10 @@ class Job:
     def key(self) -> str:
         """Changes with the module and the mutant."""
         return _hash(digest(self.mutant.path), self.mutant.name, str((self.mutant.start, self.mutant.new)))
+
+    @property
+    def is_named(self) -> bool:
+        return not self.mutant.name.startswith(self.mutant.path)
 
     @property
     def tests_key(self) -> str:
@@ -64,6 +71,9 @@ def main() -> int:
         "--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (default 2)"
     )
     words.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    words.add_argument(
+        "--report", type=Path, help="run nothing; write a page of what became of the mutants run so far"
+    )
     given = words.parse_args()
     modules: dict[str, list[str]] = _toml("modules.toml")
     jobs = [
@@ -74,6 +84,9 @@ def main() -> int:
         for one in _toml("named.toml")["mutant"]
         if given.module in one["file"]
     ]
+    if given.report is not None:
+        everything = [Job(m, tuple(tests)) for path, tests in modules.items() for m in mutants(path)]
+        return report([*jobs, *everything], given.report)
     if not given.named:
         for path, tests in modules.items():
             if given.module in path:
@@ -94,27 +107,35 @@ def sample(path: str, size: int, seed: int) -> list[Mutant]:
     return sorted(chosen[: size or None], key=lambda m: m.start)
 
 
-def carry_out(jobs: Sequence[Job], workers: int) -> dict[str, str]:
-    """What became of each job, by key; from the file of results where that is known."""
-    known: dict[str, tuple[str, str]] = {}
+def known(jobs: Sequence[Job], whatever_tests: bool = False) -> dict[str, str]:
+    """What became of jobs that were run before, by key; of what lived, if its tests are the same."""
+    kept: dict[str, tuple[str, str]] = {}
     if RESULTS.exists():
         for line in RESULTS.read_text().splitlines():
             try:
                 record = json.loads(line)
-                known[record["key"]] = record["fate"], record["tests"]
+                kept[record["key"]] = record["fate"], record["tests"]
             except (ValueError, KeyError):
                 continue  # torn by an interruption
     found = {}
     for job in jobs:
-        outcome, tests = known.get(job.key, ("", ""))
-        if outcome == "killed" or (outcome and tests == job.tests_key):
+        outcome, tests = kept.get(job.key, ("", ""))
+        if outcome == "killed" or (outcome and (whatever_tests or tests == job.tests_key)):
             found[job.key] = outcome
+    return found
+
+
+def carry_out(jobs: Sequence[Job], workers: int) -> dict[str, str]:
+    """What became of each job, by key; from the file of results where that is known."""
+    found = known(jobs)
     todo = [job for job in jobs if job.key not in found]
     RESULTS.parent.mkdir(exist_ok=True)
+    # Those of the list know who kills them.
+    reached = reached_by({test for job in todo if not job.is_named for test in job.tests})
     context = multiprocessing.get_context("fork")
     started = time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=preload) as pool:
-        futures = {pool.submit(fate, job): job for job in todo}
+        futures = {pool.submit(fate, job, {} if job.is_named else reached): job for job in todo}
         for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
             job, outcome = futures[future], future.result()
             found[job.key] = outcome
@@ -138,11 +159,21 @@ def passes(tests: tuple[str, ...]) -> bool:
     return _wait(start(None, tests), _LIMIT) == 0
 
 
-def fate(job: Job) -> str:
-    """What becomes of a mutant: a failing test, a crash or a hang kills it."""
+def fate(job: Job, reached: Reached | None = None) -> str:
+    """What becomes of a mutant: a failing test, a crash or a hang kills it.
+
+    Args:
+        reached: what tests reach and how long they take; the likeliest to fail go first.
+    """
     if digest(job.mutant.path) != job.mutant.made_from:
         raise SystemExit(f"{job.mutant.path} has changed while its mutants ran: start again")
-    return "alive" if _wait(start(job.mutant, job.tests), _LIMIT) == 0 else "killed"
+    code = _NOT_FOUND[0]
+    if reached:
+        in_order = likeliest_first(job.mutant, job.tests, reached)
+        code = _wait(start(job.mutant, in_order, Patience(reached)), _LIMIT)
+    if code in _NOT_FOUND:
+        code = _wait(start(job.mutant, job.tests), _LIMIT)
+    return "alive" if code == 0 else "killed"
 
 
 def _wait(child: int, limit: float) -> int:
@@ -161,29 +192,62 @@ def table(
     jobs: Sequence[Job], found: dict[str, str], equivalent: dict[str, str], given: argparse.Namespace
 ) -> int:
     """Print module, made, killed, equivalent, alive; then the living. 1 if they are a tenth, or named."""
-    rows: dict[str, Counter[str]] = {}
-    alive = []
-    for job in jobs:
-        is_named = not job.mutant.name.startswith(job.mutant.path)
-        row = rows.setdefault("named.toml" if is_named else job.mutant.path, Counter())
-        row[found[job.key]] += 1
-        if found[job.key] == "alive":
-            alive.append((is_named, f"{job.mutant.path}:{job.mutant.line}  {job.mutant.name}"))
+    rows = _rows(jobs, found)
     for path in rows:
-        rows[path]["equivalent"] = (
-            sum(name in equivalent for name in (m.name for m in sample(path, given.sample, given.seed)))
-            if path.endswith(".py")
-            else 0
-        )
+        if path.endswith(".py"):
+            names = (m.name for m in sample(path, given.sample, given.seed))
+            rows[path]["equivalent"] = sum(name in equivalent for name in names)
     total: Counter[str] = sum(rows.values(), Counter())
     print(f"\n{'module':44} {'made':>5} {'killed':>7} {'equivalent':>11} {'alive':>6}")
     for path, row in [*rows.items(), ("all", total)]:
         print(f"{path:44} {row.total():5} {row['killed']:7} {row['equivalent']:11} {row['alive']:6}")
-    for _, name in alive:
-        print(f"alive: {name}")
-    share = total["killed"] / max(1, total["killed"] + total["alive"])
-    print(f"{share:.1%} of the mutants that are not equivalent were killed")
-    return 1 if share < 0.9 or any(is_named for is_named, _ in alive) else 0
+    alive = [job for job in jobs if found[job.key] == "alive"]
+    for job in alive:
+        print(f"alive: {job.mutant.path}:{job.mutant.line}  {job.mutant.name}")
+    print(f"{_share(total):.1%} of the mutants that are not equivalent were killed")
+    return 1 if _share(total) < 0.9 or any(job.is_named for job in alive) else 0
+
+
+def report(jobs: Sequence[Job], page: Path) -> int:
+    """Write what is known of mutants of the tree as it stands, as a page; what lived lives until rerun."""
+    found = known(jobs, whatever_tests=True)
+    reasons = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
+    jobs = [job for job in jobs if job.key in found and job.mutant.name not in reasons]
+    rows = _rows(jobs, found)
+    for name in reasons:
+        path = name.partition("::")[0]
+        if path in rows:
+            rows[path]["equivalent"] += 1
+    total: Counter[str] = sum(rows.values(), Counter())
+    lines = [
+        "# Mutants",
+        "",
+        "What becomes of one-place changes of what privacy rests on: *killed* by a failing test, judged "
+        "*equivalent* for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line "
+        "is the list of faults that tests once let live (`tests/mutation/named.toml`), others are samples "
+        "(`python -m tests.mutation.run --module PATH --sample N`). Written by `--report` from what was run.",
+        "",
+        "| module | made | killed | equivalent | alive |",
+        "|---|---|---|---|---|",
+    ]
+    for path, row in [*rows.items(), ("**all**", total)]:
+        lines.append(f"| {path} | {row.total()} | {row['killed']} | {row['equivalent']} | {row['alive']} |")
+    lines += ["", f"{_share(total):.1%} of those that are not equivalent were killed. Alive:", ""]
+    lines += [f"- `{job.mutant.name}`" for job in jobs if found[job.key] == "alive"]
+    page.write_text("\n".join(lines) + "\n", "utf-8")
+    return 0
+
+
+def _rows(jobs: Sequence[Job], found: dict[str, str]) -> dict[str, Counter[str]]:
+    rows: dict[str, Counter[str]] = {}
+    for job in jobs:
+        row = rows.setdefault("named.toml" if job.is_named else job.mutant.path, Counter())
+        row[found[job.key]] += 1
+    return rows
+
+
+def _share(total: Counter[str]) -> float:
+    return total["killed"] / max(1, total["killed"] + total["alive"])
 
 
 def _hash(*parts: str) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.minimize.interval import IntervalOracle
+from privopt.oracles.minimize.native import solver
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.select import gibbs_oracle
 from privopt.oracles.task import Task
@@ -26,6 +30,38 @@ from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
+
+ROOT = Path(__file__).resolve().parents[2]
+MEANS = "tests/mechanisms/heavy_tails/test_means.py"
+# What is compiled, and the tests of it that run with every index checked.
+KERNELS = {
+    "oracles/cells/regions.py": "tests/oracles/cells",
+    "oracles/cells/structure.py": "tests/oracles/cells",
+    "oracles/draw/mass_bounds.py": "tests/oracles/test_compiled.py",
+    "oracles/draw/sum_product.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/interval.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/native/bounds.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/native/descent.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/native/search.py": "tests/oracles/test_compiled.py",
+    "problems/convex/passes.py": "tests/problems/convex/test_passes.py",
+    "problems/convex/soft_truncation.py": "tests/problems/convex/test_soft_truncation.py",
+    "problems/convex/windows.py": f"{MEANS}::test_halving_finds_what_all_pairs_find",
+}
+
+
+def test_all_that_is_compiled_runs_with_every_index_checked() -> None:
+    """A module with kernels that is not named here has tests to be named in the Makefile."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for wing in ("problems", "oracles", "mechanisms")
+        for path in (ROOT / wing).rglob("*.py")
+        if re.search(r"@(numba\.)?(n?jit|vectorize|guvectorize|cfunc)\b", path.read_text("utf-8"))
+    }
+    assert found == set(KERNELS)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    checked = re.search(r"^COMPILED := (.*)$", makefile, re.MULTILINE)
+    assert checked is not None
+    assert set(KERNELS.values()) <= set(checked.group(1).split())
 
 
 class Bits:
@@ -122,6 +158,32 @@ def test_minimisers_at_the_edges(name: str, task: Task, oracle: DiscreteOracle) 
             c = ours.minimize(p, limits).certificate
             assert best.certificate.fixed_value is not None
             assert c.fixed_bound <= best.certificate.fixed_value
+
+
+def test_what_a_stopped_search_leaves_bounds_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees that are left after every node, or hold everything that was not searched."""
+    bounds: list[int] = []
+
+    def observed(tree: Any, inner: Callable[[Any], int] = solver.trees.open_bound) -> int:
+        bounds.append(inner(tree))
+        return bounds[-1]
+
+    monkeypatch.setattr(solver, "_SLICE", 1)
+    monkeypatch.setattr(solver.trees, "open_bound", observed)
+    X = one_hot(200, (2, 2, 2, 2), scale=4, seed=1)
+    problem = ZeroOneHalfspace(X, labels(200), IntegerLattice(-1, 1, dimension=8, radius=2.0))
+    ours, reference = (
+        o.prepare(problem, Task.LINEAR) for o in (NativeOracle(threads=1), EnumerationOracle())
+    )
+    for p in perturbations(problem, Task.LINEAR)[:2]:
+        best = reference.minimize(p).certificate.fixed_value
+        for stop_after in range(0, 60, 3):
+            asked = itertools.count()
+            limits = Limits(cancelled=lambda a=asked, s=stop_after: next(a) >= s)  # type: ignore[misc]
+            found = ours.minimize(p, limits).certificate
+            assert best is not None
+            assert found.fixed_bound <= best
+    assert len(bounds) > 10
 
 
 def elimination() -> GibbsOracle:

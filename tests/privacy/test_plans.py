@@ -21,6 +21,7 @@ from privopt.mechanisms.privacy.accounting import (
     GaussianSteps,
     composed_epsilon,
     gaussian_epsilon,
+    gaussian_mu,
     zcdp_epsilon,
 )
 from privopt.mechanisms.privacy.parameters import smallest
@@ -48,7 +49,7 @@ FACTS = st.builds(
 # Costly to plan; their own tests below use few parameters.
 SAMPLED = ("dp-sgd", "dp-svrg", "dp-svrg++")
 # Purely private with a cost that grows with the dimension, or with two noises: tests/mechanisms/nonconvex.
-ELSEWHERE = ("net", "dp-sosp")
+ELSEWHERE = ("net", "dp-sosp", "dp-newton", "dp-gd-so")
 QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(ELSEWHERE))
 
 
@@ -143,6 +144,29 @@ def test_first_order_noise_is_monotone(
     assert noise(p=5) >= base * (1 - 1e-12)
     if steps_of(name, steps):
         assert noise(t=2 * steps) > base
+
+
+def spent_together(plan: Any, releases: int) -> float:
+    """epsilon of so many releases of a plan, by the rule that its docstring names."""
+    delta = plan.spend.delta
+    if plan.name == "objective-perturbation":  # even shares of epsilon and delta, which add up
+        spend = dataclasses.replace(plan.spend, delta=delta / releases)
+        return releases * spent(dataclasses.replace(plan, spend=spend))
+    if plan.name == "dp-fw-l1":  # rho adds up
+        return spent(dataclasses.replace(plan, steps=releases * plan.steps))
+    return gaussian_epsilon(math.sqrt(releases) * gaussian_mu(spent(plan), delta), delta)
+
+
+@pytest.mark.parametrize("releases", [2, 3])
+@pytest.mark.parametrize("name", QUICK)
+def test_several_releases_spend_the_claim_together(name: str, releases: int) -> None:
+    facts = RiskFacts(400, 3, LogisticLoss())
+    plan = planned(name, facts, 1.0, 1e-5, **steps_of(name, 7), releases=releases)
+    assert (plan.spend.epsilon, plan.spend.delta) == (1.0, 1e-5)
+    assert 0.99 <= spent_together(plan, releases) <= 1 + 1e-9
+    assert plan.steps == steps_of(name, 7).get("steps", 1)
+    with pytest.raises(PrivOptError, match="releases"):
+        planned(name, facts, 1.0, 1e-5, **steps_of(name, 7), releases=0)
 
 
 SAMPLED_CASES = [(1.0, 1e-5, 2000, 40, 100), (0.3, 1e-2, 100, 100, 3)]
@@ -276,9 +300,9 @@ def test_bad_lattice_parameters_are_refused_in_the_documented_classes(
     name: str, field: str, junk: Any
 ) -> None:
     pure = name in ("exponential", "permute-and-flip", "rspm-laplace")
-    if (field == "delta" and (pure or takes(junk, 0, 1))) or (
-        field == "epsilon" and takes(junk, 0, math.inf)
-    ):
+    if takes(junk, 0, {"epsilon": math.inf, "delta": 1}.get(field, 0)):
+        return
+    if field == "delta" and pure and takes(junk, -1e-300, 1e-300):
         return
     if field == "calibration" and junk in ("sound", "printed"):
         return  # strings of the source are among what hypothesis draws

@@ -26,6 +26,7 @@ from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogra
 from privopt.mechanisms.evaluation.metrics import Evaluation, _whole, supported
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
+from privopt.problems.tables.counted import CountedRecords
 
 SCHEMA = Schema(
     [
@@ -64,6 +65,31 @@ def card(weights: list[int]) -> PrivateHalfspaceClassifier:
 
 
 # ---------------------------------------------------------------- the release
+
+
+def test_rates_are_epsilon_over_two_rounded_down_to_the_grid_and_never_to_nothing() -> None:
+    """One moved record changes two counts by one each, so exp(2 rate) has to be at most exp(epsilon)."""
+    bins = ScoreBins((0.0,))
+    for epsilon in (2.0**-29, 1e-6, 0.1, 1.0, 7.3):
+        plan = HistogramPlan.plan(bins, epsilon=epsilon)
+        rate = plan.steps / 2**30
+        assert 2 * rate <= epsilon < 2 * (rate + 2.0**-30)
+        assert plan.spend.epsilon == epsilon
+    assert HistogramPlan.plan(bins, epsilon=2.0**-29).steps == 1
+    with pytest.raises(PrivacyParameterError, match="too small"):
+        HistogramPlan.plan(bins, epsilon=math.nextafter(2.0**-29, 0))
+
+
+def test_cumulants_of_the_noise_are_those_of_its_law() -> None:
+    reach = np.arange(-3000, 3001).astype(float)
+    for epsilon in (0.1, 1.0, 5.0):
+        plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=epsilon)
+        histogram = ScoreHistogram(plan.bins, np.zeros((2, 2), dtype=np.int64), 9, plan.steps, plan.spend)
+        law = np.exp(-epsilon / 2 * np.abs(reach))
+        law /= law.sum()
+        variance, fourth = float(law @ reach**2), float(law @ reach**4)
+        assert histogram.variance == pytest.approx(variance, rel=1e-5)
+        assert histogram.fourth_cumulant == pytest.approx(fourth - 3 * variance**2, rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
@@ -330,3 +356,21 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
         evaluate(model, X, y, confidence=95)
     with pytest.raises(PrivacyParameterError, match="epsilon"):
         evaluate(model, X, y, epsilon=0)
+
+
+def test_a_counted_record_scores_alike_whoever_else_is_counted() -> None:
+    """Replacing a record may add a row before those of others, which stand for many and near an edge."""
+    rng = np.random.default_rng(0)
+    schema = Schema([Numeric(f"x{j}", 0, 1000) for j in range(13)])
+    table = rng.integers(1, 1000, (37, 13))
+    labels = np.resize([0, 1], 37)
+    model = PrivateLogisticRegression(
+        schema=schema, classes=(0, 1), mechanism="dp-gd", steps=1, insecure_seed=0
+    )
+    model.fit(table, labels)
+    for n in range(3, 37):
+        label, kept = np.zeros(n, dtype=np.int64), table[:n]
+        before = CountedRecords.of(schema, schema.codes(kept), (0, 1), label)
+        first = np.vstack([np.zeros((1, 13), dtype=np.int64), kept])  # of the least codes
+        after = CountedRecords.of(schema, schema.codes(first), (0, 1), np.append(label, 0))
+        assert np.array_equal(model.decision_function(after)[1:], model.decision_function(before))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privopt.oracles.cells.regions import CellModel
 from privopt.oracles.draw import mass_bounds
-from privopt.oracles.draw.arrivals import Arrivals, flipped_exactness, permute_and_flip
+from privopt.oracles.draw.arrivals import Arrivals, _key, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.branch import GibbsBranch, _Model
 from privopt.oracles.draw.elimination import GibbsElimination
 from privopt.oracles.draw.enumerate import GibbsEnumeration
@@ -118,7 +118,7 @@ def test_what_the_source_loses_is_counted() -> None:
 def test_what_the_kernels_source_loses_is_counted() -> None:
     smallest, _ = mass_bounds._exponential(np.zeros(8, dtype=np.uint64), 0)
     assert 0 < smallest < 1e-60
-    model = _Model(CellModel.make(planted((2, 2), 30), Task.LINEAR), 0.5)
+    model = _Model(CellModel.make(planted((2, 2), 30), Task.LINEAR), 0.5, 1 << 30)
     uses = 2.0**50  # no draw uses more
     assert model.exactness(30).lost_mass >= uses * -math.expm1(-smallest / 2)
 
@@ -132,6 +132,17 @@ def test_permute_and_flip_doubles_what_noises_are_off_by(off: float) -> None:
     smaller by d and the other one's larger, c grows by 2d."""
     change = abs(math.log(math.exp(-(1 + 2 * off)) / 2) - math.log(math.exp(-1) / 2))
     assert flipped_exactness(Exactness(off, 0.0), 1.0, 1).log_error >= change * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-320, 1e-17, 1e-3, 1.0])
+@pytest.mark.parametrize("time", [1e-300, 3e-17, 0.4, 30.0])
+def test_keys_are_the_expected_wait_up_to_a_time_also_where_rates_vanish(time: float, rate: float) -> None:
+    """(1 - exp(-r t)) / r, which is t at r = 0: exp(-beta excess) underflows for losses that still count."""
+    product = EXACT.multiply(Decimal(rate), Decimal(time))
+    exact = Decimal(time)
+    if product > Decimal("1e-25"):  # below, the series ends after its first term
+        exact = EXACT.divide(EXACT.subtract(1, EXACT.exp(-product)), Decimal(rate))
+    assert float(abs(Decimal(_key(time, rate)) / exact - 1)) <= 8 * UNIT_ROUNDOFF
 
 
 class Exactly(Arrivals):
@@ -201,7 +212,7 @@ def test_more_records_or_a_colder_law_are_rounded_more(name: str, law: Law) -> N
 def test_the_way_down_to_a_point_is_off_by_less_than_is_stated(beta: float, radius: float | None) -> None:
     """The bound of a region times the chances on the way down is the mass of the point, exp(-beta loss)."""
     problem = planted((3, 3), 2000, radius=radius)
-    model = _Model(CellModel.make(problem, Task.LINEAR), beta)
+    model = _Model(CellModel.make(problem, Task.LINEAR), beta, 1 << 30)
     (root,) = model.roots(Limits().start())
     shape, worst = model.shapes[0], 0.0
     for steps in range(2):

@@ -15,10 +15,18 @@ from scipy import stats
 from privopt.oracles.cells.regions import CellModel
 from privopt.oracles.draw import branch as gibbs_branch
 from privopt.oracles.draw import thinning
-from privopt.oracles.draw.branch import GibbsBranch
+from privopt.oracles.draw.branch import GibbsBranch, _BranchSampler
 from privopt.oracles.draw.elimination import GibbsElimination
 from privopt.oracles.draw.enumerate import GibbsEnumeration
-from privopt.oracles.draw.interface import GibbsOracle, Law, exponentials, race, uniform_below
+from privopt.oracles.draw.interface import (
+    DrawRequest,
+    GibbsOracle,
+    Law,
+    exponentials,
+    race,
+    uniform_below,
+)
+from privopt.oracles.draw.thinning import holding_tables
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.native.solver import smallest_loss
@@ -369,6 +377,42 @@ def test_permute_and_flip_wants_a_proof_of_the_smallest_loss() -> None:
         with pytest.raises(UnfinishedDrawError, match="no point was drawn"):
             prepared.draw(0.1, Bits(44), limits)
     assert prepared.draw(1e6, Bits(44)).loss == problem.losses(all_points(problem.lattice)).min()
+
+
+def test_the_memory_of_a_draw_is_bounded_and_an_old_frontier_gives_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thinning, "TRIES", 5)
+    problem, beta = scorecard(3, n=80, numeric=1, blocks=(3, 3), flags=2, ball=True), 0.6
+    free = GibbsBranch().prepare(problem).sampler
+    assert isinstance(free, _BranchSampler)
+    source, no_limits = Bits(46), Limits().start()
+    for _ in range(30):
+        free.draw(DrawRequest(beta, source, no_limits))
+    assert free._known is not None
+    model, frontier = free._known
+    regions = {id(r): r for node in frontier if (r := node.region or node.parent) is not None}
+    taken = sum(array.nbytes for region in regions.values() for array in region)
+    each = (4 << 30) / model.most  # what is counted for one region, at least
+    assert taken < each * holding_tables(frontier) <= each * model.most == 4 << 30
+
+    assert holding_tables(frontier) > 5
+    tiny = GibbsBranch(memory=math.ceil(2.5 * each)).prepare(problem)
+    with pytest.raises(UnfinishedDrawError, match=r"more than 2 regions .* GibbsBranch\(memory=\.\.\.\)"):
+        [tiny.draw(beta, source) for _ in range(30)]
+    # Room for any draw and not for thirty: old regions go, the law stays.
+    small = GibbsBranch(memory=math.ceil(8.5 * each)).prepare(problem)
+    assert isinstance(small.sampler, _BranchSampler)
+    losses, kept = [], []
+    for _ in range(400):
+        losses.append(small.draw(beta, source).loss)
+        assert small.sampler._known is not None
+        kept.append(holding_tables(small.sampler._known[1]))
+    assert any(b < a for a, b in itertools.pairwise(kept))
+    mean = GibbsEnumeration().prepare(problem).expected_loss(beta)
+    assert abs(np.mean(losses) - mean) < 5 * np.std(losses) / math.sqrt(400)
+    with pytest.raises(InvalidInputError, match="memory"):
+        GibbsBranch(memory=0)
 
 
 def test_energies_that_doubles_cannot_tell_apart_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from privopt.oracles.draw.arrivals import permute_and_flip
 from privopt.oracles.draw.evidence import flip_law, gibbs_law
 from privopt.oracles.draw.interface import DrawRequest
 from privopt.oracles.draw.mass_bounds import DRAWN, FAILED, OUT_OF_BITS, Words
-from privopt.oracles.draw.thinning import Node, Rings
+from privopt.oracles.draw.thinning import Node, Rings, holding_tables
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.problems.discrete.lattice import IntArray
@@ -50,7 +51,7 @@ class Loose:
 class Tree:
     """Eight points, three levels of two branches. The left half is bounded worse than the right one."""
 
-    depth, words = 3, 64
+    depth, words, most = 3, 64, 100
 
     def __init__(self, losses: IntArray, beta: float, loose: dict[int, list[Loose]]) -> None:
         self.losses, self.beta, self.loose = losses, beta, loose
@@ -199,6 +200,36 @@ def test_an_interrupted_draw_raises() -> None:
     request = DrawRequest(0.7, Bits(5), Limits(cancelled=lambda: True).start())
     with pytest.raises(UnfinishedDrawError, match="INTERRUPTED"):
         Rings(tree, request, tree.root(), 0.0).first()
+
+
+def test_a_frontier_that_outgrows_its_room_ends_the_draw_and_a_larger_room_does_not() -> None:
+    needed = []
+    for seed in range(20):
+        tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
+        rings = Rings(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        held = [0]
+        original = rings._make_room
+
+        def watched(more: int, rings: Any = rings, held: list[int] = held, go: Any = original) -> None:
+            go(more)
+            held.append(rings._holding)
+            # In these trees a region holds tables from its opening to its split, the one at hand as well.
+            assert rings._holding >= holding_tables(rings.frontier())
+
+        rings._make_room = watched  # type: ignore[method-assign]
+        point = rings.first()
+        needed.append((max(held), point))
+    assert len({most for most, _ in needed}) > 2
+    for seed, (most, point) in enumerate(needed):
+        tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
+        tree.most = most
+        rings = Rings(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        assert np.array_equal(rings.first(), point)  # the limit changes no draw that it admits
+        tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
+        tree.most = most - 1
+        rings = Rings(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        with pytest.raises(UnfinishedDrawError, match=f"more than {most - 1} regions .* To do: a smaller"):
+            rings.first()
 
 
 def test_the_bounds_of_the_trees_are_bounds() -> None:

@@ -1,0 +1,89 @@
+"""What is written about figures: pictures, a page each, an index of them, and one report of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from privopt.experiments.reproduce.interface import Reproduction, Verdict
+from privopt.experiments.reproduce.runner import frame, stem
+from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.kept import machine, markdown
+from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.peers import versions
+from privopt.experiments.workbench.report import Listing, Part, Picture, page
+from privopt.mechanisms.estimators.common import write_atomically
+
+_NOT_PRIVATE = (
+    "Data are public or synthetic and the noise is seeded, so that a run reproduces: nothing here protects "
+    "anybody. Accuracies, gradients and times are facts about the records."
+)
+
+
+def write(
+    figures: Sequence[Reproduction], folder: Path, quick: bool, failures: Mapping[str, str]
+) -> tuple[Path, Path]:
+    """Write pictures and pages of figures whose cells are all there; returns the report and the contents."""
+    sections, index, links = [], [], []
+    for figure in figures:
+        rows = frame(figure, folder, quick)
+        name = stem(figure.name, quick)
+        picture, table, verdicts = figure.draw(rows), figure.table(rows), figure.verdicts(rows)
+        save(picture, folder / f"{name}.png")
+        picture.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        write_atomically(folder / f"{name}.md", _markdown(figure, name, quick, table, verdicts))
+        links.append(f"- [{figure.title}]({name}.md)")
+        index += [(figure.name, v.claim, v.agreement.value) for v in verdicts]
+        sections.append((figure.title, _parts(figure, quick, picture, table, verdicts)))
+    title = "The figures of the papers, measured again" + (", quick runs" if quick else "")
+    overview = pd.DataFrame(index, columns=["figure", "claim", "here"])
+    what = [_NOT_PRIVATE, f"Made by `privopt reproduce{' --quick' if quick else ''}` on {_where()}."]
+    what += [f"Not measured: {where}: {why}" for where, why in failures.items()]
+    report = folder / ("report-quick.html" if quick else "report.html")
+    head: list[Part] = [
+        *what,
+        Listing(overview, "Every statement of a paper about a figure, and what was seen."),
+    ]
+    write_atomically(report, page(title, [("In short", head), *sections]))
+    contents = folder / ("figures-quick.md" if quick else "figures.md")
+    text = "\n\n".join([f"# {title}", *what, markdown_table(overview), "\n".join(links)])
+    write_atomically(contents, text + "\n")
+    return report, contents
+
+
+def _parts(
+    figure: Reproduction, quick: bool, picture: Figure, table: pd.DataFrame, verdicts: Sequence[Verdict]
+) -> list[Part]:
+    return [
+        f"The paper ({figure.paper}): {figure.shows}",
+        f"Here: {figure.setting(quick)}",
+        *(f"{v.claim}: {v.agreement.value}. {v.words}" for v in verdicts),
+        Picture(picture, figure.caption),
+        Listing(table, "Mean ± standard deviation over runs."),
+    ]
+
+
+def _markdown(
+    figure: Reproduction, name: str, quick: bool, table: pd.DataFrame, verdicts: Sequence[Verdict]
+) -> str:
+    judged = "\n".join(f"- **{v.claim}: {v.agreement.value}.** {v.words}" for v in verdicts)
+    results = stem(figure.source, quick) + ".csv"
+    command = f"privopt reproduce {figure.name}{' --quick' if quick else ''}"
+    return (
+        f"# {figure.title}\n\n"
+        f"Made by `{command}`. {_NOT_PRIVATE}\n\n"
+        f"**The paper** ({figure.paper}). {figure.shows}\n\n**Here.** {figure.setting(quick)}\n\n"
+        f"![{figure.figure}]({name}.png)\n\n*{figure.caption}*\n\n"
+        f"## Do we agree?\n\n{judged}\n\n## Numbers\n\n{markdown(table)}\n\n"
+        f"Every run: [{results}]({results}).\n"
+    )
+
+
+def _where() -> str:
+    libraries = ", ".join(
+        f"{name} {version}" for name, version in versions("diffprivlib", "opacus", "torch").items()
+    )
+    return f"{machine()}; {libraries}"

@@ -1,0 +1,33 @@
+"""Every figure by name. A figure is imported when it is asked for: libraries that fit models take a while."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from privopt.experiments.reproduce.interface import Reproduction
+from privopt.problems.errors import InvalidInputError
+
+FIGURES = (
+    "neel2020-figure1",
+    "neel2020-figure2",
+    "wang-xu2019-figure1",
+    "wang-xu2019-figure2",
+    "wang-xu2019-figure3",
+    "wang-xu2019-figure4",
+    "wang2017-table1",
+    "wang2017-table2",
+    "wang2017-table3",
+)
+
+
+def reproduction(name: str) -> Reproduction:
+    """A figure by name.
+
+    Raises:
+        InvalidInputError: listing the names there are.
+    """
+    if name not in FIGURES:
+        raise InvalidInputError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    module = import_module(f"privopt.experiments.reproduce.{name.replace('-', '_')}")
+    found: Reproduction = module.FIGURE
+    return found

@@ -1,0 +1,178 @@
+"""Pictures of several panels, curves named where they end: one colour is one mechanism throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy import optimize
+
+MOST_CURVES = 7
+_LINES = {"": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.5))}
+_HEIGHT = 3.1  # inches of a panel
+
+Scale = Literal["linear", "log"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve of means with one standard deviation to either side.
+
+    Attributes:
+        label: what stands at its end.
+        colour: of its mechanism: ``privopt.experiments.workbench.figures.colour``, or ``shade`` of it.
+        points: index: positions on the axis; columns "mean" and "std".
+        dashes: "", "dashed" or "dotted".
+        spread: "bars" for few points, "band" for many.
+    """
+
+    label: str
+    colour: str
+    points: pd.DataFrame
+    dashes: Literal["", "dashed", "dotted"] = ""
+    spread: Literal["bars", "band", "none"] = "bars"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture with axes of its own.
+
+    Attributes:
+        levels: horizontal lines for reference, by label.
+    """
+
+    title: str
+    xlabel: str
+    ylabel: str
+    curves: Sequence[Curve]
+    xscale: Scale = "log"
+    yscale: Scale = "linear"
+    levels: dict[str, float] = field(default_factory=dict)
+    ylim: tuple[float, float] | None = None
+
+
+def averaged(frame: pd.DataFrame, measure: str, by: str = "at") -> pd.DataFrame:
+    """Mean and standard deviation of a measure over runs, by position; a single run has deviation 0."""
+    points = frame[frame["measure"] == measure].groupby(by)["value"].agg(["mean", "std"])
+    return points.fillna({"std": 0.0})
+
+
+def shade(base: str, share: float) -> str:
+    """A colour between white (share 0) and the base (share 1): one mechanism at several levels."""
+    red, green, blue = (1 - share * (1 - c) for c in mpl.colors.to_rgb(base))
+    return mpl.colors.to_hex((red, green, blue))
+
+
+def panels_figure(panels: Sequence[Panel]) -> Figure:
+    """Panels one below the other, as wide as a page: a phone shows each whole."""
+    figure = Figure(figsize=(7, _HEIGHT * len(panels) + 0.2), layout="constrained")
+    for axes, panel in zip(np.atleast_1d(figure.subplots(len(panels), 1)), panels, strict=True):
+        _draw(axes, panel)
+    return figure
+
+
+def _draw(axes: Axes, panel: Panel) -> None:
+    if len(panel.curves) > MOST_CURVES:
+        raise ValueError(
+            f"{len(panel.curves)} curves in a panel: nobody can tell more than {MOST_CURVES} apart"
+        )
+    count = len(panel.curves)
+    for k, curve in enumerate(panel.curves):
+        x, mean, std = _columns(curve.points)
+        if curve.spread == "bars" and panel.xscale == "log":
+            # Beside each other rather than on top: curves that agree would hide one another.
+            x = x * 1.015 ** (2 * k - count + 1)
+        low, high = mean - std, mean + std
+        if panel.yscale == "log":
+            low = np.maximum(low, mean / 10)
+        style: dict[str, Any] = {"color": curve.colour, "linestyle": _LINES[curve.dashes], "linewidth": 1.5}
+        if curve.spread == "bars":
+            axes.errorbar(
+                x,
+                mean,
+                yerr=(mean - low, high - mean),
+                marker="o",
+                markersize=3.5,
+                capsize=2,
+                elinewidth=0.8,
+                **style,
+            )
+        else:
+            axes.plot(x, mean, **style)
+        if curve.spread == "band":
+            axes.fill_between(x, low, high, color=curve.colour, alpha=0.15, linewidth=0)
+    axes.set(xscale=panel.xscale, yscale=panel.yscale, xlabel=panel.xlabel, ylabel=panel.ylabel)
+    axes.set_title(panel.title, fontsize=10, loc="left")
+    axes.grid(alpha=0.3)
+    for label, level in panel.levels.items():
+        axes.axhline(level, color="0.4", linestyle=(0, (6, 3)), linewidth=1)
+        axes.text(0.01, level, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize=8)
+    if panel.ylim is not None:
+        axes.set_ylim(*panel.ylim)
+    places = sorted({float(x) for curve in panel.curves for x in curve.points.index})
+    if panel.xscale == "log" and len(places) <= 10:
+        axes.set_xticks(places, [f"{x:,.6g}" for x in places])
+        axes.minorticks_off()
+    if panel.yscale == "log":
+        for place in (axes.yaxis.set_major_locator, axes.yaxis.set_minor_locator):
+            place(mpl.ticker.LogLocator(subs=(1.0, 2.0, 5.0) if _decades(axes) < 2.5 else (1.0,)))
+        axes.yaxis.set_major_formatter(lambda y, _: f"{y:.3g}" if y < 1e4 else f"{y:.0e}".replace("e+0", "e"))
+    _name_ends(axes, panel)
+
+
+def _decades(axes: Axes) -> float:
+    low, high = axes.get_ylim()
+    return float(np.log10(high / low))
+
+
+def _name_ends(axes: Axes, panel: Panel) -> None:
+    """The labels to the right of the axes, at the height where their curves end, or near it."""
+    low, high = axes.get_ylim()
+    scale = np.log if panel.yscale == "log" else np.asarray
+    heights = []
+    for curve in panel.curves:
+        last = float(np.clip(curve.points["mean"].iloc[-1], low, high))
+        heights.append(float((scale(last) - scale(low)) / (scale(high) - scale(low))))
+    order = np.argsort(heights)
+    spread = _apart(np.array(heights)[order], 0.085)
+    for k, height in zip(order.tolist(), spread.tolist(), strict=True):
+        curve = panel.curves[k]
+        axes.annotate(
+            curve.label,
+            (1.0, heights[k]),
+            (1.03, height),
+            xycoords="axes fraction",
+            color=curve.colour,
+            fontsize=8,
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": curve.colour,
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def _apart(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
+    """Ascending heights in [0, 1], moved as little as it takes (in squares) to be ``gap`` apart."""
+    steps = gap * np.arange(len(heights))
+    level = optimize.isotonic_regression(heights - steps).x
+    return np.asarray(np.clip(level, 0.0, max(0.0, 1.0 - steps[-1])) + steps)
+
+
+def _columns(points: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    return (
+        points.index.to_numpy(dtype=np.float64),
+        points["mean"].to_numpy(dtype=np.float64),
+        points["std"].to_numpy(dtype=np.float64),
+    )

@@ -1,0 +1,257 @@
+"""Figures of papers: measured cell by cell, kept, judged by what was measured, shown in a real browser."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from privopt.experiments.reproduce import neel2020_figure1 as neel
+from privopt.experiments.reproduce import runner, wang2017, wang_xu2019
+from privopt.experiments.reproduce.interface import Agreement, Cell, Line, Point, Reproduction, Verdict, held
+from privopt.experiments.reproduce.pages import write
+from privopt.experiments.reproduce.registry import FIGURES, reproduction
+from privopt.experiments.reproduce.tables import pivot, spread
+from privopt.experiments.workbench import dpsgd_baseline
+from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, averaged, panels_figure
+from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
+from privopt.problems.convex.regularizers import ridge
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.errors import InvalidInputError
+
+CELLS = [Cell("a panel", curve, level) for curve in ("one", "other") for level in (1.0, 2.0, 4.0)]
+
+
+def compute(cell: Cell, quick: bool) -> Iterator[Point]:
+    for run in range(2):
+        yield Point(run, cell.level, "size", cell.level * len(cell.curve) + run)
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    curves = [Curve(str(name), "#000000", averaged(rows, "size")) for name, rows in frame.groupby("curve")]
+    return panels_figure([Panel("A panel", "level", "size", curves)])
+
+
+TOY = Reproduction(
+    name="toy",
+    paper="A paper, in full",
+    cite="Nobody (1900)",
+    figure="Figure 1",
+    shows="sizes < levels",
+    setting=lambda quick: "quick" if quick else "full",
+    cells=lambda quick: CELLS,
+    compute=compute,
+    draw=draw,
+    caption="A caption & more.",
+    table=lambda frame: pivot(frame, ("size",), "level {:g}"),
+    verdicts=lambda frame: [Verdict("sizes grow", held(len(frame), 12), f"{len(frame)} numbers.")],
+)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Reproduction:
+    monkeypatch.setattr(runner, "reproduction", lambda name: TOY)
+    return TOY
+
+
+def test_every_figure_is_what_its_name_says() -> None:
+    for name in FIGURES:
+        figure = reproduction(name)
+        assert figure.name == name
+        for quick in (True, False):
+            cells = figure.cells(quick)
+            assert len(set(cells)) == len(cells) > 0
+            for panel in {c.panel for c in cells}:
+                assert len({c.curve for c in cells if c.panel == panel}) <= MOST_CURVES
+            assert figure.setting(quick)
+        assert figure.source in FIGURES
+    with pytest.raises(InvalidInputError, match="neel2020-figure1"):
+        reproduction("figure 7")
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(toy: Reproduction, tmp_path: Path) -> None:
+    seen: list[Cell] = []
+
+    def interrupt(_name: str, cell: Cell) -> None:
+        seen.append(cell)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.measure([toy], tmp_path, True, 1, interrupt)
+    kept = runner.results(toy, tmp_path, True)
+    assert [c for c in CELLS if c not in runner.missing(toy, kept, True)] == seen
+    runner.measure([toy], tmp_path, True, 1, lambda _, cell: seen.append(cell))
+    assert seen == CELLS
+    frame = runner.frame(toy, tmp_path, True)
+    assert frame["value"].tolist() == [p.value for c in CELLS for p in compute(c, True)]
+    assert runner.frame(toy, tmp_path, False).empty  # quick results are no others
+
+
+def test_a_cell_that_fails_is_told_and_the_others_are_kept(toy: Reproduction, tmp_path: Path) -> None:
+    def failing(cell: Cell, quick: bool) -> Iterator[Point]:
+        if cell == CELLS[1]:
+            raise InvalidInputError("no such level")
+        return compute(cell, quick)
+
+    figure = replace(toy, compute=failing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "reproduction", lambda name: figure)
+        failures = runner.measure([figure], tmp_path, True, 1, lambda *_: None)
+    assert failures == {"toy, a panel: one, 2": "no such level"}
+    assert len(runner.frame(figure, tmp_path, True)) == 10
+
+
+def test_other_processes_measure_what_this_one_does(tmp_path: Path) -> None:
+    figure = reproduction("wang-xu2019-figure1")
+    cell = figure.cells(True)[0]
+    small = replace(figure, cells=lambda quick: [cell])
+    assert runner.measure([small], tmp_path, True, 2, lambda *_: None) == {}
+    found = runner.frame(small, tmp_path, True)
+    assert found["value"].tolist() == [p.value for p in figure.compute(cell, True)]
+
+
+def _frame(values: dict[tuple[str, str], float]) -> pd.DataFrame:
+    """Figure 1 of Neel et al. with these accuracies at two levels, three runs around each."""
+    lines = [
+        Line(panel, curve, level, run, level, "training accuracy", value + 0.001 * (run - 1))
+        for (panel, curve), value in values.items()
+        for level in (0.1, 1.0)
+        for run in range(3)
+    ]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_follow_what_was_measured() -> None:
+    panels = (neel.CODE, neel.PRINTED, neel.SOUND)
+    names = (neel.OPDISC, neel.RSPM, neel.LR, neel.EXPONENTIAL)
+    as_claimed = {(p, c): v for p in panels for c, v in zip(names, (0.8, 0.75, 0.6, 0.5), strict=True)}
+    reversed_ = {key: 1 - value for key, value in as_claimed.items()}
+    for values, agreement in ((as_claimed, Agreement.YES), (reversed_, Agreement.NO)):
+        found = {v.claim: v.agreement for v in neel.verdicts(_frame(values))}
+        assert found["OPDisc is consistently more accurate than RSPM (printed noise)"] is agreement
+        assert found["RSPM is far more accurate than private logistic regression (sound noise)"] is agreement
+
+
+def test_the_noise_of_the_papers() -> None:
+    facts = RiskFacts(10_000, 100, SigmoidLoss(), row_norm=4.0)
+    exact = wang_xu2019.exact_noise(facts, 2.0, 200)
+    # T = 200, epsilon = 2, delta = 1e-3: sigma / sensitivity is 20.439 by the exact law; the paper's
+    # conversion gives sqrt(T / (2 rho)), rho = (sqrt(ln 1000 + 2) - sqrt(ln 1000))^2.
+    assert exact / facts.sensitivity == pytest.approx(20.439, rel=1e-4)
+    rho = (math.sqrt(math.log(1000) + 2) - math.sqrt(math.log(1000))) ** 2
+    zcdp = wang_xu2019.zcdp_noise(facts, 2.0, 200)
+    assert zcdp / (2 / 10_000) == pytest.approx(math.sqrt(200 / (2 * rho)), rel=1e-9)
+    moments = wang_xu2019.moments_noise(facts, 2.0, 200)
+    assert zcdp <= moments < 1.01 * zcdp  # whole orders only
+    quoted = wang_xu2019.quoted_noise(facts, 2.0, 200)
+    assert wang_xu2019.true_epsilon(facts, exact, 200) == pytest.approx(2.0, rel=1e-6)
+    assert wang_xu2019.true_epsilon(facts, quoted, 200) > 3.4  # it lacks the factor T
+    assert wang_xu2019.composed_noise(facts, 2.0, 200) == pytest.approx(quoted * math.sqrt(200))
+
+
+def test_gradients_are_counted_record_by_record() -> None:
+    rng = np.random.default_rng(0)
+    risk = wang2017.CountingRisk(rng.normal(size=(50, 3)), rng.choice([-1, 1], 50), LogisticLoss())
+    plan = DPGradientDescent.plan(risk.facts, regularizer=ridge(0.1), epsilon=1.0, delta=1e-3, steps=7)
+    plan.release(risk, NoiseSource(insecure_seed=0))
+    assert risk.gradients == 7 * 50
+    risk.gradient_sum(np.zeros(3), np.arange(4))
+    risk.difference_sum(np.zeros(3), np.ones(3), np.arange(5))
+    assert risk.gradients == 7 * 50 + 4 + 2 * 5
+
+
+def test_dp_sgd_of_the_baseline() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = np.where(X @ [1.0, -2.0, 0.5] > 0, 1, -1)
+    tuning = dpsgd_baseline.Tuning(clip=1.0, batch=100, rate=2.0)
+    w = dpsgd_baseline.dpsgd(X, y, tuning, 0.0, np.random.default_rng(1))
+    assert dpsgd_baseline.accuracy(w, X, y) > 0.95
+    noisy = dpsgd_baseline.dpsgd(X, y, tuning, 1000.0, np.random.default_rng(1))
+    assert np.linalg.norm(noisy) > 10 * np.linalg.norm(w)
+    # Replacing a record moves a sum by twice as much as adding one: about twice the noise.
+    printed, sound = (
+        dpsgd_baseline.noise_multiplier(1.0, 1e-5, 100, 1000, 3, accounting)
+        for accounting in ("printed", "sound")
+    )
+    assert 1.5 * printed < sound < 2.1 * printed
+
+
+def test_numbers_to_read() -> None:
+    assert spread(0.77612, 0.00123) == "0.7761 ± 0.0012"
+    assert spread(12_345.6, 987.0) == "12,346 ± 987"
+    assert spread(0.5, float("nan")) == "0.5"
+
+
+def test_a_panel_takes_seven_curves_and_names_each() -> None:
+    points = pd.DataFrame({"mean": [1.0, 2.0], "std": [0.1, 0.1]}, index=[1.0, 10.0])
+    curves = [Curve(f"curve {k}", "#000000", points) for k in range(8)]
+    figure = panels_figure([Panel("title", "x", "y", curves[:7], yscale="log")])
+    figure.draw_without_rendering()
+    names = [text for text in figure.axes[0].texts if text.get_text().startswith("curve")]
+    assert len(names) == 7
+    boxes = [Text.get_window_extent(text) for text in names]  # without the line to the curve
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    with pytest.raises(ValueError, match="8 curves"):
+        panels_figure([Panel("title", "x", "y", curves)])
+
+
+# Loaded in a frame as wide as a phone; what it found stands in the title when the page has settled.
+_PROBE = """<!doctype html><title>waiting</title>
+<iframe id="phone" width="390" height="800" src="{page}"></iframe>
+<script>
+document.getElementById("phone").addEventListener("load", (event) => {{
+  const page = event.target.contentDocument, pictures = [...page.images];
+  const shown = pictures.filter((image) => image.complete && image.naturalWidth > 0).length;
+  const wide = page.documentElement.scrollWidth;
+  const tables = page.querySelectorAll("table").length;
+  document.title = `pictures ${{shown}} of ${{pictures.length}}, width ${{wide}}, tables ${{tables}}`;
+}});
+</script>"""
+
+
+def test_the_report_in_a_real_browser_as_wide_as_a_phone(toy: Reproduction, tmp_path: Path) -> None:
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no headless browser: chromium or google-chrome")
+    runner.measure([toy], tmp_path, True, 1, lambda *_: None)
+    report, contents = write([toy], tmp_path, True, {"toy, a cell": "for a test"})
+    assert "sizes grow" in contents.read_text()
+    text = report.read_text()
+    assert not re.search(r'(src|href)="(?!data:)', text)  # nothing is loaded from anywhere
+    probe = tmp_path / "probe.html"
+    probe.write_text(_PROBE.format(page=report.name))
+    run = subprocess.run(
+        [
+            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"),
+            *(
+                "--enable-logging=stderr",
+                "--virtual-time-budget=5000",
+                f"--user-data-dir={tmp_path / 'profile'}",
+            ),
+            *("--dump-dom", probe.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "CONSOLE" not in run.stderr, run.stderr
+    found = re.search(r"<title>pictures (\d+) of (\d+), width (\d+), tables (\d+)</title>", run.stdout)
+    assert found is not None, run.stdout[:500]
+    shown, pictures, width, tables = map(int, found.groups())
+    assert (shown, pictures, tables) == (1, 1, 2)
+    assert width <= 390  # wide pictures scroll in a box of their own
