@@ -33,6 +33,7 @@ from privopt.mechanisms.estimators.common import check_writable, write_atomicall
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
@@ -193,6 +194,22 @@ def fit(
             rich_help_panel=_PROBLEM,
         ),
     ] = None,
+    max_columns: Annotated[
+        int | None,
+        typer.Option(
+            help="At most so many columns get points: those that tell records apart most. Free; of seeded, "
+            "which auto then is.",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = None,
+    max_work: Annotated[
+        float,
+        typer.Option(
+            help="Of auto: the most steps of an exact draw, which follow from public facts; 4e8 take about a "
+            "second.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = MOST_WORK,
     risk_share: Annotated[
         float,
         typer.Option(
@@ -249,6 +266,8 @@ def fit(
         "--oracle": oracle != "auto",
         "--lattice": lattice is not None,
         "--calibration": calibration != "sound",
+        "--max-columns": max_columns is not None,
+        "--max-work": max_work != MOST_WORK,
         "--risk-share": risk_share != 0,
     }
     linear = is_linear(mechanism, options, scorecard_only)
@@ -286,6 +305,8 @@ def fit(
                     calibration=calibration,
                     class_weight=weights,
                     prevalence=shares,
+                    max_columns=max_columns,
+                    max_work=max_work,
                     risk_share=risk_share,
                     limits=limits,
                     ledger=book,

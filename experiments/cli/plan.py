@@ -20,6 +20,7 @@ from privopt.experiments.cli.fit import (
 )
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.tables.schema import Schema
@@ -43,6 +44,8 @@ def plan(
     class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
     prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
     classes: Annotated[str | None, typer.Option(help="NEGATIVE,POSITIVE labels.")] = None,
+    max_columns: Annotated[int | None, typer.Option(help="As in `privopt fit`.")] = None,
+    max_work: Annotated[float, typer.Option(help="As in `privopt fit`.")] = MOST_WORK,
     risk_share: Annotated[float, typer.Option(help="As in `privopt fit`.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -55,6 +58,8 @@ def plan(
         oracle=oracle,
         schema=Schema.load(schema),
         lattice=parse_lattice(lattice),
+        max_columns=max_columns,
+        max_work=max_work,
         risk_share=risk_share,
         classes=None if classes is None else classes.split(","),
         class_weight=parse_weights(class_weight),

@@ -108,6 +108,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     label_range_: tuple[float, float] | None
     coef_: Any
     intercept_: Any
+    row_bound_: tuple[float, RowNorm] | None = None  # a declared norm, to which predictions shorten rows too
 
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
@@ -147,8 +148,11 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         targets = self._targets_of(y, rows)
         middle, bound = self._public_norm(X, schema)
+        declared = None if self.data_norm is None else (bound, self.norm)
         if middle is not None:
             X -= middle  # of the encoded table, which is our own
+        if declared is not None:
+            X = shortened(X, *declared)
         weights = self._class_weights(targets, check_epsilon(self.epsilon))
         if weights.known is not None:
             targets = targets.weighted(weights.known)
@@ -195,7 +199,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 coef[:, -1] -= shift
             else:
                 intercept = intercept - shift
-        self.schema_ = schema
+        self.schema_, self.row_bound_ = schema, declared
         return self._set(coef, intercept + targets.centre, spend)
 
     def _class_weights(self, targets: _Targets, epsilon: float) -> ClassWeights:
@@ -257,6 +261,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             dtype=[np.float64, np.float32],
             ensure_min_samples=self.schema_ is None,  # a file without records has no predictions
         )
+        if self.row_bound_ is not None:
+            X = shortened(X, *self.row_bound_)
         weights = self.coef_.reshape(-1, X.shape[1]).T
         products = _term_by_term(X, weights) if counted else X @ weights
         return np.asarray(products + self.intercept_, dtype=np.float64)
@@ -278,6 +284,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             "weights": np.atleast_2d(self.coef_).tolist(),
             "intercept": np.atleast_1d(self.intercept_).tolist(),
             **({} if self.label_range_ is None else {"label_range": list(self.label_range_)}),
+            **({} if self.row_bound_ is None else {"rows": list(self.row_bound_)}),
             **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
         }
 
@@ -320,6 +327,11 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError(f"{len(coef)} rows of weights for {len(fitted.classes_)} classes")
         given = model.get("label_range")  # files of earlier versions have none
         fitted.label_range_ = None if given is None else check_label_range(given)
+        if "rows" in model:
+            size, norm = model["rows"]
+            if norm not in ("l2", "linf"):
+                raise InvalidInputError(f"{told(norm)} is no norm of rows")
+            fitted.row_bound_ = check_positive(size, "the norm of rows"), norm
         fitted.n_features_in_ = coef.shape[1]
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
@@ -417,9 +429,9 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
             ``fit`` and in ``predict``. None: X holds numbers. With an intercept, and without set or
             ``data_norm``, rows are measured from the middle of the declared columns: less noise, the same
             models; ``releases_`` holds weights of such rows.
-        data_norm: bound R on the norm of rows; longer ones are shortened to it. None is what the schema
-            implies; without a schema it reads the norm off the data, which is *not* private: a
-            ``PrivacyLeakWarning`` says so.
+        data_norm: bound R on the norm of rows; longer ones are shortened to it, in predictions as well. None
+            is what the schema implies; without a schema it reads the norm off the data, which is *not*
+            private: a ``PrivacyLeakWarning`` says so.
         norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
         classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
             the same warning.
@@ -598,6 +610,24 @@ def encoded(schema: Schema, table: Table | CountedRecords) -> Floats:
     """The features of a table as floats, shape (n, d)."""
     features = integer_features(schema, table)
     return np.asarray(features.X / features.denominator, dtype=np.float64)
+
+
+def shortened(X: Any, bound: float, norm: RowNorm) -> Any:
+    """Rows longer than ``bound`` scaled down to it, all others as they are.
+
+    Raises:
+        InvalidInputError: a row whose norm overflows.
+    """
+    norms = (sparse_norm if sp.issparse(X) else np.linalg.norm)(X, np.inf if norm == "linf" else 2, axis=1)
+    if not np.all(np.isfinite(norms)):
+        raise InvalidInputError("a row is too long to be shortened to data_norm: clip the columns first")
+    if not np.any(norms > bound):
+        return X
+    scale = (bound / np.maximum(norms, bound)).astype(X.dtype)
+    if not sp.issparse(X):
+        return X * scale[:, None]
+    diagonal: Any = sp.diags_array(scale)
+    return (diagonal @ X).tocsr()
 
 
 def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
