@@ -25,6 +25,7 @@ from privopt.mechanisms.estimators.linear import (
     check_label_range,
 )
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,
@@ -161,6 +162,7 @@ def fit_linear(
         **model.noise_,
         "mechanism": model.mechanism_,
         "mechanism_reason": model.mechanism_reason_,
+        **_searched(model),
         "oracle": "newton" if model.mechanism_ in _NEWTON else "closed-form",
         "features": schema.feature_names,
         "weights": _plain(model.coef_),
@@ -172,6 +174,12 @@ def fit_linear(
         "seconds": time.monotonic() - began,
     }
     return model, report
+
+
+def _searched(model: LinearModel) -> dict[str, Any]:
+    """Whether weights passed the test of a search for a local minimum, class by class."""
+    releases = [r for r in model.releases_ if isinstance(r, LocalMinimumRelease)]
+    return {"found": [r.found for r in releases]} if releases else {}
 
 
 def _plain(values: Any) -> Any:
@@ -329,6 +337,10 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
         f"spend: {model.spend_}",
         f"budget: {report['note']}" if report["note"] else "",
         f"mechanism: {report['mechanism']} ({report['mechanism_reason']})",
+        *(
+            "a local minimum within alpha and gamma: " + ("yes" if found else "not found")
+            for found in report.get("found", ())
+        ),
         f"noise: {noise}",
         f"certificate (not private): gradient norm {proof['gradient_norm']:.3g}, gap {proof['gap']:.3g}"
         if "gradient_norm" in proof

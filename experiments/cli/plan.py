@@ -19,10 +19,13 @@ from privopt.experiments.cli.fit import (
     parse_weights,
 )
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.linear import schema_norm
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
@@ -50,6 +53,8 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what fitting a scorecard will do, why, and how long it takes, before any data."""
+    if mechanism in RISK_MECHANISMS:
+        raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
     check_mechanism(mechanism, ("auto", *card_mechanisms()))
     planned = PrivateHalfspaceClassifier(
         epsilon,
@@ -76,6 +81,15 @@ def plan(
         if not book.affords(planned.spend):
             raise BudgetExceededError(f"{ledger} does not afford this: see `privopt budget show {ledger}`")
         tell.print(f"{ledger} affords it; nothing was booked", highlight=False, markup=False)
+
+
+def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
+    """Where a linear model is planned, with what the schema says."""
+    dimension = len(schema.feature_names) + (not schema.intercept)
+    return (
+        f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
+        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` tells before any data"
+    )
 
 
 def plan_report(planned: CardPlan) -> dict[str, Any]:
