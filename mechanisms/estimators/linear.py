@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -54,7 +54,7 @@ from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits
 from privopt.problems.arguments import check_type, check_unmasked, record_counts, tallied, told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
 from privopt.problems.convex.regularizers import ElasticNet
@@ -69,7 +69,7 @@ _MODEL_FORMAT = "privopt-linear/1"
 Floats = NDArray[np.float64]
 
 
-class _Targets(NamedTuple):
+class Targets(NamedTuple):
     """What is fitted: label vectors, one per release, for a loss; ``centre`` is added to predictions."""
 
     labels: list[Floats]
@@ -79,7 +79,7 @@ class _Targets(NamedTuple):
     label_range: tuple[float, float] | None = None
     number: NDArray[np.int64] | None = None  # of each record's class
 
-    def weighted(self, weights: Floats) -> _Targets:
+    def weighted(self, weights: Floats) -> Targets:
         """Labels that carry the weights of their classes, shape (K,), where those differ."""
         if self.number is None or np.all(weights == weights[0]):
             return self
@@ -88,7 +88,7 @@ class _Targets(NamedTuple):
         return self._replace(labels=[carried * y for y in self.labels], loss=loss)
 
 
-class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
 
     epsilon: float
@@ -111,7 +111,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     row_bound_: tuple[float, RowNorm] | None = None  # a declared norm, to which predictions shorten rows too
 
     @abstractmethod
-    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         """What the labels, shape (n,), ask for."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -184,7 +184,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 )
                 for labels in targets.labels
             )
-            releases = [plan.release(risk, source, limits=_remaining(clock)) for risk in risks]
+            releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": plan.steps}
         self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
@@ -202,7 +202,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self.schema_, self.row_bound_ = schema, declared
         return self._set(coef, intercept + targets.centre, spend)
 
-    def _class_weights(self, targets: _Targets, epsilon: float) -> ClassWeights:
+    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
         """How records are weighted, and what of epsilon that takes: all alike, and nothing."""
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
@@ -286,7 +286,13 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             **({} if self.label_range_ is None else {"label_range": list(self.label_range_)}),
             **({} if self.row_bound_ is None else {"rows": list(self.row_bound_)}),
             **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
+            **({"columns": self._columns} if self._columns else {}),
         }
+
+    @property
+    def _columns(self) -> list[str]:
+        """The names of the columns where no schema has them."""
+        return [] if self.schema_ is not None else list(getattr(self, "feature_names_in_", []))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -333,6 +339,10 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError(f"{told(norm)} is no norm of rows")
             fitted.row_bound_ = check_positive(size, "the norm of rows"), norm
         fitted.n_features_in_ = coef.shape[1]
+        if "columns" in model:
+            fitted.feature_names_in_ = np.array(
+                _checked_columns(model["columns"], coef.shape[1]), dtype=object
+            )
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
         fitted._set(coef, intercept, spend)
@@ -346,7 +356,46 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
+class LinearClassifier(ScoredClassifier, PrivateLinearModel):
+    """Predictions by the largest score."""
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores, shape (n,) for two classes, otherwise (n, classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(self.classes_[index])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+class Probabilities:
+    """Probabilities of a model that was fitted by the logistic loss."""
+
+    classes_: NDArray[Any]
+    _scores: Callable[[Any], Floats]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
+        p = expit(self._scores(X))
+        if len(self.classes_) == 2:
+            return np.column_stack([1 - p, p])
+        total = np.sum(p, axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
+
+    def risks_at(self, scores: ArrayLike) -> Floats:
+        """The model's probability of the second of two classes at scores of ``decision_function``."""
+        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
+
+
+class _PrivateLinearClassifier(LinearClassifier):
     """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
 
     classes: Sequence[Any] | None
@@ -379,35 +428,19 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
     def _loss(self) -> Loss:
         """The loss, for labels -1 and +1."""
 
-    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = checked_labels(y, n_rows)
         classes = distinct_classes(self.classes, labels)
         index = class_indices(labels, classes)
         positive = range(1, 2) if len(classes) == 2 else range(len(classes))
         signed = [np.where(index == k, 1.0, -1.0) for k in positive]
-        return _Targets(signed, self._loss(), classes, number=np.asarray(index, dtype=np.int64))
+        return Targets(signed, self._loss(), classes, number=np.asarray(index, dtype=np.int64))
 
-    def _class_weights(self, targets: _Targets, epsilon: float) -> ClassWeights:
+    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
         return ClassWeights.of(self.class_weight, self.prevalence, np.asarray(targets.classes), epsilon)
 
-    def decision_function(self, X: Any) -> Floats:
-        """Scores, shape (n,) for two classes, otherwise (n, classes)."""
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
-        scores = self.decision_function(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return np.asarray(self.classes_[index])
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
-        return tags
-
-
-class PrivateLogisticRegression(_PrivateLinearClassifier):
+class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
     """Logistic regression under differential privacy, by any mechanism that minimises risks.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
@@ -466,18 +499,6 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
     def _loss(self) -> Loss:
         return LogisticLoss()
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
-        p = expit(self._scores(X))
-        if len(self.classes_) == 2:
-            return np.column_stack([1 - p, p])
-        total = np.sum(p, axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
-
-    def risks_at(self, scores: ArrayLike) -> Floats:
-        """The model's probability of the second of two classes at scores of ``decision_function``."""
-        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
-
 
 class PrivateSigmoidClassifier(_PrivateLinearClassifier):
     """A linear classifier by the sigmoid loss, a smooth count of errors, which outliers sway less.
@@ -493,7 +514,32 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
         return SigmoidLoss()
 
 
-class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ignore[misc]
+class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
+    """One vector of weights, and R squared as the score."""
+
+    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
+        super()._set(coef, intercept, spend)
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        return self
+
+    @abstractmethod
+    def predict(self, X: Any) -> Floats:
+        """Predictions, shape (n,)."""
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R squared of the predictions. Not private."""
+        labels, predicted = real_labels(y), self.predict(X)
+        if len(labels) != len(predicted):
+            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
+        return float(r2_score(labels, predicted, sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+class PrivateLinearRegression(LinearRegressor):
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
     Labels are clipped to the range [low, high], and with ``fit_intercept`` what is fitted is their difference
@@ -538,8 +584,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
     ) -> None:
         keep_arguments(self, locals())
 
-    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
-        labels = _real_labels(y)
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
+        labels = real_labels(y)
         if len(labels) != n_rows:
             raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
         if self.label_range is None:
@@ -562,29 +608,12 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             )
         # The second time for what the subtraction rounds up.
         shifted = np.clip(np.clip(labels, low, high) - centre, -bound, bound)
-        return _Targets([shifted], loss, centre=centre, label_range=(low, high))
-
-    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
-        super()._set(coef, intercept, spend)
-        self.coef_, self.intercept_ = coef[0], float(intercept[0])
-        return self
+        return Targets([shifted], loss, centre=centre, label_range=(low, high))
 
     def predict(self, X: Any) -> Floats:
         """Predictions, shape (n,): within the range that labels were clipped to."""
         predicted = self._scores(X)[:, 0]
         return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)
-
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R squared of the predictions. Not private."""
-        labels, predicted = _real_labels(y), self.predict(X)
-        if len(labels) != len(predicted):
-            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
-        return float(r2_score(labels, predicted, sample_weight=sample_weight))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
-        return tags
 
 
 def check_label_range(label_range: object) -> tuple[float, float]:
@@ -638,6 +667,12 @@ def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
     return math.sqrt(squares + schema.intercept)
 
 
+def _checked_columns(columns: object, d: int) -> list[str]:
+    if not isinstance(columns, list) or len(columns) != d or not all(isinstance(c, str) for c in columns):
+        raise InvalidInputError(f"columns must be {d} names")
+    return columns
+
+
 def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
     """Two classes or more, as ``public_classes`` has them.
 
@@ -652,7 +687,7 @@ def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> ND
     return classes
 
 
-def _real_labels(y: ArrayLike) -> Floats:
+def real_labels(y: ArrayLike) -> Floats:
     check_given(y)
     check_unmasked(y, "y")
     try:
@@ -691,12 +726,6 @@ def _constant(bound: float, norm: RowNorm) -> float:
     to every gradient's bound, and so to the noise, and an intercept is still within easy reach.
     """
     return bound if norm == "linf" else bound / 2
-
-
-def _remaining(clock: Watch) -> Limits:
-    """The limits of the next of several releases: what the others have left of the time."""
-    left = clock.remaining
-    return clock.limits if left is None else replace(clock.limits, seconds=max(left, 1e-9))
 
 
 def _with_constant(X: Any, constant: float) -> Any:
