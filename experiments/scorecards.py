@@ -388,6 +388,8 @@ def picture(found: pd.DataFrame, path: Path) -> None:
         part = found[chosen].sort_values(name)
         axis.loglog(part[name], part["core seconds"], marker="o", label="work, all cores together")
         axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
+        axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
+        axis.minorticks_off()
         axis.set_xlabel(f"{name} ({'50 features' if name == 'rows' else '100,000 rows'})")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("seconds of a first fit")
