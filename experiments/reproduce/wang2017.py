@@ -97,7 +97,7 @@ class Study:
     slope: float
     work: float
     relevant: int
-    quick_sizes: tuple[int, ...] = (1_000, 4_000, 16_000, 64_000)
+    quick_sizes: tuple[int, ...] = (1_000, 4_000, 16_000)
 
     @property
     def ours(self) -> str:

@@ -20,7 +20,6 @@ _STUDY = paper.Study(
     slope=-1,
     work=1.5,
     relevant=_RELEVANT,
-    quick_sizes=(1_000, 4_000, 16_000),
 )
 
 FIGURE = Reproduction(
