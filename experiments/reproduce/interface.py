@@ -58,7 +58,9 @@ class Line:
 
     @classmethod
     def of(cls, cell: Cell, point: Point) -> Line:
-        return cls(cell.panel, cell.curve, cell.level, point.run, point.at, point.measure, point.value)
+        """Six digits of the value are kept."""
+        value = float(f"{point.value:.6g}")
+        return cls(cell.panel, cell.curve, cell.level, point.run, point.at, point.measure, value)
 
 
 class Agreement(Enum):

@@ -239,8 +239,8 @@ def _steadier(panel: str, spreads: dict[str, pd.Series[float]]) -> Verdict:
     smaller = [e for e in spreads[OPDISC].index if all(spreads[OPDISC][e] < spreads[o][e] for o in others)]
     each = ", ".join(f"{v:.3f} at ε = {e:g}" for e, v in spreads[OPDISC].items())
     words = (
-        f"OPDisc's standard deviation ({each}) is below that of {' and '.join(others)} at "
-        f"{len(smaller)} of {len(spreads[OPDISC])} values of ε."
+        f"OPDisc's standard deviation ({each}) is below that of {' and '.join(others)} at {len(smaller)} of "
+        f"{len(spreads[OPDISC])} values of ε."
     )
     return Verdict(
         f"OPDisc's accuracy varies least ({_NOISE[panel]})", held(len(smaller), len(spreads[OPDISC])), words
@@ -251,20 +251,15 @@ def setting(quick: bool) -> str:
     return (
         f"n = 15,682 balanced records of Adult, d = 23, {runs(quick)} runs at ε = "
         f"{', '.join(f'{e:g}' for e in epsilons(quick))}; δ = 1/n² where there is one. Replacing one record, "
-        "n "
-        "public. Which records and which seven columns the authors drew is not known; ours are fixed by a "
-        "seed. "
-        "Every minimiser is proved optimal before it is released. OPDisc: integer weights up to √23 in size, "
-        "norm at most √23; RSPM: weights in {-1, 0, 1}. "
-        "DP-SGD: clipping norm, batch and rate are the best of "
-        f"{len(dpsgd_baseline.grid())} on the data, for free, as in the paper, {dpsgd_baseline.EPOCHS} "
-        "passes, all "
-        "iterates averaged. With printed noise it is accounted as in the paper's library (moments, adding or "
-        "removing a record, a weaker promise); with sound noise for replacing a record. Peers: diffprivlib "
-        "is "
-        "pure (δ = 0), replace-one; Opacus runs with noise for replacing a record (our accountant), and with "
-        "that of its own accountant for adding or removing one."
-        + (f" Peers have {_PEER_RUNS} runs." if quick else "")
+        "n public. Which records and which seven columns the authors drew is not known; ours are fixed by a "
+        "seed. Every minimiser is proved optimal before it is released. OPDisc: integer weights up to √23 "
+        "in size, norm at most √23; RSPM: weights in {-1, 0, 1}. DP-SGD: clipping norm, batch and rate "
+        f"are the best of {len(dpsgd_baseline.grid())} on the data, for free, as in the paper, "
+        f"{dpsgd_baseline.EPOCHS} passes, all iterates averaged. With printed noise it is accounted as in "
+        "the paper's library (moments, adding or removing a record, a weaker promise); with sound noise for "
+        "replacing a record. Peers: diffprivlib is pure (δ = 0), replace-one; Opacus runs with noise for "
+        "replacing a record (our accountant), and with that of its own accountant for adding or removing "
+        "one." + (f" Peers have {_PEER_RUNS} runs." if quick else "")
     )
 
 
@@ -275,9 +270,8 @@ FIGURE = Reproduction(
     figure="Figure 1, accuracy versus ε",
     shows=(
         "Training accuracy of OPDisc, RSPM and private logistic regression (DP-SGD, the best of a grid) "
-        "against "
-        "ε: both oracle methods are far ahead of logistic regression, OPDisc is ahead of RSPM throughout and "
-        "varies least."
+        "against ε: both oracle methods are far ahead of logistic regression, OPDisc is ahead of RSPM "
+        "throughout and varies least."
     ),
     setting=setting,
     cells=cells,

@@ -23,10 +23,8 @@ FIGURE = Reproduction(
     figure="Table 1, strongly convex problems",
     shows=(
         "Bounds for a strongly convex objective: DP-SVRG has the best known excess risk, p log(n) / (n ε)², "
-        "after "
-        "(n + κ) log n gradients; gradient perturbation as before takes n², output perturbation n κ log n, "
-        "and "
-        "objective perturbation wants an exact minimum."
+        "after (n + κ) log n gradients; gradient perturbation as before takes n², output perturbation n κ "
+        "log n, and objective perturbation wants an exact minimum."
     ),
     setting=_STUDY.setting,
     cells=_STUDY.cells,

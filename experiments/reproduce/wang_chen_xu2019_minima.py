@@ -78,15 +78,13 @@ FIGURE = Reproduction(
     figure="approximate local minima against n",
     shows=(
         "Theorems, no pictures. For n large enough a private descent passes an approximate local minimum, "
-        "and a "
-        "private test of its iterates finds it, with high probability: saddle points are left."
+        "and a private test of its iterates finds it, with high probability: saddle points are left."
     ),
     setting=lambda quick: (
         "Problems with a known saddle, where every run starts; each record stands for n / 400. ε = 1, δ = "
-        "1e-6, "
-        f"replacing one record, n public; {runs(quick)} runs, with privopt's defaults and sound noise. A run "
-        "has "
-        "left the saddle if it ends at least half of the way from the saddle's value to the least one."
+        f"1e-6, replacing one record, n public; {runs(quick)} runs, with privopt's defaults and sound noise. "
+        "A run has left the saddle if it ends at least half of the way from the saddle's value to the least "
+        "one."
     ),
     cells=cells,
     compute=compute,

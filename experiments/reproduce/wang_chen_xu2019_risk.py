@@ -90,19 +90,14 @@ FIGURE = Reproduction(
     figure="excess risk against n",
     shows=(
         "Theorems, no pictures. Gradient Langevin dynamics has excess risk d / (log n ε²) up to logarithms, "
-        "with "
-        "1 / log n improved to a power of 1 / n for fixed d; so has the exponential mechanism on a net, at a "
-        "cost "
-        "that is exponential in d."
+        "with 1 / log n improved to a power of 1 / n for fixed d; so has the exponential mechanism on a "
+        "net, at a cost that is exponential in d."
     ),
     setting=lambda quick: (
         "Two classes in the plane, one on both sides of the other, under the sigmoid loss with a ridge "
-        "penalty: "
-        f"several local minima. The least risk is the best of many starts without privacy. ε = {_EPSILON:g}, "
-        "δ = "
-        f"1/n², replacing one record, n public; {runs(quick)} runs, new records for each. All mechanisms "
-        "with "
-        "privopt's defaults and sound noise; dp-gd stands beside as the simple baseline."
+        "penalty: several local minima. The least risk is the best of many starts without privacy. ε = "
+        f"{_EPSILON:g}, δ = 1/n², replacing one record, n public; {runs(quick)} runs, new records for each. "
+        "All mechanisms with privopt's defaults and sound noise; dp-gd stands beside as the simple baseline."
     ),
     cells=cells,
     compute=compute,

@@ -48,8 +48,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
             f"{dataset}: the more records, the smaller the gradient",
             held(paper.falls(values.to_list()), len(values) - 1),
             f"{', '.join(f'{v:.3g} at n = {n:,.0f}' for n, v in values.items())} (means over the later half "
-            "of "
-            "the iterations).",
+            "of the iterations).",
         )
         for dataset, values in norms.items()
     ]

@@ -101,8 +101,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
         "Accounted exactly, T steps need less noise still",
         Agreement.BESIDE,
         f"At zCDP's noise {', '.join(f'{s:.2f} of {e:g} is spent' for e, s in spent.items())}; exact "
-        "accounting "
-        f"gives the smaller gradient at {count} of {len(EPSILONS)} values of ε "
+        f"accounting gives the smaller gradient at {count} of {len(EPSILONS)} values of ε "
         f"({', '.join(f'{norms[EXACT][e] / ours[e]:.2f} times at ε = {e:g}' for e in EPSILONS)}).",
     )
     return [composed, quoted, moments, exact]
@@ -115,10 +114,8 @@ FIGURE = Reproduction(
     figure="Figure 4, the noise of three papers",
     shows=(
         "On Covertype at ε = 0.5 and 2 the gradient of DP-GD is smaller with the paper's noise, by zCDP, "
-        "than "
-        "with that of Zhang et al. (2017) and of Wang, Ye and Xu (2017), whose constant is found as in Abadi "
-        "et "
-        "al. (2016)."
+        "than with that of Zhang et al. (2017) and of Wang, Ye and Xu (2017), whose constant is found as in "
+        "Abadi et al. (2016)."
     ),
     setting=lambda quick: (
         f"T = {STEPS}; runs with different noise share start and seed. {paper.setting(quick)}"

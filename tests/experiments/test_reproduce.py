@@ -120,7 +120,7 @@ def test_other_processes_measure_what_this_one_does(tmp_path: Path) -> None:
     small = replace(figure, cells=lambda quick: [cell])
     assert runner.measure([small], tmp_path, True, 2, lambda *_: None) == {}
     found = runner.frame(small, tmp_path, True)
-    assert found["value"].tolist() == [p.value for p in figure.compute(cell, True)]
+    assert found["value"].tolist() == pytest.approx([p.value for p in figure.compute(cell, True)], rel=1e-5)
 
 
 def _frame(values: dict[tuple[str, str], float]) -> pd.DataFrame:
