@@ -57,7 +57,9 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     try:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        with np.errstate(invalid="ignore"):  # it compares labels with themselves as integers
+        # It compares labels with themselves as integers; and how many different ones there are is not told.
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
     except ValueError as error:

@@ -27,7 +27,7 @@ class FactorFacts(RiskFacts):
         return self.smoothness * math.sqrt(self.rank)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)  # it holds the records
 class FactorRisk:
     """F(U) = (1/n) sum_i phi(|U' a_i|, y_i), phi = ``QuarticLoss``: (a_i' U U' a_i - y_i)^2 / 4 within its
     bound.

@@ -44,6 +44,9 @@ from privopt.problems import (
     Schema,
     ZeroOneHalfspace,
 )
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.nonconvex.factorisation import FactorRisk
 
 # Numbers and words that occur nowhere but in records.
 SECRET_NUMBER = 48611.0
@@ -385,3 +388,16 @@ def test_refused_arrays_and_labels_are_not_quoted(name: str) -> None:
             attempt()
         assert not any(trace in str(caught.value) for trace in TRACES), what
         assert caught.value.__suppress_context__ or caught.value.__context__ is None, what
+
+
+def test_no_warning_tells_how_many_labels_there_are() -> None:
+    X = np.random.default_rng(0).normal(size=(24, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # 13 of 24 are more than half, which scikit-learn finds odd
+        PrivateLogisticRegression(data_norm=1.0, classes=range(20)).fit(X, np.arange(24) % 13)
+
+
+def test_a_risk_does_not_print_its_records() -> None:
+    rows = [[SECRET_NUMBER, 1.0], [0.0, 1.0]]
+    for risk in (FactorRisk(rows, [0.0, 1.0], 1), EmpiricalRisk(rows, [1, -1], LogisticLoss())):
+        assert "array" not in repr(risk)

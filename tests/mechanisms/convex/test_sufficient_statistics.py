@@ -217,3 +217,19 @@ def test_refusals_name_the_reason() -> None:
         PrivateLogisticRegression(mechanism="sufficient-statistics", steps=3, data_norm=1.0).fit(
             np.zeros((4, 1)), [0, 1, 0, 1]
         )
+
+
+def test_sums_over_many_records_pay_for_their_rounding() -> None:
+    """n products of a norm of 1 add up to an error of n^2 2^-53; two kinds of them, in two data sets."""
+    n = 10**8
+    plan = SufficientStatistics.plan(RiskFacts(n, 3, LogisticLoss()), **BUDGET)
+    moved = 3 / math.sqrt(2) / n + 2 * math.sqrt(2) * n * 2.0**-53
+    assert moved <= plan.vector_noise.sensitivity <= 2 * moved
+
+
+def test_several_releases_share_mu() -> None:
+    facts = RiskFacts(100, 3, LogisticLoss())
+    one, three = (SufficientStatistics.plan(facts, releases=k, **BUDGET) for k in (1, 3))
+    assert three.vector_noise.sigma == pytest.approx(math.sqrt(3) * one.vector_noise.sigma, rel=1e-6)
+    assert three.spend.level is not None
+    assert three.spend.level <= gaussian_mu(**BUDGET)

@@ -26,6 +26,7 @@ from privopt.problems import IntegerLattice, InvalidInputError, ZeroOneHalfspace
 from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.discrete.objective import rounding_slack
 from privopt.problems.discrete.problem import DiscreteProblem
 
 
@@ -55,6 +56,21 @@ def test_the_bound_is_far_below_the_printed_one_and_grows_with_the_gap() -> None
     gaps = [mean_distance(widths, 1.0, 1e-4, a) for a in (0.0, 0.1, 1.0, 10.0, 1e6)]
     assert gaps == sorted(gaps)
     assert gaps[0] < gaps[-1] == pytest.approx(46.0)
+
+
+@pytest.mark.parametrize(("rate", "alpha"), [(1e-3, 0.0), (1e-3, 0.3), (0.02, 2.0)])
+def test_the_bound_is_the_best_of_the_lemma(rate: float, alpha: float) -> None:
+    """S <= (1 - q) sum D + q d (L S + 3 alpha) / c, q = exp(-rate c), for losses that move by L = 2 G."""
+    widths, lipschitz = np.array([1.0, 3.0, 2.0]), 0.7
+
+    def solved(log_c: float) -> float:
+        c = math.exp(log_c)
+        q = math.exp(-rate * c)
+        kept = 1 - q * 3 * 2 * lipschitz / c
+        return (6 * (1 - q) + 9 * q * alpha / c) / kept if kept > 0 else 6.0
+
+    best = min(solved(x) for x in np.linspace(-3, 12, 20_001))
+    assert best * (1 - 1e-5) <= mean_distance(widths, lipschitz, rate, alpha) <= min(6.0, best * 1.001)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "n", "d"), [(1.0, 1e-6, 10_000, 5), (0.1, 1e-3, 200, 2)])
@@ -149,6 +165,18 @@ def test_the_gap_of_the_certificate_is_what_was_planned_or_nothing_is_released()
         lax.release(StoppedEarly(4).prepare(problem, Task.LINEAR))
 
 
+def test_the_rounding_of_objectives_is_part_of_the_gap() -> None:
+    problem = halfspaces()
+    plan = planned(problem, alpha=3.0, rate=1e-3)
+    facts: dict[str, Any] = {"lipschitz": 1.0, "n_records": problem.n_records, "rate": 1e-3, "draws": 200}
+    wider = TiltedMean.plan(np.full(3, 2.0), alpha=3.0 + rounding_slack(3), epsilon=1.0, delta=1e-4, **facts)
+    assert plan.mean.sensitivity == wider.sensitivity
+    assert (
+        wider.sensitivity
+        > TiltedMean.plan(np.full(3, 2.0), alpha=3.0, epsilon=1.0, delta=1e-4, **facts).sensitivity
+    )
+
+
 def test_other_problems_and_tasks_are_refused() -> None:
     problem, plan = halfspaces(), planned(halfspaces())
     with pytest.raises(PlanMismatchError, match="plan again"):
@@ -175,6 +203,9 @@ def test_convex_answers_are_proved_by_their_own_gradients() -> None:
         value = 300 * risk.value(w) - tilt @ w
         for v in rng.uniform(-1, 1, (200, 2)):
             assert 300 * risk.value(v) - tilt @ v >= value - gap
+        with pytest.raises(CertificateError):
+            oracle.require(tilt, 0.999 * gap)
+        assert oracle.require(tilt, gap)[1] == gap
     # Stopped on purpose: the gap says so, and covers what is missing.
     tilt = np.array([3.0, 1.0])
     early, gap = oracle.solve(tilt, steps=1)

@@ -167,3 +167,10 @@ def test_averages_are_of_the_path() -> None:
 def test_a_plan_for_other_facts_releases_nothing() -> None:
     with pytest.raises(PlanMismatchError):
         DPLangevin.plan(sigmoid_risk().facts, **BUDGET).release(sigmoid_risk(600))
+
+
+def test_three_runs_are_noised_as_one_of_three_times_the_steps() -> None:
+    facts, budget = sigmoid_risk().facts, {"epsilon": 1.0, "delta": 1e-5, "beta": 1e4}
+    runs = DPLangevin.plan(facts, steps=4, releases=3, **budget)
+    assert runs.vector_noise == DPLangevin.plan(facts, steps=12, **budget).vector_noise
+    assert runs.spend.level == pytest.approx(math.sqrt(12) * facts.sensitivity / runs.vector_noise.sigma)

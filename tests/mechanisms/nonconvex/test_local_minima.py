@@ -52,6 +52,27 @@ def test_noise_on_a_matrix_is_an_orthogonal_ensemble() -> None:
     assert np.mean(top > noise.spectral_tail(0.05) / 2) > 0.05  # and no more than twice too careful
 
 
+def test_what_is_noised_is_as_long_as_a_matrix_and_comes_back_as_it() -> None:
+    """The vector that noise is added to has the Frobenius norm, which is what sensitivity is stated in."""
+    seen: list[np.ndarray] = []
+
+    class Quiet(VectorNoise):
+        def add(self, vector: np.ndarray, source: NoiseSource) -> np.ndarray:
+            seen.append(vector)
+            return vector
+
+    A = np.random.default_rng(0).normal(size=(4, 4))
+    A = A + A.T
+    assert MatrixNoise(Quiet(1.0, 1.0, 10), 4).add(A, NoiseSource()) == pytest.approx(A)
+    assert np.linalg.norm(seen[0]) == pytest.approx(np.linalg.norm(A))
+
+
+def test_sums_of_many_hessians_pay_for_their_rounding() -> None:
+    """n matrices of norm M add up to an error of n^2 M 2^-53 at most, in each of two data sets."""
+    facts = RiskFacts(10**8, 4, SigmoidLoss(), 2.0)
+    assert facts.hessian_sensitivity >= 2 * facts.hessian_bound * (1e-8 + 1e8 * 2.0**-53)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.1, 0.6])
 @pytest.mark.parametrize("releases", [1, 3])

@@ -19,7 +19,14 @@ from privopt.oracles.draw.interface import Law
 from privopt.oracles.draw.stream import GibbsStream
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
-from privopt.problems.convex.losses import BiweightLoss, HuberLoss, LogisticLoss, Loss, SigmoidLoss
+from privopt.problems.convex.losses import (
+    BiweightLoss,
+    HuberLoss,
+    LogisticLoss,
+    Loss,
+    RealArray,
+    SigmoidLoss,
+)
 from privopt.problems.convex.regularizers import lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.box import Box
@@ -79,6 +86,21 @@ def test_one_record_moves_the_loss_by_at_most_its_bound_and_nearly_that() -> Non
         moved = np.abs(first.losses(points) - second.losses(points)).max()
         assert moved <= LOSS_UNITS
         assert moved > 0.4 * LOSS_UNITS
+
+
+class Larger(SigmoidLoss):
+    """Its values are beyond the range that it declares."""
+
+    def value(self, z: RealArray, y: RealArray) -> RealArray:
+        return 5 * super().value(z, y) - 2
+
+
+def test_a_record_that_is_worse_than_declared_counts_as_the_worst_declared() -> None:
+    net = BallNet(1, 3.0, 0.1)
+    points = np.concatenate(list(net.lattice.batches()))
+    found = NetProblem(EmpiricalRisk([[1.0]], [1.0], Larger()), net).losses(points)
+    assert found.min() == 0
+    assert found.max() == LOSS_UNITS
 
 
 @pytest.mark.parametrize("oracle", ["enumerate", "stream", "auto"])
