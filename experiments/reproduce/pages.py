@@ -39,13 +39,16 @@ def write(
         index += [(figure.name, v.agreement.value, v.claim) for v in verdicts]
         sections.append((figure.title, _parts(figure, quick, picture, table, verdicts)))
     title = "The figures of the papers, measured again" + (", quick runs" if quick else "")
-    overview = pd.DataFrame(index, columns=["figure", "here", "what the paper says"])
+    overview = pd.DataFrame(index, columns=["figure", "here", "statement"])
     what = [_NOT_PRIVATE, f"Made by `privopt reproduce{' --quick' if quick else ''}` on {_where()}."]
     what += [f"Not measured: {where}: {why}" for where, why in failures.items()]
     report = folder / ("report-quick.html" if quick else "report.html")
     head: list[Part] = [
         *(text.replace("`", "") for text in what),
-        Listing(overview, "Every statement of a paper about a figure, and what was seen."),
+        Listing(
+            overview,
+            "Statements of the papers, some of our own, and whether they were seen here.",
+        ),
     ]
     write_atomically(report, page(title, [("In short", head), *sections]))
     contents = folder / ("figures-quick.md" if quick else "figures.md")

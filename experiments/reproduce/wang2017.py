@@ -87,6 +87,7 @@ class Study:
         slope: the power of n in the paper's bound on its excess risk.
         work: the power of n in its bound on the gradients, logarithms left out.
         relevant: how many features the labels depend on.
+        rivals: the methods that the paper compares its own with.
         quick_sizes: n, in quick runs.
     """
 
@@ -97,6 +98,7 @@ class Study:
     slope: float
     work: float
     relevant: int
+    rivals: Sequence[str]
     quick_sizes: tuple[int, ...] = (1_000, 4_000, 16_000)
 
     @property
@@ -186,10 +188,13 @@ class Study:
             cheaper = int((work[self.ours] <= work[other]).sum())
             of = len(risk[other])
             both = int(((risk[self.ours] <= 1.1 * risk[other]) & (work[self.ours] <= work[other])).sum())
+            agreement = Agreement.YES if both == of else Agreement.NO
+            if both < of and (better or cheaper):
+                agreement = Agreement.PARTLY
             found.append(
                 Verdict(
                     f"{self.ours} is as accurate as {other}, with fewer gradients",
-                    Agreement.YES if both == of else Agreement.PARTLY if better or cheaper else Agreement.NO,
+                    agreement if other in self.rivals else agreement.beside,
                     f"Smaller risk at {better}, fewer gradients at {cheaper}, both (within a tenth) at "
                     f"{both} of {of} values of n; at the largest, "
                     f"{risk[self.ours].iloc[-1] / risk[other].iloc[-1]:.2f} times the risk with "

@@ -14,6 +14,7 @@ _STUDY = paper.Study(
     slope=-2,
     work=1,
     relevant=20,
+    rivals=("dp-gd", "output-perturbation"),
 )
 
 FIGURE = Reproduction(

@@ -15,6 +15,7 @@ _STUDY = paper.Study(
     slope=-1,
     work=1,
     relevant=20,
+    rivals=("dp-pgd", "output-perturbation"),
 )
 
 FIGURE = Reproduction(

@@ -20,6 +20,7 @@ _STUDY = paper.Study(
     slope=-1,
     work=1.5,
     relevant=_RELEVANT,
+    rivals=("dp-pmd", "dp-fw-l1"),
 )
 
 FIGURE = Reproduction(

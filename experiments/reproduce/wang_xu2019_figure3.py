@@ -34,8 +34,8 @@ def draw(frame: pd.DataFrame) -> Figure:
         most = float(frame.loc[frame["panel"] == dataset, "level"].max())
 
         def look(n: float, most: float = most) -> tuple[str, str]:
-            place = 3 - SHARES.index(round(most / n))
-            return f"n = {n:,.0f}", shade(colour("dp-pgd"), 1 - 0.65 * (3 - place) / 3)
+            place = SHARES.index(round(most / n))
+            return f"n = {n:,.0f}", shade(colour("dp-pgd"), 0.35 + 0.65 * place / 3)
 
         panels.append(paper.panel(frame, dataset, title, look))
     return panels_figure(panels)

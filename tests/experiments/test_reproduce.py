@@ -136,8 +136,8 @@ def _frame(values: dict[tuple[str, str], float]) -> pd.DataFrame:
 
 def test_verdicts_follow_what_was_measured() -> None:
     panels = (neel.CODE, neel.PRINTED, neel.SOUND)
-    names = (neel.OPDISC, neel.RSPM, neel.LR, neel.EXPONENTIAL)
-    as_claimed = {(p, c): v for p in panels for c, v in zip(names, (0.8, 0.75, 0.6, 0.5), strict=True)}
+    names = (neel.OPDISC, neel.RSPM, neel.LR, neel.EXPONENTIAL, neel.WIDE)
+    as_claimed = {(p, c): v for p in panels for c, v in zip(names, (0.8, 0.75, 0.6, 0.5, 0.5), strict=True)}
     reversed_ = {key: 1 - value for key, value in as_claimed.items()}
     for values, agreement in ((as_claimed, Agreement.YES), (reversed_, Agreement.NO)):
         found = {v.claim: v.agreement for v in neel.verdicts(_frame(values))}
