@@ -85,8 +85,8 @@ NormOption = Annotated[
     float | None,
     typer.Option(
         "--data-norm",
-        help="Norm that rows are clipped to, > 0. Linear models only: together with --loss, or the name of one of "
-        "their mechanisms. Default: what the schema implies; calibrate: 1.",
+        help="Norm that rows are clipped to, > 0. Linear models only: together with --loss, or the name of "
+        "one of their mechanisms. Default: what the schema implies; calibrate: 1.",
         rich_help_panel=_LINEAR,
     ),
 ]

@@ -84,7 +84,5 @@ def _markdown(
 
 
 def _where() -> str:
-    libraries = ", ".join(
-        f"{name} {version}" for name, version in versions("diffprivlib", "opacus", "torch").items()
-    )
-    return f"{machine()}; {libraries}"
+    found = versions("diffprivlib", "opacus", "torch").items()
+    return "; ".join([machine(), *(f"{name} {v}" for name, v in found if v != "not installed")])

@@ -30,6 +30,7 @@ from privopt.mechanisms.audit.laws import output_law
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
+from privopt.mechanisms.nonconvex.newton import DPCubicNewton
 from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease, SecondOrderMechanism
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -150,7 +151,8 @@ def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Float
         below = special.ndtr((edges - sign) / plan.hessian_noise.vector.sigma)
         below = np.where(edges > 0, 1.0, below)
     else:
-        limit = plan.alpha - plan.gradient_tail
+        always = isinstance(plan, DPCubicNewton)
+        limit = math.inf if always else plan.alpha - plan.gradient_tail
         below = special.ndtr((edges - sign) / plan.hessian_noise.vector.sigma)
     passes = 1 - 2 * float(special.ndtr(-limit / plan.gradient_noise.sigma))
     law = np.append(passes * masses(below), 1 - passes)
@@ -161,4 +163,6 @@ NONCONVEX_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPLangevin.name: partial(gradient_claims, DPLangevin, WholeSpace(1)),
     NetMechanism.name: _net,
     DPStationaryPoint.name: partial(_second_order, DPStationaryPoint, WholeSpace(1)),
+    DPCubicNewton.name: partial(_second_order, DPCubicNewton, WholeSpace(1)),
+    DPConstrainedStationaryPoint.name: partial(_second_order, DPConstrainedStationaryPoint, L2Ball(1, 1.0)),
 }

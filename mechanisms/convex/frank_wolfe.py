@@ -72,13 +72,15 @@ class DPFrankWolfeL2(FullBatchMechanism):
         noise = 2 * dual_noise(convex_set) / mu
         return frank_wolfe_steps(facts, convex_set, regularizer, output, noise)
 
+    def _rate(self) -> Callable[[int], float]:
+        return frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
+
     @property
     def step_sizes(self) -> tuple[float, float]:
-        return _frank_wolfe_ends(self)
+        return self._rate()(0), self._rate()(self.steps - 1)
 
     def _method(self, start: Vector) -> Method:
-        minimize = linear_minimizer(self.convex_set)
-        rate = frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
+        minimize, rate = linear_minimizer(self.convex_set), self._rate()
         l2 = self.regularizer.l2
 
         def step(k: int, _state: State, x: Vector, g: Vector) -> State:
@@ -158,15 +160,17 @@ class DPFrankWolfeL1(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"gumbel_scale": self.selection.scale, "sensitivity": self.selection.sensitivity}
 
+    def _rate(self) -> Callable[[int], float]:
+        return frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
+
     @property
     def step_sizes(self) -> tuple[float, float]:
-        return _frank_wolfe_ends(self)
+        return self._rate()(0), self._rate()(self.steps - 1)
 
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, None]:
-        rate = frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
-        l2, steps = self.regularizer.l2, self._drawn_steps(source)
+        rate, l2, steps = self._rate(), self.regularizer.l2, self._drawn_steps(source)
 
         def step(k: int, _state: State, x: Vector, g: Vector) -> State:
             scores = self.convex_set.vertex_scores(-(g + l2 * x))
@@ -201,8 +205,3 @@ def frank_wolfe_rate(
     curvature = ridged_smoothness(facts, convex_set, regularizer)
     constant = min(1.0, math.sqrt(2 * loss_range(facts, convex_set) / (curvature * steps)))
     return lambda k: constant
-
-
-def _frank_wolfe_ends(plan: RiskMechanism) -> tuple[float, float]:
-    rate = frank_wolfe_rate(plan.facts, plan.convex_set, plan.regularizer, plan.output, plan.steps)
-    return rate(0), rate(plan.steps - 1)

@@ -21,7 +21,7 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 # Default step counts stop here; ask for more with steps=....
 MOST_STEPS = 2000
 # How many directions rows are taken to spread over, at most, by ``typical_distance``.
-_SPREAD = 100
+SPREAD = 100
 
 
 def prediction_scale(facts: RiskFacts) -> float:
@@ -39,7 +39,7 @@ def typical_distance(facts: RiskFacts, convex_set: ConvexSet) -> float:
     of the loss's own scale at |w| = scale * sqrt(m) / R; m is taken as the dimension, but at most 100. (With
     m = 1, rows along w*, steps would be too few by far for real tables.)
     """
-    spread = prediction_scale(facts) * math.sqrt(min(facts.dimension, _SPREAD)) / facts.row_norm_l2
+    spread = prediction_scale(facts) * math.sqrt(min(facts.dimension, SPREAD)) / facts.row_norm_l2
     return max(min(spread, convex_set.radius), 1e-150)  # above 0 for a set of one point, too
 
 

@@ -102,8 +102,8 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         costs, say); None: what the type says.
 
         Raises:
-            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1) (0 is for pure mechanisms),
-                or a calibration that the mechanism does not have.
+            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1) (0 is for pure
+                mechanisms), or a calibration that the mechanism does not have.
             InvalidInputError: the mechanism needs a separator set, and the lattice has none.
         """
         check_lattice(lattice)

@@ -247,6 +247,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
+        counted = isinstance(X, CountedRecords)
         X = as_table(X) if self.schema_ is None else encoded(self.schema_, X)
         X = validated(
             self,
@@ -256,7 +257,9 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             dtype=[np.float64, np.float32],
             ensure_min_samples=self.schema_ is None,  # a file without records has no predictions
         )
-        return np.asarray(X @ self.coef_.reshape(-1, X.shape[1]).T + self.intercept_, dtype=np.float64)
+        weights = self.coef_.reshape(-1, X.shape[1]).T
+        products = _term_by_term(X, weights) if counted else X @ weights
+        return np.asarray(products + self.intercept_, dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
@@ -639,6 +642,18 @@ def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, interce
     """Public facts of the rows, with the constant feature if there is one."""
     extended = math.hypot(bound, _constant(bound, norm)) if intercept and norm == "l2" else bound
     return RiskFacts(n, d + intercept, loss, extended, norm, _constant(bound, norm) if intercept else 0.0)
+
+
+def _term_by_term(X: Floats, weights: Floats) -> Floats:
+    """X @ weights, each entry alike wherever its row stands: a product by BLAS may not be.
+
+    A row of counted records stands for many; those of a neighbour stand elsewhere, and an evaluation asks on
+    which side of an edge they are.
+    """
+    total = np.zeros((len(X), weights.shape[1]))
+    for column, weight in zip(X.T, weights, strict=True):
+        total += column[:, None] * weight
+    return total
 
 
 def _constant(bound: float, norm: RowNorm) -> float:

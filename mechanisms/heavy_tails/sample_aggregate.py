@@ -169,7 +169,8 @@ class SampleAggregate:
         source = noise or NoiseSource()
         order = np.argsort(source.uniform(self.n_records), kind="stable")
         parts = np.array_split(order, self.subsets)
-        answers = joblib.Parallel(n_jobs=check_count(workers, "workers"))(
+        # Larger parts would go to workers through files.
+        answers = joblib.Parallel(n_jobs=check_count(workers, "workers"), max_nbytes=None)(
             joblib.delayed(_answer)(estimator, rows[part], labels[part], self.dimension) for part in parts
         )
         point = self._noisy(self.shortened(np.array(answers)), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,26 +31,25 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
 
     w in C is an alpha-SOSP if <grad F, w' - w> >= -alpha for all w' in C, and (w' - w)' Hess F (w' - w) >=
     -sqrt(rho alpha) for all w' in C with <grad F, w' - w> = 0. With D the diameter of C and t_g, t_H the
-    tails of the
-    noise:
+    tails of the noise:
 
-    - if <g, v - w> < -alpha/2: w+ = w + eta (v - w), eta = -<g, v - w> / (M |v - w|^2), at most 1;
-    - else u minimises q(u) = (u - w)' H (u - w) over C and <g, u - w> <= r = D t_g. If q(u) is not *proved*
-    to
-      be at least -sqrt(rho alpha)/2 for all u: w+ = w + theta (u - w), theta = -q(u) / (rho |u - w|^3), at
-      most 1;
-    - else w is the answer.
+    - w+ = w + eta (v - w), eta = -<g, v - w> / (M |v - w|^2), at most 1;
+    - but where <g, v - w> >= -alpha/2, at most every T / tests steps, u minimises q(u) = (u - w)' H (u - w)
+      over C and <g, u - w> <= r = D t_g. If q(u) is not *proved* to be at least -gamma/2 for all
+      u: w+ = w + theta (u - w), theta = -q(u) / (rho |u - w|^3), at most 1;
+    - else w passes. The steps are paid for, so they go on: the last iterate that passed is the answer.
 
-    The listing has the least such steps, alpha / (2 D^2 M) and sqrt(alpha / rho) / (2 D^3), for all: both
-    bounds on F along the way are minimised at the longer ones, or nearly.
+    The listing stops at the first that passes. It has the least such steps, alpha / (2 D^2 M) and
+    sqrt(alpha / rho) / (2 D^3), for all: both bounds on F along the way are minimised at the longer ones, or
+    nearly.
 
-    What is returned as found is an alpha-SOSP with probability 1 - failure: <grad F, w' - w> >= -alpha/2 - D
-    t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it is among the u, and its true
-    curvature is at least -sqrt(rho alpha)/2 - D^2 t_H. The plan sees to it that D t_g <= alpha/4 and D^2 t_H
-    <= sqrt(rho alpha)/4. Without noise a step of the first kind gains alpha^2 / (8 D^2 M) at least, one of
-    the second (Phi/2 - 1/6) sqrt(alpha^3/rho) / (8 D^6), where Phi is the proved factor by which q(u)
-    approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals suffices (compare
-    Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
+    What is returned as found is an alpha-SOSP, with gamma for sqrt(rho alpha), with probability 1 - failure:
+    <grad F, w' - w> >= -alpha/2 - D t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it
+    is among the u, and its true curvature is at least -gamma/2 - D^2 t_H. The plan sees to it that D t_g <=
+    alpha/4 and D^2 t_H <= gamma/4. Without noise a step of the first kind gains alpha^2 / (8 D^2 M) at
+    least, one of the second (Phi/2 - 1/6) gamma^3 / (8 rho^2 D^6), where Phi is the proved factor by which
+    q(u) approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals suffices
+    (compare Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
 
     The oracles see noisy quantities only: over balls, vertices and polytopes they are those of
     ``privopt.oracles.quadratic``. Where their proof is not finished a step is made and the search goes on.
@@ -57,8 +57,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     Privacy: see ``SecondOrderMechanism``: T gradients and ``tests`` Hessians are paid for.
 
     Source: Wang, Chen and Xu (2019), Algorithm 6 (theorem 8), whose printed constants are partly illegible;
-        r, theta
-    and the conditions on the noise are derived above.
+    r, theta and the conditions on the noise are derived above.
     """
 
     name: ClassVar[str] = "dp-gd-so"
@@ -76,6 +75,10 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         needed = 4 * across * self.gradient_tail
         return needed * (1 - 1e-9), 4 * across**2 * self.hessian_tail * (1 - 1e-9), needed
 
+    def _slow_curvature(self) -> float:
+        """Not told apart: negative curvature has steps of its own."""
+        return math.inf
+
     @property
     def step_sizes(self) -> tuple[float, float]:
         """The least, towards v and towards u."""
@@ -87,30 +90,28 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     def _search(
         self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> Search:
-        minimize = linear_minimizer(self.convex_set)
+        minimize, gradient = linear_minimizer(self.convex_set), self._gradients(risk, source)
         room = self.convex_set.diameter * self.gradient_tail * (source is not None)
         clock = StepClock(watch, self.steps)
         trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
         for k in range(self.steps):
             clock.tick()
             w = trajectory[-1]
-            g = self._noisy_gradient(risk, w, source)
+            g = gradient(w)
             gradients.append(g)
             v = minimize(g).point
-            if (slope := float(g @ (v - w))) < -self.alpha / 2:
-                apart = float(np.sum((v - w) ** 2))
-                trajectory.append(w + min(1.0, -slope / (self.smoothness * apart)) * (v - w))
-                continue
-            if len(tests) == self.tests:
-                break  # no Hessian is left
-            H = self._noisy_hessian(risk, w, source)
-            test, u = self._least_curvature(k, w, g, H, room, watch)
-            tests.append(test)
-            if test.passed:
-                return Search(w, True, trajectory, gradients, tuple(tests))
-            bend = self.facts.hessian_lipschitz * float(np.linalg.norm(u - w)) ** 3
-            trajectory.append(w + min(1.0, max(0.0, -test.curvature) / max(bend, 1e-300)) * (u - w))
-        return Search(trajectory[-1], False, trajectory, gradients, tuple(tests))
+            slope, end = float(g @ (v - w)), v
+            rate = -slope / (self.smoothness * max(float(np.sum((v - w) ** 2)), 1e-300))
+            if slope >= -self.alpha / 2 and (not tests or k >= tests[-1].step + self.patience):
+                test, u = self._least_curvature(k, w, g, self._noisy_hessian(risk, w, source), room, watch)
+                tests.append(test)
+                if not test.passed:
+                    bend = self.facts.hessian_lipschitz * float(np.linalg.norm(u - w)) ** 3
+                    rate, end = -test.curvature / max(bend, 1e-300), u
+            trajectory.append(w + min(1.0, max(0.0, rate)) * (end - w))
+        passed = [test.step for test in tests if test.passed]
+        point = trajectory[passed[-1] if passed else -1]
+        return Search(point, bool(passed), trajectory, gradients, tuple(tests))
 
     def _least_curvature(
         self, step: int, w: Vector, g: Vector, H: Vector, room: float, watch: Watch

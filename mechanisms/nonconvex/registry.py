@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
+from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
+from privopt.mechanisms.nonconvex.newton import DPCubicNewton
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 
 NONCONVEX: tuple[type[RiskMechanism], ...] = (
     DPLangevin,
     NetMechanism,
     DPStationaryPoint,
+    DPCubicNewton,
+    DPConstrainedStationaryPoint,
 )
 
 __all__ = ["NONCONVEX", "RISK_MECHANISMS"]

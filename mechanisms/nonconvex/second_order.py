@@ -11,9 +11,9 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import stats
 
-from privopt.mechanisms.convex.iteration import Output
-from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, need_smooth
-from privopt.mechanisms.convex.step_counts import loss_range, whole_steps
+from privopt.mechanisms.convex.iteration import Output, Perturb
+from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, checked_space, need_smooth
+from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
@@ -25,10 +25,8 @@ from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
-
-# How many Hessians a plan pays for if nobody says.
-_USUAL_TESTS = 10
 
 
 @dataclass(frozen=True)
@@ -127,6 +125,7 @@ class SecondOrderMechanism(RiskMechanism):
         alpha, gamma: what points are tested for, gradients and curvature; ``failure`` bounds the probability
         that any point that passes
             fails it.
+        usual_share, usual_tests: of the class: the defaults of the next two; None: a Hessian every step.
         tests: the most Hessians that a run looks at.
         failure: of the noise being larger than the tests allow for, in all.
         hessian_share: the part of mu^2 that goes to Hessians.
@@ -134,6 +133,8 @@ class SecondOrderMechanism(RiskMechanism):
     """
 
     noised: ClassVar[str] = "the mean gradient, every step, and the mean Hessian, every test"
+    usual_share: ClassVar[float] = 0.1
+    usual_tests: ClassVar[int | None] = 10
 
     alpha: float
     gamma: float
@@ -158,17 +159,17 @@ class SecondOrderMechanism(RiskMechanism):
         alpha: float | None = None,
         gamma: float | None = None,
         tests: int | None = None,
-        hessian_share: float = 0.1,
+        hessian_share: float | None = None,
         failure: float = 0.05,
     ) -> Self:
         """Calibrate to public facts. The other arguments are those of ``FullBatchMechanism.plan``.
 
         Args:
             alpha: what to look for; the least that the noise lets pass, by default.
-            gamma: the negative curvature that is let pass, by default sqrt(rho alpha), which makes an
-                alpha-SOSP.
-            tests: how many Hessians to pay for, by default 10; looks are spread over the steps.
-            hessian_share: the part of mu^2 that goes to Hessians, in (0, 1).
+            gamma: the negative curvature that is let pass, sqrt(rho alpha) for an alpha-SOSP; by default less
+                if the steps leave less behind, and more where noise hides that.
+            tests: how many Hessians to pay for, by default ``usual_tests``; looks are spread over the steps.
+            hessian_share: the part of mu^2 that goes to Hessians, in (0, 1); by default ``usual_share``.
             failure: the allowed probability of a false claim, in (0, 1).
             output: there is no choice; for uniformity.
 
@@ -188,18 +189,22 @@ class SecondOrderMechanism(RiskMechanism):
                 f"{cls.name} needs a Lipschitz constant of the Hessian, and "
                 f"{type(facts.loss).__name__} declares none: a loss with curvature_lipschitz, or dp-gld"
             )
+        if hessian_share is None:
+            hessian_share = cls.usual_share
         for name, value in (("hessian_share", hessian_share), ("failure", failure)):
             if not 0 < check_positive(value, name) < 1:
                 raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
         together = check_count(releases, "releases")
         mu = gaussian_mu(epsilon, delta) * (1 - 1e-12)  # the sum of two squares is rounded
         each = mu / math.sqrt(together)
-        slow = each * math.sqrt(1 - hessian_share) / facts.sensitivity
         if steps is None:
-            objective = 4 * loss_range(facts, space) * (facts.smoothness + regularizer.l2)
-            steps = whole_steps(math.sqrt(objective / facts.dimension) * slow)
+            mu_each = each * math.sqrt(1 - hessian_share) / facts.sensitivity
+            steps = cls._default_steps(facts, space, regularizer, mu_each, failure)
         steps = check_count(steps, "steps")
-        tests = min(steps, _USUAL_TESTS) if tests is None else min(steps, check_count(tests, "tests"))
+        looks = cls.usual_tests or steps
+        tests = min(steps, looks if tests is None else check_count(tests, "tests"))
+        if cls.usual_tests is None and tests < steps:
+            raise PrivacyParameterError(f"{cls.name} looks at a Hessian every step: tests is {steps}")
         d = facts.dimension
         gradients = noise_at_level(
             mu * math.sqrt(1 - hessian_share),
@@ -223,17 +228,15 @@ class SecondOrderMechanism(RiskMechanism):
             hessian_noise=MatrixNoise(entries, d),
         )
         steep, curved, usual = made._floors()
-        rho = facts.hessian_lipschitz
-        if alpha is None:
-            alpha = max(usual, (2 * curved) ** 2 / rho if gamma is None else 0.0)
-        least = max(steep, curved**2 / rho if gamma is None else 0.0)
-        if check_positive(alpha, "alpha") <= least:
+        alpha = usual if alpha is None else alpha
+        if check_positive(alpha, "alpha") <= steep:
             raise PrivacyParameterError(
-                f"alpha = {alpha:.4g} is lost in the noise, which stays below {least:.4g} at best: "
-                f"take {usual:.4g} or more, or more records, a larger epsilon, fewer steps or tests"
+                f"alpha = {alpha:.4g} is lost in the noise, which stays below {steep:.4g} at best: "
+                f"take {usual:.4g} or more, or more records, a larger epsilon, or fewer steps"
             )
         if gamma is None:
-            gamma = math.sqrt(rho * alpha)
+            gamma = math.sqrt(facts.hessian_lipschitz * alpha)
+            gamma = max(2 * curved, min(gamma, made._slow_curvature()))
         elif check_positive(gamma, "gamma") <= curved:
             raise PrivacyParameterError(
                 f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "
@@ -242,13 +245,34 @@ class SecondOrderMechanism(RiskMechanism):
         return dataclasses.replace(made, alpha=alpha, gamma=gamma)
 
     @classmethod
-    @abstractmethod
+    def _default_steps(
+        cls, facts: RiskFacts, space: ConvexSet, regularizer: ElasticNet, mu: float, failure: float
+    ) -> int:
+        """T at which descent, |grad F|^2 <= 2 M B / T for its best step, meets the tail of the noise.
+
+        mu is per unit of noise: sigma = sqrt(T) / mu, whose tail is taken at the cap on T.
+        """
+        tail = math.sqrt(float(stats.chi2.isf(failure / (2 * MOST_STEPS), facts.dimension))) / mu
+        gain = 2 * loss_range(facts, space) * (facts.smoothness + regularizer.l2)
+        return whole_steps(math.sqrt(gain) / tail)
+
+    @classmethod
     def _space(cls, facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
         """The set, checked; or the default one."""
+        space = checked_space(facts, convex_set)
+        if not isinstance(space, WholeSpace):
+            raise PrivacyParameterError(
+                f"{cls.name} takes no constraint, got {type(space).__name__}: use dp-gd-so"
+            )
+        return space
 
-    @abstractmethod
     def _floors(self) -> tuple[float, float, float]:
         """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""
+        return self.gradient_tail, self.hessian_tail, 3 * self.gradient_tail
+
+    @abstractmethod
+    def _slow_curvature(self) -> float:
+        """The negative curvature that T steps are too few to leave behind."""
 
     @abstractmethod
     def _search(
@@ -281,15 +305,23 @@ class SecondOrderMechanism(RiskMechanism):
         """What no Hessian's noise exceeds in its largest eigenvalue, except with half of ``failure``."""
         return self.hessian_noise.spectral_tail(self.failure / (2 * self.tests))
 
+    def _flat(self, noisy: bool) -> float:
+        """Up to what length a gradient shows that the exact one is at most alpha."""
+        return self.alpha - self.gradient_tail * noisy
+
+    def _curved(self, noisy: bool) -> float:
+        """From what least eigenvalue on a Hessian shows that the exact one is at least -gamma."""
+        return -self.gamma + self.hessian_tail * noisy
+
     @property
     def patience(self) -> int:
         """Steps between two looks at Hessians, so that there are no more than ``tests``."""
         return -(-self.steps // self.tests)
 
-    def _noisy_gradient(self, risk: TwiceDifferentiableRisk, w: Vector, source: NoiseSource | None) -> Vector:
-        exact = risk.gradient(w)
-        g = exact if source is None else self.gradient_noise.add(exact, source)
-        return np.asarray(g + self.regularizer.l2 * w)
+    def _gradients(self, risk: TwiceDifferentiableRisk, source: NoiseSource | None) -> Perturb:
+        """w -> the noisy gradient of the penalised risk, for T steps; without a source, without noise."""
+        add: Perturb = (lambda g: g) if source is None else self.gradient_noise.adder(source, self.steps)
+        return lambda w: np.asarray(add(risk.gradient(w)) + self.regularizer.l2 * w)
 
     def _noisy_hessian(self, risk: TwiceDifferentiableRisk, w: Vector, source: NoiseSource | None) -> Vector:
         exact = risk.hessian(w)

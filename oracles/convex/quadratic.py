@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import ClassVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,6 +93,16 @@ class QuadraticProposal:
 QuadraticSolver = Callable[[Vector, Watch], QuadraticProposal]
 
 
+class Proposal(Protocol):
+    """What every proposal has."""
+
+    @property
+    def point(self) -> Vector: ...
+
+
+P = TypeVar("P", bound=Proposal)
+
+
 class QuadraticOracle(ABC):
     """Minimises convex quadratics over sets. Subclasses are values.
 
@@ -162,20 +172,10 @@ class PreparedQuadratic:
             InvalidInputError: g of another shape, or not finite.
             SolverFailedError: the solver broke down, or returned something that is not a point.
         """
-        slope = np.array(g, dtype=np.float64)
-        if slope.shape != (self.convex_set.dimension,) or not np.all(np.isfinite(slope)):
-            raise InvalidInputError(
-                f"g must be finite and of shape ({self.convex_set.dimension},), got {slope.shape}"
-            )
         watch = started(limits)
-        proposal: object = self.solver(slope.copy(), watch)
-        if not isinstance(proposal, QuadraticProposal):
-            raise SolverFailedError(
-                f"oracle {self.name!r}: solve must return a QuadraticProposal, got {type(proposal).__name__}"
-            )
-        point = np.array(proposal.point, dtype=np.float64)
-        if point.shape != slope.shape or not np.all(np.isfinite(point)):
-            raise SolverFailedError(f"oracle {self.name!r} returned something that is not a point")
+        slope, proposal, point = asked(
+            *(self.name, self.solver, QuadraticProposal), g, self.convex_set.dimension, watch
+        )
         curved = self.H @ point
         return QuadraticAnswer(
             point=point,
@@ -194,6 +194,29 @@ class PreparedQuadratic:
         if multipliers is not None and isinstance(self.convex_set, Polytope):
             return self.convex_set.lower_bound(slope, np.maximum(multipliers, 0.0))
         return self.linear(slope).bound
+
+
+def asked(
+    name: str, solver: Callable[[Vector, Watch], P], kind: type[P], g: ArrayLike, dimension: int, watch: Watch
+) -> tuple[Vector, P, Vector]:
+    """Ask a solver of an oracle: g, what it proposes, and the point of that, copies and checked.
+
+    Raises:
+        InvalidInputError: g of another shape, or not finite.
+        SolverFailedError: no proposal of that kind, or not with a point.
+    """
+    slope = np.array(g, dtype=np.float64)
+    if slope.shape != (dimension,) or not np.all(np.isfinite(slope)):
+        raise InvalidInputError(f"g must be finite and of shape ({dimension},), got {slope.shape}")
+    proposal: object = solver(slope.copy(), watch)
+    if not isinstance(proposal, kind):
+        raise SolverFailedError(
+            f"oracle {name!r}: solve must return {kind.__name__}, got {type(proposal).__name__}"
+        )
+    point = np.array(proposal.point, dtype=np.float64)
+    if point.shape != slope.shape or not np.all(np.isfinite(point)):
+        raise SolverFailedError(f"oracle {name!r} returned something that is not a point")
+    return slope, proposal, point
 
 
 @singledispatch

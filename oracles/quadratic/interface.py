@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.quadratic import QuadraticAnswer, symmetric
+from privopt.oracles.convex.quadratic import QuadraticAnswer, asked, symmetric
 from privopt.oracles.convex.quantities import violation
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
@@ -141,21 +141,12 @@ class PreparedIndefinite:
             InvalidInputError: g of another shape, or not finite.
             SolverFailedError: the solver broke down, or returned something that is not a point.
         """
-        slope = np.array(g, dtype=np.float64)
-        if slope.shape != (self.convex_set.dimension,) or not np.all(np.isfinite(slope)):
-            raise InvalidInputError(
-                f"g must be finite and of shape ({self.convex_set.dimension},), got {slope.shape}"
-            )
         watch = started(limits)
-        proposal: object = self.solver(slope.copy(), watch)
-        if not isinstance(proposal, IndefiniteProposal):
-            raise SolverFailedError(
-                f"oracle {self.name!r}: solve must return an IndefiniteProposal, got "
-                f"{type(proposal).__name__}"
-            )
-        point = np.array(proposal.point, dtype=np.float64)
-        if point.shape != slope.shape or not np.all(np.isfinite(point)) or np.isnan(proposal.bound):
-            raise SolverFailedError(f"oracle {self.name!r} returned no point with a bound")
+        slope, proposal, point = asked(
+            *(self.name, self.solver, IndefiniteProposal), g, self.convex_set.dimension, watch
+        )
+        if np.isnan(proposal.bound):
+            raise SolverFailedError(f"oracle {self.name!r} returned no bound")
         beyond = 0.0
         if self.cut is not None:  # in units of w
             normal = self.cut.normal

@@ -141,7 +141,10 @@ class NetProblem(DiscreteProblem):
         rows = max(1, _ENTRIES // len(points))
         for start in range(0, self.n_rows, rows):
             block = slice(start, start + rows)
-            z = self._rows[block] @ w.T
+            # Term by term: in a product by BLAS a record's last bit depends on how many others there are.
+            z = np.zeros((len(self._rows[block]), len(w)))
+            for column, weight in zip(self._rows[block].T, w.T, strict=True):
+                z += column[:, None] * weight
             y = np.broadcast_to(self._labels[block, None], z.shape)
             share = (self.facts.loss.value(z, y) - self._least[block, None]) / self._spread
             total += self._counts[block] @ np.rint(np.clip(share, 0.0, 1.0) * LOSS_UNITS).astype(np.int64)

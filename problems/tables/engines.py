@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from privopt.problems.tables.schema import Schema, missing_columns
 _MOST_CODES = 4096
 # Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
 _MOST_NUMBERS = 1 << 26
+# What does not fit in memory is refused: DuckDB would write it to files that anybody may read.
+_NO_FILES = {"temp_directory": ""}
 # Codes of what is refused come after a column's own.
 _REFUSED = tuple(Refused)
 _INSTALL = "pip install 'privopt[engines]'"
@@ -69,7 +72,8 @@ def open_table(data: str, name: str | None = None) -> Any:
         raise InvalidInputError(f"{path}: no such file")
     *schema, table = name.split(".")
     try:
-        connection = ibis.connect(data, read_only=True) if kind == "duckdb" else ibis.connect(data)
+        options = {"read_only": True, **_NO_FILES} if kind == "duckdb" else {}
+        connection = ibis.connect(data, **options)
         return connection.table(table, database=schema[0] if schema else None)
     except Exception as error:  # every driver has its own
         raise InvalidInputError(
@@ -90,7 +94,7 @@ def _parquet(ibis: Any, data: str) -> Any:
     if not data.lower().endswith(".parquet"):
         raise InvalidInputError(f"{data}: patterns of files end in .parquet")
     try:
-        return ibis.duckdb.connect().read_parquet(data, hive_partitioning=False)
+        return ibis.duckdb.connect(**_NO_FILES).read_parquet(data, hive_partitioning=False)
     except Exception as error:
         raise InvalidInputError(
             f"{data}: no Parquet files that can be read together ({type(error).__name__})"
@@ -156,15 +160,34 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
     """
     if lacking := [name for name in names if name not in table.columns]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
-    cursor = table.get_backend().raw_sql(_ibis().to_sql(table.select(list(names))))
-    while rows := cursor.fetchmany(size):
+    with _unquoted():
+        cursor = table.get_backend().raw_sql(_ibis().to_sql(table.select(list(names))))
+    while rows := _next(cursor, size):
         yield pd.DataFrame(rows, columns=list(names), dtype=object)
+
+
+def _next(cursor: Any, size: int) -> list[Any]:
+    with _unquoted():
+        return list(cursor.fetchmany(size))
+
+
+@contextmanager
+def _unquoted() -> Iterator[None]:
+    """Errors of an engine can quote cells; InvalidInputError in their place does not."""
+    try:
+        yield
+    except Exception as error:  # every driver has its own
+        raise InvalidInputError(
+            f"the engine could not read the table ({type(error).__name__}): does every value fit the type of "
+            "its column, and the grouping into memory? What a view computes may fail as well"
+        ) from None
 
 
 def _grouped(table: Any, keys: list[Any], most: int) -> tuple[list[IntArray], IntArray]:
     named = {f"privopt_{k}": key for k, key in enumerate(keys)}
     query = table.select(**named).group_by(list(named)).aggregate(privopt_n=lambda t: t.count())
-    found = query.limit(most + 1).to_pyarrow()
+    with _unquoted():
+        found = query.limit(most + 1).to_pyarrow()
     columns = [found[name].to_numpy().astype(np.int64) for name in (*named, "privopt_n")]
     return columns[:-1], columns[-1]
 

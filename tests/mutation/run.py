@@ -107,8 +107,8 @@ def sample(path: str, size: int, seed: int) -> list[Mutant]:
     return sorted(chosen[: size or None], key=lambda m: m.start)
 
 
-def known(jobs: Sequence[Job]) -> dict[str, str]:
-    """What became of those jobs that were run before, by key; a mutant that lived, with these tests."""
+def known(jobs: Sequence[Job], whatever_tests: bool = False) -> dict[str, str]:
+    """What became of jobs that were run before, by key; of what lived, if its tests are the same."""
     kept: dict[str, tuple[str, str]] = {}
     if RESULTS.exists():
         for line in RESULTS.read_text().splitlines():
@@ -120,7 +120,7 @@ def known(jobs: Sequence[Job]) -> dict[str, str]:
     found = {}
     for job in jobs:
         outcome, tests = kept.get(job.key, ("", ""))
-        if outcome == "killed" or (outcome and tests == job.tests_key):
+        if outcome == "killed" or (outcome and (whatever_tests or tests == job.tests_key)):
             found[job.key] = outcome
     return found
 
@@ -209,8 +209,8 @@ def table(
 
 
 def report(jobs: Sequence[Job], page: Path) -> int:
-    """Write what is known of the mutants of the tree as it stands, as a page."""
-    found = known(jobs)
+    """Write what is known of mutants of the tree as it stands, as a page; what lived lives until rerun."""
+    found = known(jobs, whatever_tests=True)
     reasons = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
     jobs = [job for job in jobs if job.key in found and job.mutant.name not in reasons]
     rows = _rows(jobs, found)

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.minimize.interval import IntervalOracle
+from privopt.oracles.minimize.native import solver
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.select import gibbs_oracle
 from privopt.oracles.task import Task
@@ -156,6 +158,32 @@ def test_minimisers_at_the_edges(name: str, task: Task, oracle: DiscreteOracle) 
             c = ours.minimize(p, limits).certificate
             assert best.certificate.fixed_value is not None
             assert c.fixed_bound <= best.certificate.fixed_value
+
+
+def test_what_a_stopped_search_leaves_bounds_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees that are left after every node, or hold everything that was not searched."""
+    bounds: list[int] = []
+
+    def observed(tree: Any, inner: Callable[[Any], int] = solver.trees.open_bound) -> int:
+        bounds.append(inner(tree))
+        return bounds[-1]
+
+    monkeypatch.setattr(solver, "_SLICE", 1)
+    monkeypatch.setattr(solver.trees, "open_bound", observed)
+    X = one_hot(200, (2, 2, 2, 2), scale=4, seed=1)
+    problem = ZeroOneHalfspace(X, labels(200), IntegerLattice(-1, 1, dimension=8, radius=2.0))
+    ours, reference = (
+        o.prepare(problem, Task.LINEAR) for o in (NativeOracle(threads=1), EnumerationOracle())
+    )
+    for p in perturbations(problem, Task.LINEAR)[:2]:
+        best = reference.minimize(p).certificate.fixed_value
+        for stop_after in range(0, 60, 3):
+            asked = itertools.count()
+            limits = Limits(cancelled=lambda a=asked, s=stop_after: next(a) >= s)  # type: ignore[misc]
+            found = ours.minimize(p, limits).certificate
+            assert best is not None
+            assert found.fixed_bound <= best
+    assert len(bounds) > 10
 
 
 def elimination() -> GibbsOracle:

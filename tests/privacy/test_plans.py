@@ -49,7 +49,7 @@ FACTS = st.builds(
 # Costly to plan; their own tests below use few parameters.
 SAMPLED = ("dp-sgd", "dp-svrg", "dp-svrg++")
 # Purely private with a cost that grows with the dimension, or with two noises: tests/mechanisms/nonconvex.
-ELSEWHERE = ("net", "dp-sosp")
+ELSEWHERE = ("net", "dp-sosp", "dp-newton", "dp-gd-so")
 QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(ELSEWHERE))
 
 
@@ -164,6 +164,7 @@ def test_several_releases_spend_the_claim_together(name: str, releases: int) -> 
     plan = planned(name, facts, 1.0, 1e-5, **steps_of(name, 7), releases=releases)
     assert (plan.spend.epsilon, plan.spend.delta) == (1.0, 1e-5)
     assert 0.99 <= spent_together(plan, releases) <= 1 + 1e-9
+    assert plan.steps == steps_of(name, 7).get("steps", 1)
     with pytest.raises(PrivOptError, match="releases"):
         planned(name, facts, 1.0, 1e-5, **steps_of(name, 7), releases=0)
 

@@ -215,3 +215,26 @@ def test_refusals() -> None:
             mechanism.plan(RiskFacts(1000, P, SigmoidLoss()), **BUDGET)
         with pytest.raises(PrivacyParameterError, match="l1"):
             mechanism.plan(facts, regularizer=lasso(0.1), **BUDGET)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_the_proof_is_asked_for_what_the_rounding_of_the_linear_term_leaves(
+    monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    """b is drawn as doubles near real numbers, each off by a half unit of its own, or of sigma if smaller."""
+    data = logistic_risk()
+    risk = EmpiricalRisk(scale * data.X, data.y, LogisticLoss(), row_norm=scale)
+    plan = ObjectivePerturbation.plan(risk.facts, **BUDGET)
+    asked: list[float] = []
+    require = SmoothAnswer.require
+
+    def observed(answer: SmoothAnswer, tolerance: float) -> Vector:
+        asked.append(tolerance)
+        return require(answer, tolerance)
+
+    monkeypatch.setattr(SmoothAnswer, "require", observed)
+    plan.release(risk, NoiseSource(insecure_seed=3))
+    b = NoiseSource(insecure_seed=3).gaussian(plan.sigma, P)
+    off = 2.0**-53 * float(np.linalg.norm(np.abs(b) + plan.sigma))
+    (tolerance,) = asked
+    assert off <= plan.tolerance - tolerance <= 64 * off

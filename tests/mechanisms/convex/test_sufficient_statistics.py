@@ -233,3 +233,13 @@ def test_several_releases_share_mu() -> None:
     assert three.vector_noise.sigma == pytest.approx(math.sqrt(3) * one.vector_noise.sigma, rel=1e-6)
     assert three.spend.level is not None
     assert three.spend.level <= gaussian_mu(**BUDGET)
+
+
+def test_moments_of_counted_rows_are_those_of_their_records() -> None:
+    rng = np.random.default_rng(7)
+    rows, y, counts = rng.normal(size=(30, 2)), rng.uniform(-3, 3, 30), rng.integers(1, 9, 30)
+    X, norm = np.column_stack([rows, np.full(30, 0.5)]), math.hypot(1.0, 0.5)
+    counted = EmpiricalRisk(X, y, SquaredLoss(2.0), row_norm=norm, constant=0.5, counts=counts)
+    records = risk(np.repeat(rows, counts, axis=0), np.repeat(y, counts), SquaredLoss(2.0))
+    for found, expected in zip(moments(counted, 0.7), moments(records, 0.7), strict=True):
+        assert found == pytest.approx(expected, abs=1e-12)

@@ -26,6 +26,7 @@ from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogra
 from privopt.mechanisms.evaluation.metrics import Evaluation, _whole, supported
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
+from privopt.problems.tables.counted import CountedRecords
 
 SCHEMA = Schema(
     [
@@ -355,3 +356,21 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
         evaluate(model, X, y, confidence=95)
     with pytest.raises(PrivacyParameterError, match="epsilon"):
         evaluate(model, X, y, epsilon=0)
+
+
+def test_a_counted_record_scores_alike_whoever_else_is_counted() -> None:
+    """Replacing a record may add a row before those of others, which stand for many and near an edge."""
+    rng = np.random.default_rng(0)
+    schema = Schema([Numeric(f"x{j}", 0, 1000) for j in range(13)])
+    table = rng.integers(1, 1000, (37, 13))
+    labels = np.resize([0, 1], 37)
+    model = PrivateLogisticRegression(
+        schema=schema, classes=(0, 1), mechanism="dp-gd", steps=1, insecure_seed=0
+    )
+    model.fit(table, labels)
+    for n in range(3, 37):
+        label, kept = np.zeros(n, dtype=np.int64), table[:n]
+        before = CountedRecords.of(schema, schema.codes(kept), (0, 1), label)
+        first = np.vstack([np.zeros((1, 13), dtype=np.int64), kept])  # of the least codes
+        after = CountedRecords.of(schema, schema.codes(first), (0, 1), np.append(label, 0))
+        assert np.array_equal(model.decision_function(after)[1:], model.decision_function(before))

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,6 +145,22 @@ def test_an_oracle_that_fails_has_the_origin_for_an_answer(estimator: object) ->
     )
     assert abs(found.point[0]) <= 64.0
     assert found.spend.insecure_seed == 0
+
+
+def files_there_are(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    folder = Path(os.environ["JOBLIB_TEMP_FOLDER"])
+    return np.array([float(len(list(folder.rglob("*.pkl"))))])
+
+
+def test_workers_get_their_records_through_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """joblib maps arrays of more than a megabyte into memory from files that stay after a kill."""
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
+    seen: list[np.ndarray] = []
+    m, each = 3, 140_000
+    plan = dataclasses.replace(planned(), n_records=m * each, subsets=m, averaged=2)
+    monkeypatch.setattr(SampleAggregate, "shortened", lambda self, z: (seen.append(z), z)[1])
+    plan.release(np.zeros((m * each, 1)), np.zeros(m * each), files_there_are, workers=2)
+    assert not np.any(seen[0])
 
 
 def test_it_aggregates_least_squares_and_logistic_fits() -> None:

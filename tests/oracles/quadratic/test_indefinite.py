@@ -220,7 +220,12 @@ def test_arguments_are_copies() -> None:
 def test_nonsense_is_a_failure_of_the_solver() -> None:
     class Broken(Liar):
         def build(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> IndefiniteSolver:
-            return lambda g, watch: IndefiniteProposal(np.ones(7), 0.0)
+            told = {
+                "point": IndefiniteProposal(np.ones(7), 0.0),
+                "bound": IndefiniteProposal(np.ones(2), math.nan),
+            }
+            return lambda g, watch: told.get(self.lie, "nothing")  # type: ignore[return-value]
 
-    with pytest.raises(SolverFailedError, match="no point with a bound"):
-        Broken("").prepare(L2Ball(2, 1.0), -np.eye(2)).minimize(np.zeros(2))
+    for lie, reason in (("point", "not a point"), ("bound", "no bound"), ("kind", "must return Indefinite")):
+        with pytest.raises(SolverFailedError, match=reason):
+            Broken(lie).prepare(L2Ball(2, 1.0), -np.eye(2)).minimize(np.zeros(2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from privopt.problems.errors import InvalidInputError, PrivOptError, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
-from privopt.problems.tables.engines import count_records, is_engine_address, open_table
+from privopt.problems.tables.engines import count_records, is_engine_address, open_table, rows_of
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema
 
@@ -357,3 +358,33 @@ def test_packed_codes_are_found_again(sizes: list[int], seed: int) -> None:
     keys = pack(codes, sizes)
     assert len({tuple(k) for k in zip(*(k.tolist() for k in keys), strict=True)}) <= 20
     assert [c.tolist() for c in unpack(keys, sizes)] == [c.tolist() for c in codes]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("create table raw (a varchar, y varchar)")
+        connection.execute("insert into raw values ('1', 'no'), ('Quagmire', 'yes')")
+        connection.execute("create view cast_to_numbers as select cast(a as integer) as a, y from raw")
+    return f"duckdb://{path}"
+
+
+def test_an_error_of_the_engine_quotes_no_cell(database: str) -> None:
+    schema = Schema([Numeric("a", 0, 9)])
+    attempts: list[Callable[[], object]] = [
+        lambda: count_records(open_table(database, "cast_to_numbers"), schema, "y", ["no", "yes"]),
+        lambda: list(rows_of(open_table(database, "cast_to_numbers"), ["a"], 10)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(InvalidInputError, match="could not read") as refused:
+            attempt()
+        assert "Quagmire" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_no_engine_of_ours_writes_what_it_groups_to_files(database: str, tmp_path: Path) -> None:
+    """DuckDB would, where memory is short: into .tmp where it was started, or beside the database."""
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "a.parquet")
+    for table in (open_table(database, "raw"), open_table(str(tmp_path / "*.parquet"))):
+        asked = table.get_backend().raw_sql("select current_setting('temp_directory')")
+        assert asked.fetchall() == [("",)]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
-from privopt.problems.tables.schema import Schema, columns_of, read_table
+from privopt.problems.tables.schema import Schema, _round_up, columns_of, read_table
 
 PAPER = Schema(
     [
@@ -607,6 +607,14 @@ def test_drafts_fit_numbers_of_any_scale(values: list[float], shift: float, scal
     spread = Fraction(repr(float(x.max()))) - Fraction(repr(float(x.min())))
     if scale > 1e-300:
         assert column.step <= max(spread / 40, Fraction(1)) or spread == 0
+
+
+@pytest.mark.parametrize("digits", [1, 13, 19, 2, 21, 37, 5, 51, 77, 9, 99, 999999, 10**15 + 1])
+@pytest.mark.parametrize("power", [-30, -3, 0, 1, 18])
+def test_steps_of_drafts_are_the_next_of_one_two_and_five(digits: int, power: int) -> None:
+    q = digits * Fraction(10) ** power
+    nice = sorted(m * Fraction(10) ** k for m in (1, 2, 5) for k in range(power - 2, power + 18))
+    assert _round_up(q) == next(step for step in nice if step >= q)
 
 
 def test_drafts_keep_small_integers_apart() -> None:

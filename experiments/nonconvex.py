@@ -1,0 +1,472 @@
+"""Non-convex mechanisms measured: saddles left, minima certified, excess risk, steps in one run.
+
+    python -m privopt.experiments.nonconvex --output FOLDER [--quick]
+
+Leaves ``nonconvex.md``, ``nonconvex.csv`` (a line per figure and draw, appended as it comes: an interrupted
+run goes on from there) and the pictures. Everything is synthetic and the noise seeded, so a run reproduces;
+times are of this machine, in one run. ``--quick`` measures less of the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from scipy.optimize import minimize
+
+from privopt.experiments.workbench import nonconvex_figures as figures
+from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.kept import Kept, each
+from privopt.experiments.workbench.nonconvex_page import page
+from privopt.experiments.workbench.nonconvex_peers import (
+    DOUBLES,
+    SPIDERS,
+    Floats,
+    Peer,
+    PrintedFrankWolfeL1,
+    PrintedFrankWolfeL2,
+    printed_steps,
+)
+from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
+from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.convex.iteration import Output
+from privopt.mechanisms.estimators.common import write_atomically
+from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
+from privopt.mechanisms.nonconvex.langevin import DPLangevin
+from privopt.mechanisms.nonconvex.net import NetMechanism
+from privopt.mechanisms.nonconvex.newton import DPCubicNewton
+from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
+from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.quadratic.ball import BallOracle
+from privopt.oracles.quadratic.interface import HalfSpace
+from privopt.problems.convex.losses import (
+    BiweightLoss,
+    Loss,
+    ProbitSquaredLoss,
+    SigmoidLoss,
+    SigmoidSquaredLoss,
+)
+from privopt.problems.convex.regularizers import ridge
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
+from privopt.problems.nonconvex.planted import (
+    Planted,
+    low_rank,
+    phase_retrieval,
+    sigmoid_saddle,
+    strict_saddle,
+)
+
+DELTA = 1e-6
+RECORDS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 200_000)
+CONSTRAINED = (200_000, 2_000_000, 20_000_000)
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_RIDGE = 0.01
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure of one draw; ``records`` and ``epsilon`` are what was planned for."""
+
+    part: str
+    problem: str
+    mechanism: str
+    records: int
+    epsilon: float
+    draw: int
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of work that is done as a whole: lines of one problem under one mechanism, a draw each."""
+
+    part: str
+    problem: str
+    mechanism: str
+    records: int
+    epsilon: float
+    draws: int
+    work: Callable[[Part, int], Mapping[str, float]]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.part}: {self.problem}, {self.mechanism}, n = {self.records:,}, epsilon {self.epsilon:g}"
+        )
+
+
+# --- Saddles: plans for n records, run on a table of 400 of which each stands for n / 400 ----------------
+
+
+@cache
+def saddles() -> dict[str, Planted]:
+    found = (strict_saddle(400, 2), phase_retrieval(400, 3), low_rank(400, 3, 2), sigmoid_saddle(400, 3))
+    return {problem.name: problem for problem in found}
+
+
+_LEAST = {"sigmoid, d = 3": 0.25}  # what F tends to; 0 is attained by the others
+# Sets that hold the minima, for the mechanism that wants one; the sigmoid problem has none.
+_RADIUS = {"quartic, d = 2": 1.2, "phase retrieval, d = 3": 1.2, "factorisation, 3 x 2": 1.6}
+SADDLED: dict[str, type[Any]] = {
+    kind.name: kind
+    for kind in (
+        DPStationaryPoint,
+        DPCubicNewton,
+        DPLangevin,
+        DPGradientDescent,
+        DPConstrainedStationaryPoint,
+    )
+}
+
+
+def planned(kind: type[Any], problem: Planted, records: int, epsilon: float) -> Any:
+    """A plan at its defaults for so many records, as if made for the table; its noise stays."""
+    facts = dataclasses.replace(problem.risk.facts, n_records=records)
+    radius = _RADIUS.get(problem.name, 2.0)
+    space = L2Ball(facts.dimension, radius) if kind is DPConstrainedStationaryPoint else None
+    options = {"output": Output.LAST} if kind in (DPGradientDescent, DPLangevin) else {}
+    plan = kind.plan(facts, space, epsilon=epsilon, delta=DELTA, **options)
+    return dataclasses.replace(plan, facts=problem.risk.facts)
+
+
+def _from_the_saddle(part: Part, draw: int) -> dict[str, float]:
+    problem = saddles()[part.problem]
+    if part.mechanism == "without noise":
+        plan = planned(DPStationaryPoint, problem, part.records, part.epsilon)
+        return judged(problem, plan.without_noise(problem.risk, problem.saddle))
+    plan = planned(SADDLED[part.mechanism], problem, part.records, part.epsilon)
+    released = plan.release(problem.risk, NoiseSource(insecure_seed=draw), start=problem.saddle)
+    found = judged(problem, released.point)
+    if isinstance(released, LocalMinimumRelease):
+        found |= {"found": float(released.found), "true": float(_holds(plan, problem, released.point))}
+    if draw > 0:  # the plan is the same for all
+        return found
+    public = {"alpha": plan.alpha, "gamma": plan.gamma} if isinstance(released, LocalMinimumRelease) else {}
+    return found | public | {"steps": float(plan.steps)}
+
+
+def judged(problem: Planted, w: Floats) -> dict[str, float]:
+    """By exact values and Hessians. Left: at least half of the way from the saddle down to the least."""
+    risk, least = problem.risk, _LEAST.get(problem.name, 0.0)
+    excess = risk.value(w) - least
+    return {
+        "left": float(excess <= (risk.value(problem.saddle) - least) / 2),
+        "excess": excess,
+        "gradient": float(np.linalg.norm(risk.gradient(w))),
+        "curvature": float(np.linalg.eigvalsh(risk.hessian(w))[0]),
+    }
+
+
+def _holds(plan: Any, problem: Planted, w: Floats) -> bool:
+    """Whether a point is what was tested for, by the exact gradient and Hessian."""
+    g, H = problem.risk.gradient(w), problem.risk.hessian(w)
+    if not isinstance(plan, DPConstrainedStationaryPoint):
+        return bool(np.linalg.norm(g) <= plan.alpha and np.linalg.eigvalsh(H)[0] >= -plan.gamma)
+    ball = plan.convex_set
+    if g @ w + ball.radius * float(np.linalg.norm(g)) > plan.alpha:  # -min over C of <g, w' - w>
+        return False
+    # (w' - w)'H(w' - w) over C below <g, w' - w> <= 0, which is more than the definition asks for.
+    cut = HalfSpace(g, float(g @ w)) if np.any(g) else None
+    lowest = BallOracle().prepare(ball, 2 * H, cut).minimize(-2 * (H @ w))
+    return bool(lowest.bound + w @ H @ w >= -plan.gamma)
+
+
+def wanted_records(problem: Planted, epsilon: float) -> float:
+    """n of theorem 7, its hidden constant and logarithm of d set to 1, at alpha = curvature^2 / rho.
+
+    There a saddle is no alpha-SOSP any more.
+    """
+    facts = problem.risk.facts
+    least = float(np.linalg.eigvalsh(problem.risk.hessian(problem.saddle))[0])
+    alpha = least**2 / facts.hessian_lipschitz
+    drop = problem.risk.value(problem.saddle) - _LEAST.get(problem.name, 0.0)
+    noise = math.sqrt(facts.dimension * math.log(1 / DELTA)) * facts.gradient_bound
+    return math.sqrt(facts.smoothness * drop) * noise / (epsilon * alpha**2)
+
+
+# --- Excess risk of Langevin dynamics, nets and descents, in two dimensions ------------------------------
+
+
+@cache
+def classes(n: int, dimension: int, draw: int) -> EmpiricalRisk:
+    """Two classes, one of them in two lumps on either side of the other: more than one local minimum."""
+    rng = np.random.default_rng([n, dimension, draw])
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    side = np.where(rng.random(n) < 0.75, 1.0, -1.0)
+    X = 0.25 * rng.standard_normal((n, dimension))
+    X[:, 0] += np.where(y > 0, 0.7 * side, 0.0)
+    X[:, -1] = 0.5
+    return EmpiricalRisk(X, y, SigmoidLoss(), row_norm=1.0)
+
+
+def _penalised(risk: EmpiricalRisk, w: Floats) -> float:
+    return risk.value(w) + _RIDGE / 2 * float(w @ w)
+
+
+@cache
+def least_risk(n: int, dimension: int, draw: int) -> float:
+    """The least penalised risk, from several starts."""
+    risk = classes(n, dimension, draw)
+
+    def value(w: Floats) -> float:
+        return _penalised(risk, w)
+
+    def slope(w: Floats) -> Floats:
+        return risk.gradient(w) + _RIDGE * w
+
+    starts = 4 * np.random.default_rng(0).standard_normal((8, dimension))
+    return min(float(minimize(value, start, jac=slope, method="BFGS").fun) for start in starts)
+
+
+RISKED: dict[str, type[Any]] = {
+    kind.name: kind for kind in (DPLangevin, NetMechanism, DPGradientDescent, DPCubicNewton)
+}
+
+
+def _excess(part: Part, draw: int) -> dict[str, float]:
+    risk = classes(part.records, 2, draw)
+    kind = RISKED[part.mechanism]
+    options = {} if kind in (NetMechanism, DPCubicNewton) else {"output": Output.LAST}
+    plan = kind.plan(
+        risk.facts, None, ridge(_RIDGE), epsilon=part.epsilon, delta=1 / part.records**2, **options
+    )
+    w = plan.release(risk, NoiseSource(insecure_seed=draw)).point
+    return {"excess": _penalised(risk, w) - least_risk(part.records, 2, draw)}
+
+
+# --- What came after the paper ---------------------------------------------------------------------------
+
+
+@cache
+def later_problems() -> dict[str, Planted]:
+    wide = classes(2_000, 20, 0)
+    wide_problem = Planted("two classes, d = 20", wide, np.zeros(20), None, None)
+    return {**saddles(), "phase retrieval, d = 8": phase_retrieval(1000, 8), wide_problem.name: wide_problem}
+
+
+def _later(part: Part, draw: int) -> dict[str, float]:
+    problem = later_problems()[part.problem]
+    risk = problem.risk
+    facts = dataclasses.replace(risk.facts, n_records=part.records)
+    if part.mechanism in PEERS:
+        mu = gaussian_mu(part.epsilon, DELTA)
+        lines: dict[str, float] = {}
+        for k, peer in enumerate(PEERS[part.mechanism]):
+            w = peer(risk, facts, mu, problem.saddle, np.random.default_rng([k, draw]))
+            lines |= {f"gradient {k}": float(np.linalg.norm(risk.gradient(w))), f"risk {k}": risk.value(w)}
+        return lines
+    plan = planned(SADDLED[part.mechanism], problem, part.records, part.epsilon)
+    w = plan.release(risk, NoiseSource(insecure_seed=draw), start=problem.saddle).point
+    return {"gradient": float(np.linalg.norm(risk.gradient(w))), "risk": risk.value(w)}
+
+
+PEERS: dict[str, tuple[Peer, ...]] = {"DP-SPIDER, warm": SPIDERS, "double noise": DOUBLES}
+
+
+# --- Generalised linear models and robust regression, population risk ------------------------------------
+
+GLM_LOSSES: dict[str, Loss] = {
+    "sigmoid link": SigmoidSquaredLoss(),
+    "probit link": ProbitSquaredLoss(),
+    "biweight": BiweightLoss(1.0),
+}
+
+
+@cache
+def model(loss: str, geometry: str, n: int, draw: int) -> tuple[EmpiricalRisk, Floats]:
+    """Rows and weights in the unit balls that theorems 5 (l2) and 6 (l1) ask for, and the weights."""
+    d = 10 if geometry == "l2" else 200
+    rng = np.random.default_rng([d, n, draw])
+    if geometry == "l2":
+        X = rng.standard_normal((n, d))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        w = np.ones(d) / math.sqrt(d)
+    else:
+        X = rng.choice([-1.0, 1.0], (n, d))
+        w = np.zeros(d)
+        w[:3] = 0.6, -0.3, 0.1
+    z = X @ w
+    if loss == "biweight":
+        y = z + np.where(rng.random(n) < 0.1, 5.0, 0.2) * rng.standard_normal(n)
+    else:
+        link = {"sigmoid link": lambda t: 1 / (1 + np.exp(-t)), "probit link": _probit}[loss]
+        y = (rng.random(n) < link(z)).astype(np.float64)
+    return EmpiricalRisk(X, y, GLM_LOSSES[loss], norm="l2" if geometry == "l2" else "linf"), w
+
+
+def _probit(t: Floats) -> Floats:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(t))
+
+
+def _frank_wolfe(part: Part, draw: int) -> dict[str, float]:
+    loss, _, geometry = part.problem.partition(", ")
+    risk, true = model(loss, geometry, part.records, draw)
+    fresh, _ = model(loss, geometry, 100_000, 1_000)
+    ball: ConvexSet = (L2Ball if geometry == "l2" else L1Ball)(risk.facts.dimension, 1.0)
+    kinds: dict[str, Any] = {
+        "l2 default": DPFrankWolfeL2,
+        "l2 printed": PrintedFrankWolfeL2,
+        "l1 default": DPFrankWolfeL1,
+        "l1 printed": PrintedFrankWolfeL1,
+    }
+    delta, printed = 1 / part.records**2, part.mechanism == "printed"
+    steps = printed_steps(risk.facts, part.epsilon, delta, geometry == "l1") if printed else None
+    plan = kinds[f"{geometry} {part.mechanism}"].plan(
+        risk.facts, ball, epsilon=part.epsilon, delta=delta, steps=steps
+    )
+    w = plan.release(risk, NoiseSource(insecure_seed=draw)).point
+    start = np.zeros(len(true))
+    return {
+        "excess": fresh.value(w) - fresh.value(true),
+        "start": fresh.value(start) - fresh.value(true),
+        "steps": float(plan.steps),
+    }
+
+
+# --- Speed -----------------------------------------------------------------------------------------------
+
+
+def _speed(part: Part, draw: int) -> dict[str, float]:
+    """Best of several, in milliseconds."""
+    rng = np.random.default_rng(0)
+    n, d = part.records, 50
+    risk = EmpiricalRisk(rng.standard_normal((n, d)) / 10, np.sign(rng.standard_normal(n)), SigmoidLoss())
+    w, weights = rng.standard_normal(d), rng.random(n)
+    H = rng.standard_normal((100, 100))
+    H, g, normal = (H + H.T) / 2, rng.standard_normal(100), rng.standard_normal(100)
+    ball = L2Ball(100, 1.0)
+    cut = HalfSpace(normal, -0.3 * float(np.linalg.norm(normal)))
+    plans = {
+        f"a step of {kind.name}": kind.plan(
+            risk.facts, epsilon=1.0, delta=DELTA, steps=20, output=Output.LAST
+        )
+        for kind in (DPGradientDescent, DPLangevin, DPCubicNewton)
+    }
+    ways: dict[str, tuple[int, Callable[[], object]]] = {
+        "Hessian, in blocks": (1, lambda: risk.hessian(w)),
+        "X'DX by BLAS, D X made for it": (1, lambda: risk.X.T @ (risk.X * weights[:, None])),
+        "X'X by BLAS": (1, lambda: risk.X.T @ risk.X),
+        "gradient": (1, lambda: risk.gradient(w)),
+        "quadratic over a ball, d = 100": (1, lambda: BallOracle().prepare(ball, H).minimize(g)),
+        "the same with a half-space": (1, lambda: BallOracle().prepare(ball, H, cut).minimize(g)),
+    }
+    for name, plan in plans.items():
+        ways[name] = 20, partial(plan.release, risk, NoiseSource(insecure_seed=0))
+    found = {}
+    for name, (steps, way) in ways.items():
+        way()
+        found[name] = min(_milliseconds(way) for _ in range(5)) / steps
+    return found
+
+
+def _milliseconds(way: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    way()
+    return 1e3 * (time.perf_counter() - began)
+
+
+# --- Putting it together ---------------------------------------------------------------------------------
+
+
+def parts(quick: bool) -> Iterator[Part]:
+    """All there is to do, what takes longest last."""
+    draws = 2 if quick else 10
+    yield Part("speed", "one machine", "all", 20_000 if quick else 200_000, 1.0, 1, _speed)
+    for problem in list(saddles())[: 2 if quick else None]:
+        for n in RECORDS[2:5:2] if quick else RECORDS:
+            for name in (DPStationaryPoint.name, DPCubicNewton.name, DPLangevin.name):
+                yield Part("saddle", problem, name, n, 1.0, draws, _from_the_saddle)
+            yield Part("saddle", problem, "without noise", n, 1.0, 1, _from_the_saddle)
+        if problem in _RADIUS:
+            for n in CONSTRAINED[1:2] if quick else CONSTRAINED:
+                kind = DPConstrainedStationaryPoint.name
+                yield Part("saddle", problem, kind, n, 1.0, draws // 2, _from_the_saddle)
+    for name in RISKED:
+        for n in (500, 2_000) if quick else (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000):
+            yield Part("excess", "two classes, d = 2", name, n, 1.0, draws, _excess)
+        for epsilon in (1.0,) if quick else EPSILONS:
+            if epsilon != 1.0:
+                yield Part("excess", "two classes, d = 2", name, 2_000, epsilon, draws, _excess)
+    for problem in list(later_problems())[: 1 if quick else None]:
+        for n in (20_000,) if quick else (20_000, 200_000):
+            for name in (DPStationaryPoint.name, DPCubicNewton.name, DPGradientDescent.name, *PEERS):
+                yield Part("later", problem, name, n, 1.0, draws // 2, _later)
+    for loss in list(GLM_LOSSES)[: 1 if quick else None]:
+        for geometry in ("l2", "l1"):
+            for epsilon in (1.0,) if quick else (0.3, 1.0, 3.0):
+                for name in ("default", "printed"):
+                    part = Part(
+                        "regression", f"{loss}, {geometry}", name, 10_000, epsilon, draws // 2, _frank_wolfe
+                    )
+                    yield part
+
+
+def run(output: Path, quick: bool, console: Console) -> str:
+    """Fill the folder; returns the page."""
+    output.mkdir(parents=True, exist_ok=True)
+    kept = Kept(output / "nonconvex.csv", Line, [f.name for f in dataclasses.fields(Line)][:-1])
+    key = ("part", "problem", "mechanism", "records", "epsilon")
+    finished = {(*(line[k] for k in key), line["draw"]) for line in kept.lines}
+
+    def do(part: Part) -> None:
+        about = {k: getattr(part, k) for k in key}
+        for draw in range(part.draws):
+            if (*about.values(), draw) not in finished:
+                for measure, value in part.work(part, draw).items():
+                    kept.add(Line(**about, draw=draw, measure=measure, value=float(f"{value:.6g}")))
+
+    missing = each(list(parts(quick)), do, console, "measured")
+    rows = kept.frame
+    wanted = {name: wanted_records(problem, 1.0) for name, problem in saddles().items()}
+    save(figures.trajectories(*paths()), output / "nonconvex-trajectories.png")
+    save(figures.escapes(rows, wanted), output / "nonconvex-escape.png")
+    save(figures.excesses(rows), output / "nonconvex-excess.png")
+    text = page(rows, wanted, quick, missing)
+    write_atomically(output / "nonconvex.md", text)
+    return text
+
+
+def paths() -> tuple[Planted, dict[str, Floats]]:
+    """Ways out of the saddle of a quartic in the plane at n = 5,000."""
+    problem = saddles()["quartic, d = 2"]
+    found = {}
+    for name in (DPStationaryPoint.name, DPCubicNewton.name):
+        plan = planned(SADDLED[name], problem, 5_000, 1.0)
+        seed = {DPStationaryPoint.name: 1, DPCubicNewton.name: 0}[name]
+        found[name] = plan.release(
+            problem.risk, NoiseSource(insecure_seed=seed), start=problem.saddle
+        ).trajectory
+    start = np.array([0.0, 1.1])  # without noise the slope leads into the saddle, and ends there
+    quiet, w = [start], start
+    for _ in range(400):
+        w = w - problem.risk.gradient(w) / problem.risk.facts.smoothness
+        quiet.append(w)
+    return problem, {**found, "without noise": np.stack(quiet)}
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="Folder for page, pictures and draws.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Less of the same, in seconds.")] = False,
+) -> None:
+    """Measure, write the page, and print it."""
+    console = Console(soft_wrap=True, emoji=False)
+    console.print(run(output, quick, console), highlight=False, markup=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,129 @@
+"""What came after Wang, Chen and Xu (2019), and the steps that they print: to measure against, not to use.
+
+Noise is that of ``NumPy`` here, in floating point, where the mechanisms of the package draw exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spider:
+    """DP-SPIDER (Arora et al. 2023) from a warm start (Lowy, Ullman and Wright 2024), on all records.
+
+    ``warm`` of mu^2 goes to gradient descent; then v is a noisy gradient once per ``phase`` steps,
+    ``anchors`` of what is left, and in between v += the noisy difference of two gradients, one record's
+    share of which is at most L |w - w_before|: replacing it moves the mean by 2 L |w - w_before| / n. Steps
+    are 1/L.
+    """
+
+    steps: int
+    phase: int
+    warm: float = 0.5
+    anchors: float = 0.5
+    warm_steps: int = 100
+
+    def __call__(
+        self,
+        risk: TwiceDifferentiableRisk,
+        facts: RiskFacts,
+        mu: float,
+        start: Floats,
+        rng: np.random.Generator,
+    ) -> Floats:
+        w, left, size = start.copy(), math.sqrt(1 - self.warm) * mu, facts.dimension
+        sigma = facts.sensitivity * math.sqrt(self.warm_steps / self.warm) / mu
+        for _ in range(self.warm_steps):
+            w = w - (risk.gradient(w) + sigma * rng.normal(size=size)) / facts.smoothness
+        whole = -(-self.steps // self.phase)
+        full = facts.sensitivity * math.sqrt(whole / self.anchors) / left
+        between = 2 * facts.smoothness / facts.n_records / left
+        between *= math.sqrt(max(1, self.steps - whole) / (1 - self.anchors))
+        v, before = np.zeros(size), w
+        for k in range(self.steps):
+            if k % self.phase == 0:
+                v = risk.gradient(w) + full * rng.normal(size=size)
+            else:
+                noise = between * float(np.linalg.norm(w - before)) * rng.normal(size=size)
+                v = v + risk.gradient(w) - risk.gradient(before) + noise
+            w, before = w - v / facts.smoothness, w
+        return w
+
+
+@dataclass(frozen=True)
+class DoubleNoise:
+    """Newton steps with noise on the gradient and on the step (Ganesh, Haghifam, Steinke and Thakurta 2023).
+
+    The step is -Psi(H)^-1 g, g noisy, Psi(H) with max(|d|, floor) for every eigenvalue d. Psi moves by no
+    more than H does in the Frobenius norm, 2 M_F / n, so the step by at most |g| 2 M_F / (n floor^2): for
+    convex losses theirs is Psi(H) = max(d, floor), and half of that.
+    """
+
+    steps: int
+    floor: float  # in units of the noise that a step would have on the whole Hessian
+    share: float = 0.5
+
+    def __call__(
+        self,
+        risk: TwiceDifferentiableRisk,
+        facts: RiskFacts,
+        mu: float,
+        start: Floats,
+        rng: np.random.Generator,
+    ) -> Floats:
+        w, size = start.copy(), facts.dimension
+        sigma = facts.sensitivity * math.sqrt(self.steps / (1 - self.share)) / mu
+        moved = facts.hessian_sensitivity * math.sqrt(self.steps / self.share) / mu
+        least = self.floor * moved * math.sqrt(2 * size)
+        for _ in range(self.steps):
+            g = risk.gradient(w) + sigma * rng.normal(size=size)
+            d, Q = np.linalg.eigh(risk.hessian(w))
+            step = -Q @ ((Q.T @ g) / np.maximum(np.abs(d), least))
+            scale = float(np.linalg.norm(g)) * moved / least**2
+            w = w + step + scale * rng.normal(size=size)
+        return w
+
+
+Peer = Callable[[TwiceDifferentiableRisk, RiskFacts, float, Floats, np.random.Generator], Floats]
+
+# Grids from which each peer gets its best member per problem, chosen by the result: in its favour.
+SPIDERS = tuple(
+    Spider(steps, phase, warm, 0.5, warm_steps)
+    for steps, phase in ((50, 5), (200, 20), (400, 10))
+    for warm, warm_steps in ((0.5, 100), (0.8, 400))
+)
+DOUBLES = tuple(DoubleNoise(steps, floor) for steps in (10, 30) for floor in (1.0, 3.0))
+
+
+class PrintedFrankWolfeL2(DPFrankWolfeL2):
+    """gamma = 1 / sqrt(T), as theorem 5 has it up to constants."""
+
+    def _rate(self) -> Callable[[int], float]:
+        return lambda k: 1 / math.sqrt(self.steps)
+
+
+class PrintedFrankWolfeL1(DPFrankWolfeL1):
+    """gamma = sqrt(2 / T), at most 1, as theorem 6 has it up to constants."""
+
+    def _rate(self) -> Callable[[int], float]:
+        return lambda k: min(1.0, math.sqrt(2 / self.steps))
+
+
+def printed_steps(facts: RiskFacts, epsilon: float, delta: float, vertices: bool) -> int:
+    """T of theorem 5, n epsilon / sqrt(d ln(1/delta)), or of theorem 6 at eta = 0.05, constants 1."""
+    n, d = facts.n_records, facts.dimension
+    if vertices:
+        return max(1, math.ceil(n * epsilon / (math.sqrt(math.log(1 / delta)) * math.log(d * n / 0.05))))
+    return max(1, math.ceil(n * epsilon / math.sqrt(d * math.log(1 / delta))))

@@ -1,0 +1,36 @@
+"""A quadratic with a cubic penalty, minimised globally: the step of the cubic Newton method."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+
+from privopt.problems.convex.regularizers import Vector
+
+
+def cubic_step(H: Vector, g: Vector, rho: float) -> Vector:
+    """argmin over s of <g, s> + <s, H s>/2 + rho |s|^3/6, up to rounding; H symmetric, shape (p, p), rho > 0.
+
+    At the minimum (H + r I) s = -g with r = rho |s|/2 and H + r I >= 0 (Nesterov and Polyak 2006): |s| falls
+    in r while 2 r / rho grows, so r is a root of one number. Where even the least r leaves s too short, the
+    direction of the least eigenvalue fills it up, away from the slope.
+    """
+    d, Q = np.linalg.eigh(H)
+    c, shift = Q.T @ g, max(0.0, -float(d[0]))
+    gaps, slope = d + shift, float(np.linalg.norm(c))
+    tiny = 1e-15 * (float(np.max(np.abs(d))) + math.sqrt(rho * slope)) + 1e-300
+
+    def excess(t: float) -> float:
+        """|s| - 2 r / rho at r = shift + t, where no digits of the least gap are lost."""
+        return float(np.linalg.norm(c / (gaps + t))) - 2 * (shift + t) / rho
+
+    if excess(tiny) <= 0:
+        s = -c / (gaps + tiny)
+        if shift > 0:
+            rest = float(s[1:] @ s[1:])
+            s[0] = math.copysign(math.sqrt(max(0.0, (2 * shift / rho) ** 2 - rest)), -c[0])
+        return np.asarray(Q @ s)
+    high = tiny + math.sqrt(rho * slope)  # there |s| <= slope / t <= 2 t / rho
+    return np.asarray(Q @ (-c / (gaps + float(brentq(excess, tiny, high, xtol=1e-300, rtol=1e-14)))))

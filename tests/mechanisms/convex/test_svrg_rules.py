@@ -1,0 +1,90 @@
+"""DP-SVRG's defaults are what its docstrings say: shares of the budget, batches, epochs, steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from privopt.mechanisms.convex.sampling import private_batch
+from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, noise_growth
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.regularizers import ridge
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.norm_balls import L2Ball
+
+DELTA = 1e-5
+FACTS = RiskFacts(3000, 4, LogisticLoss(), row_norm=3.0)
+BALL = L2Ball(4, 2.0)
+KINDS = [DPSVRG, DPSVRGPlusPlus]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_anchors_take_their_share_of_the_budget_and_steps_are_the_theorems(kind: Any) -> None:
+    """The full gradients of three releases are mu_a-GDP together with mu_a^2 = share mu^2. L = 9 / 4."""
+    plan = kind.plan(FACTS, BALL, epsilon=1.0, delta=DELTA, rounds=(5, 10), batch=60, releases=3)
+    moved = 2 * FACTS.gradient_bound / FACTS.n_records
+    together = math.sqrt(2 * 3) * moved / plan.anchor_noise.sigma
+    share, factor = {DPSVRG: (2 / 3, 2), DPSVRGPlusPlus: (1 / 2, 13)}[kind]
+    assert together == pytest.approx(math.sqrt(share) * gaussian_mu(1.0, DELTA), rel=1e-6)
+    assert plan.step_sizes == pytest.approx((1 / (factor * 2.25),) * 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS[:1])
+def test_batches_read_as_much_as_full_gradients_do_unless_noise_wants_more(kind: Any) -> None:
+    few, many = (
+        kind.plan(FACTS, BALL, epsilon=epsilon, delta=DELTA, rounds=(20, 20)) for epsilon in (0.1, 8.0)
+    )
+    for plan, epsilon in ((few, 0.1), (many, 8.0)):
+        batches = gaussian_mu(epsilon, DELTA) * math.sqrt(1 - kind.anchor_share)
+        least = private_batch(FACTS, 40, batches)
+        expected = max(least, 2 * FACTS.n_records / 40)
+        assert plan.sampling * FACTS.n_records == pytest.approx(expected, abs=1)
+    assert few.sampling == pytest.approx(2 / 40, rel=0.01)
+    assert many.sampling > 1.5 * few.sampling
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_epochs_end_before_noise_stretches_the_distance_by_e(kind: Any) -> None:
+    """The noise of M batches, together mu-GDP, adds up to at most 1 in the log over the longest epoch."""
+    calm = RiskFacts(200_000, 4, LogisticLoss())
+    for facts, epsilon in ((calm, 1.0), (calm, 0.1), (FACTS, 1.0)):
+        mu, rate = gaussian_mu(epsilon, DELTA) / facts.sensitivity, kind._default_step_size(facts)
+        _, rounds = kind._theorem(facts, BALL, ridge(0.02), mu)
+        mu *= math.sqrt(1 - kind.anchor_share)
+        longest = max(rounds) - 1  # rounded up
+        growth = noise_growth(facts, mu, rate) * longest * (sum(rounds) - len(rounds))
+        assert growth <= 1.0 or max(rounds) == 2
+        if max(rounds) > 2 and sum(rounds) < 3000:  # and no sooner, or where the theorem ends
+            more = noise_growth(facts, mu, rate) * (longest + 1) * sum(rounds)
+            assert more >= 1.0 or max(rounds) >= min(8 * facts.smoothness / 0.02, 5000)
+        # The growth is what noise of that size adds, per step, by its definition.
+        noise = facts.smoothness * math.sqrt(sum(rounds)) / (facts.gradient_bound * mu)
+        stretched = facts.dimension * (rate * noise) ** 2  # of E |x - anchor|^2 = 1, in one step
+        assert stretched == pytest.approx(noise_growth(facts, mu, rate) * sum(rounds))
+
+
+def test_epochs_are_alike_or_double() -> None:
+    calm = RiskFacts(200_000, 4, LogisticLoss())
+    mu = gaussian_mu(1.0, DELTA) / calm.sensitivity
+    _, alike = DPSVRG._theorem(calm, BALL, ridge(0.02), mu)
+    assert len(set(alike)) == 1
+    _, double = DPSVRGPlusPlus._theorem(calm, BALL, ridge(0.0), mu)
+    assert len(double) > 2
+    np.testing.assert_allclose(np.array(double[1:]), 2 * np.array(double[:-1]), atol=2)
+
+
+def test_each_of_several_releases_runs_as_one_with_its_share_of_the_budget_would() -> None:
+    half = gaussian_mu(1.0, DELTA) / 2
+    epsilon = float(brentq(lambda e: gaussian_mu(e, DELTA) - half, 0.1, 1.0, xtol=1e-12))
+    for kind in KINDS[:1]:
+        alone: Any = kind.plan(FACTS, BALL, epsilon=epsilon, delta=DELTA)
+        four: Any = kind.plan(FACTS, BALL, epsilon=1.0, delta=DELTA, releases=4)
+        assert four.rounds == alone.rounds
+        assert four.sampling == pytest.approx(alone.sampling, rel=1e-3)
+        assert four.regularizer.l2 == pytest.approx(alone.regularizer.l2, rel=1e-6)
+        assert four.anchor_noise.sigma == pytest.approx(alone.anchor_noise.sigma, rel=1e-6)
