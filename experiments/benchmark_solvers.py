@@ -28,6 +28,7 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from privopt.experiments.comparison.workload import noise_of
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.kept import (
     Kept,
@@ -46,7 +47,7 @@ from privopt.oracles.draw.interface import Law
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
-from privopt.oracles.minimize.mip.pulp import PulpOracle
+from privopt.oracles.minimize.mip.highs import HighsOracle
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.select import gibbs_oracle
 from privopt.oracles.task import Task
@@ -210,20 +211,7 @@ def _problem(unit: Unit) -> ZeroOneHalfspace:
 def _solver(name: str) -> DiscreteOracle:
     if name == NATIVE:
         return NativeOracle()
-    return PulpOracle("HiGHS", model="cells" if name == CELLS else "rows")
-
-
-def noise_of(mechanism: str, problem: ZeroOneHalfspace, epsilon: float, seed: int) -> Perturbation:
-    """The perturbation that the mechanism's plan asks for, seeded."""
-    n, lattice = problem.n_records, problem.lattice
-    if math.isinf(epsilon):
-        return Perturbation.zero(lattice)
-    plan = MECHANISMS[mechanism].plan(ZeroOneHalfspace, lattice, epsilon=epsilon, delta=1.0 / n**2)
-    source = NoiseSource(insecure_seed=seed)
-    if mechanism == "opdisc":
-        return Perturbation.normalized(lattice, source.gaussian(plan.noise["sigma"], lattice.dimension + 1))
-    separators = ZeroOneHalfspace.separators(lattice)
-    return separators.weighted(source.gaussian(plan.noise["sigma"], separators.size))
+    return HighsOracle("cells" if name == CELLS else "rows")
 
 
 # --- What is made of the lines ------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
     console.print(agreement, highlight=False)
     top = {} if best.point is None else {"best without privacy, OPDisc's weights": accuracy(best.point, X, y)}
     delta = guarantee(1.0 / len(y) ** 2)
-    title = f"One OPDisc solve by PuLP with HiGHS: ε = 1, {delta}, {weights(str(problem.lattice))}"
+    title = f"One OPDisc solve by HiGHS: ε = 1, {delta}, {weights(str(problem.lattice))}"
     pictures = {
         "accuracy.png": accuracy_figure(rows, top, "train_accuracy"),
         "test-accuracy.png": accuracy_figure(rows, {}, "test_accuracy"),
@@ -153,13 +153,13 @@ def _solve(problem: ZeroOneHalfspace, noise: Perturbation, oracle: str) -> tuple
 
 
 def _two_solvers(problem: ZeroOneHalfspace) -> tuple[Answer, Answer, list[Progress]]:
-    """The same noisy problem through the automatic oracle and through PuLP with HiGHS."""
+    """The same noisy problem through the automatic oracle and through HiGHS."""
     n, d = problem.n_records, problem.lattice.dimension
     plan = OPDisc.plan(ZeroOneHalfspace, problem.lattice, epsilon=1.0, delta=1.0 / n**2)
     eta = NoiseSource(insecure_seed=0).gaussian(plan.sigma, d + 1)
     noise = Perturbation.normalized(problem.lattice, eta)
     first, _ = _solve(problem, noise, "auto")
-    second, trace = _solve(problem, noise, "pulp-highs")
+    second, trace = _solve(problem, noise, "highs")
     return first, second, trace
 
 

@@ -16,15 +16,19 @@ from typing import Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
-from privopt.mechanisms.audit.audit import Binned, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.claims import AuditedClaim
+from privopt.mechanisms.audit.heavy_tails import LargestDistances, outlier_claim, printed_scale
 from privopt.mechanisms.audit.laws import audit_plan
 from privopt.mechanisms.audit.neighbours import ParityProblem, SignLattice, parity_neighbours
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM
+from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
+from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
+from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
+from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.accounting import (
     bounded_range_step_epsilon,
     bounded_range_to_zcdp,
@@ -32,8 +36,9 @@ from privopt.mechanisms.privacy.accounting import (
     gaussian_mu,
     zcdp_epsilon,
 )
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import smallest
 from privopt.mechanisms.privacy.poisson import poisson_multiplier
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.discrete.lattice import IntegerLattice
 
 Floats = NDArray[np.float64]
@@ -156,13 +161,14 @@ def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
 def a_scale_that_leaks() -> Demonstration:
     """One outlier moves the printed scale without limit, the smooth sensitivity by at most e^t."""
     n, m, epsilon, delta, rows = 1000, 10, 1.0, 1e-5, []
-    t, claimed = epsilon**2 / 16, zcdp_epsilon(epsilon**2 / 2, delta)
+    claimed = zcdp_epsilon(epsilon**2 / 2, delta)
+    trimming = Trimming(n, 0.0, 1.0, m, ArsinhNoise.as_printed(epsilon))
     for outlier in (1.0, 1e4, 1e6, 1e9, 1e15):
         first, second = np.zeros(n), np.zeros(n)
         second[-1] = outlier
         found = []
-        for scale in (_printed_scale, _smooth_sensitivity):
-            ratio = scale(second, m, t, 1.0) / scale(first, m, t, 1.0)
+        for one in (printed_scale(trimming), trimming):
+            ratio = one.sensitivity(one.ordered(second)) / one.sensitivity(one.ordered(first))
             found += [f"{ratio:.4g}", _short(_scale_epsilon(ratio, delta))]
         rows.append((f"{outlier:g}", _short(claimed), *found))
     columns = (
@@ -171,84 +177,14 @@ def a_scale_that_leaks() -> Demonstration:
     return Demonstration(4, "the scale of the noise leaks", columns, tuple(rows))
 
 
-@dataclass(frozen=True)
-class TrimmedMean:
-    """The clamped trimmed mean of fixed records plus (S/s) sinh(Y), Y standard normal: a sampler to audit.
-
-    Attributes:
-        records: sorted.
-        trimmed: m, how many are left out at either end.
-        scale: what takes the place of the smooth sensitivity S, from (records, m, t, width).
-        epsilon: (1/2) epsilon^2-zCDP is claimed; t = epsilon^2 / 16 and s = epsilon / 4 as printed.
-        width: of the interval [0, width] that the mean is clamped to.
-    """
-
-    records: tuple[float, ...]
-    trimmed: int
-    scale: Callable[[Floats, int, float, float], float]
-    epsilon: float
-    width: float = 1.0
-
-    @property
-    def centre(self) -> float:
-        x = np.array(self.records)
-        return float(np.clip(np.mean(x[self.trimmed : x.size - self.trimmed]), 0, self.width))
-
-    @property
-    def spread(self) -> float:
-        """S / s."""
-        x = np.array(self.records)
-        return self.scale(x, self.trimmed, self.epsilon**2 / 16, self.width) / (self.epsilon / 4)
-
-    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
-        return np.asarray(self.centre + self.spread * np.sinh(noise.gaussian(1.0, runs)))
-
-    def law(self, edges: Floats) -> Floats:
-        """The probabilities of the bins between edges: the noise is below c if Y is below asinh(c)."""
-        y = np.concatenate([[-np.inf], np.arcsinh((edges - self.centre) / self.spread), [np.inf]])
-        # Differences of the smaller tail, which keep their digits.
-        law = np.where(y[1:] < 0, np.diff(special.ndtr(y)), -np.diff(special.ndtr(-y)))
-        return np.asarray(law / math.fsum(law))
-
-
 def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3) -> AuditedClaim:
-    """Algorithm 2 on an outlier: with the exact smooth sensitivity, and with the printed scale, a mutant."""
-    n, m = 1000, 10
-    claimed = zcdp_epsilon(epsilon**2 / 2, delta)
-    far = np.geomspace(1e-2, 1e6, 80)
-    edges = np.concatenate([-far[::-1], far])
+    """Algorithm 2 on an outlier: with the exact smooth sensitivity, and with the printed scale, a mutant.
 
-    def subject(name: str, scale: Callable[[Floats, int, float, float], float]) -> Subject:
-        first, second = (TrimmedMean((*(0.0,) * (n - 1), last), m, scale, epsilon) for last in (0.0, outlier))
-        worst = exact_epsilon(first.law(edges), second.law(edges), delta)
-        bins = tuple(edges.tolist())
-        return Subject(name, Binned(first, bins), Binned(second, bins), claimed, delta, worst)
-
-    printed = subject("printed scale", _printed_scale)
-    return AuditedClaim(
-        "trimmed mean", f"outlier, n = {n}", subject(RELEASED, _smooth_sensitivity), (printed,)
-    )
-
-
-def _printed_scale(x: Floats, m: int, t: float, width: float) -> float:
-    return max(float(x[-1] - x[0]) / (x.size - 2 * m), math.exp(-m * t) * width)
-
-
-def _smooth_sensitivity(x: Floats, m: int, t: float, width: float) -> float:
-    """max over k of e^(-k t) min(width, LS_k) for the trimmed mean of sorted x, clamped to [a, a + width].
-
-    LS_k, k < m, is the most that one more change can do after k changes: with l of the k + 1 changed records
-    pushed to the far left and the others to the far right, the window of n - 2m records gains
-    x_(n-m+1+k-l) and loses x_(m+1-l). From k = m on the window holds a changed record, and only the clamping
-    limits what it does.
+    t and s are the printed ones, for which (1/2) epsilon^2-zCDP is claimed.
     """
-    n = x.size
-    best = math.exp(-m * t) * width
-    for k in range(m):
-        low = np.arange(k + 2)
-        spread = np.max(x[n - m + k - low] - x[m - low]) / (n - 2 * m)
-        best = max(best, math.exp(-k * t) * min(width, float(spread)))
-    return best
+    trimming = Trimming(1000, 0.0, 1.0, 10, ArsinhNoise.as_printed(epsilon))
+    claimed = PrivacySpend.approximate(zcdp_epsilon(epsilon**2 / 2, delta), delta, TrimmedMean.name)
+    return outlier_claim(TrimmedMean(1, trimming, claimed), outlier)
 
 
 def _scale_epsilon(ratio: float, delta: float) -> float:
@@ -348,6 +284,50 @@ def advanced_composition() -> Demonstration:
     return Demonstration(8, "several times the noise that is needed", columns, tuple(rows))
 
 
+def distances_that_one_answer_moves() -> Demonstration:
+    """Sample and aggregate: m equal answers, and one of them moved to the end of the ball."""
+    rows = []
+    for m, epsilon, delta in [(161, 4.0, 0.05), (401, 4.0, 1e-3), (2001, 1.0, 1e-3)]:
+        plan = SampleAggregate.plan(m, 1, subsets=m, radius=1.0, epsilon=epsilon, delta=delta)
+        fields = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)}
+        first, second = np.zeros((m, 1)), np.zeros((m, 1))
+        second[-1] = 1.0
+        moved = []
+        for one in (LargestDistances(**fields), plan):
+            moved.append(one.centre(second)[1] / one.centre(first)[1])
+        allowed = math.exp(epsilon / (4 * (1 + math.log(2 / delta))))
+        rows.append((str(m), f"{epsilon:g}", f"{delta:g}", f"{allowed:.3f}", *(f"{r:.4g}" for r in moved)))
+    columns = ("m", "epsilon", "delta", "allowed: e^beta", "largest: scale moves by", "smallest: moves by")
+    return Demonstration(9, "the largest distances are one answer's", columns, tuple(rows))
+
+
+def a_sum_of_deviations() -> Demonstration:
+    """OPSamp: answers that differ in every coordinate or in none, and how often their means differ by more
+    than is paid for."""
+    rows = []
+    for d, gamma, delta in [(10, 0.05, 1e-6), (23, 0.05, 1e-6), (100, 0.05, 1e-6), (23, 0.01, 1e-9)]:
+        m = math.ceil(math.log(2 * d / delta) / (2 * gamma**2))
+        share = 0.25  # of draws whose answers differ
+        exceeds = float(stats.binom.sf(math.floor(m * (share + 4 * gamma / d)), m, share))
+        needed = d * _excess(m, share, delta)
+        row = (str(d), f"{gamma:g}", f"{delta:g}", str(m), f"{4 * gamma:g}", f"{exceeds:.2g}")
+        rows.append((*row, f"{needed:.3g}"))
+    columns = (
+        "d", "gamma", "delta", "m", "printed: 4 gamma", "exceeded with probability", "Chernoff, at delta",
+    )  # fmt: skip
+    return Demonstration(10, "every coordinate, and not their sum", columns, tuple(rows))
+
+
+def _excess(m: int, p: float, delta: float) -> float:
+    """What the mean of m coins exceeds p by with a probability of at most delta, by Chernoff's bound."""
+
+    def rare(excess: float) -> bool:
+        v = min(p + excess, 1.0)
+        return m * float(special.rel_entr(v, p) + special.rel_entr(1 - v, 1 - p)) >= -math.log(delta)
+
+    return smallest(rare)
+
+
 DEMONSTRATIONS: Sequence[Callable[[], Demonstration]] = (
     the_winner_depends_on_the_noise,
     squared_rho,
@@ -357,6 +337,8 @@ DEMONSTRATIONS: Sequence[Callable[[], Demonstration]] = (
     a_condition_that_excludes_the_theorem,
     a_regulariser_that_is_not_there,
     advanced_composition,
+    distances_that_one_answer_moves,
+    a_sum_of_deviations,
 )
 
 

@@ -24,7 +24,7 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from privopt.experiments.benchmark_solvers import noise_of
+from privopt.experiments.comparison.workload import noise_of
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.kept import (
     Kept,

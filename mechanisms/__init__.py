@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
         PrivateLogisticRegression,
         PrivateSigmoidClassifier,
     )
+    from privopt.mechanisms.estimators.robust import PrivateRobustClassifier, PrivateRobustRegression
     from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
     from privopt.mechanisms.nonconvex.registry import NONCONVEX
     from privopt.mechanisms.privacy.noise import NoiseSource
@@ -40,6 +41,8 @@ __all__ = [
     "PrivateHalfspaceClassifier",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
+    "PrivateRobustClassifier",
+    "PrivateRobustRegression",
     "PrivateSigmoidClassifier",
     "Release",
     "evaluate",

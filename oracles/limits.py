@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from privopt.oracles.certificate import Status
 from privopt.problems.arguments import check_real, check_type
@@ -91,6 +91,12 @@ class Watch:
     def remaining(self) -> float | None:
         """Seconds left, never negative; None without a limit."""
         return None if self.limits.seconds is None else max(0.0, self.limits.seconds - self.seconds)
+
+    @property
+    def rest(self) -> Limits:
+        """The limits of the next of several runs: what the others have left of the time."""
+        left = self.remaining
+        return self.limits if left is None else replace(self.limits, seconds=max(left, 1e-9))
 
     def stop(self) -> Status | None:
         """The reason to stop now, if any."""

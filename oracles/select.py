@@ -1,13 +1,17 @@
 """Oracles by name, the automatic choice with its reason, and what is installed.
 
-Backends are imported when they are asked for: compilers and solver libraries are slow to load.
+Backends are imported when they are asked for: compilers and solver libraries are slow to load. Oracles of
+other packages are found by their entry points, in the groups ``privopt.minimizers`` and ``privopt.samplers``:
+an entry point's name is the oracle's, its object a class or a function that makes one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, TypeVar
 
 from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Sampler
 from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
@@ -15,7 +19,7 @@ from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, S
 from privopt.oracles.task import Task
 from privopt.problems.arguments import check_type
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
-from privopt.problems.errors import did_you_mean
+from privopt.problems.errors import PrivOptError, did_you_mean
 
 Kind = TypeVar("Kind")
 
@@ -42,6 +46,30 @@ def _interval() -> DiscreteOracle:
     from privopt.oracles.minimize.interval import IntervalOracle
 
     return IntervalOracle()
+
+
+def _local_search() -> DiscreteOracle:
+    from privopt.oracles.minimize.local_search import LocalSearchOracle
+
+    return LocalSearchOracle()
+
+
+def _highs() -> DiscreteOracle:
+    from privopt.oracles.minimize.mip.highs import HighsOracle
+
+    return HighsOracle()
+
+
+def _cpsat() -> DiscreteOracle:
+    from privopt.oracles.minimize.mip.cpsat import CpSatOracle
+
+    return CpSatOracle()
+
+
+def _scip() -> DiscreteOracle:
+    from privopt.oracles.minimize.mip.scip import ScipOracle
+
+    return ScipOracle()
 
 
 def _pulp(solver: str) -> Callable[[], DiscreteOracle]:
@@ -83,11 +111,17 @@ MINIMIZERS: Mapping[str, Callable[[], DiscreteOracle]] = {
     "native": _native,
     "interval": _interval,
     "enumerate": _enumerate,
+    "highs": _highs,
+    "cpsat": _cpsat,
+    "scip": _scip,
     "pulp-highs": _pulp("HiGHS"),
     "pulp-cbc": _pulp("PULP_CBC_CMD"),
     "pulp-scip": _pulp("SCIP_PY"),
     "pulp-gurobi": _pulp("GUROBI"),
     "pulp-cplex": _pulp("CPLEX_PY"),
+    "pulp-copt": _pulp("COPT"),
+    "pulp-xpress": _pulp("XPRESS_PY"),
+    "local-search": _local_search,
 }
 
 GIBBS: Mapping[str, Callable[[], GibbsOracle]] = {
@@ -105,31 +139,73 @@ def minimizer(name: str) -> DiscreteOracle:
     """A minimising oracle by name.
 
     Raises:
-        UnknownOracleError: listing the names there are.
+        UnknownOracleError: listing the names there are; or what another package offers by the name is none.
         MissingSolverError: the solver behind it is not installed.
     """
     check_type(name, str, "an oracle is named by text")
-    if name in GIBBS and name not in MINIMIZERS:
+    known = minimizers()
+    if name in samplers() and name not in known:
         raise UnknownOracleError(
             f"oracle {name!r} draws at random, and this mechanism needs a minimiser; "
-            f"there are {', '.join(MINIMIZERS)}"
+            f"there are {', '.join(known)}"
         )
-    return _named(name, MINIMIZERS, "minimising oracle")
+    return _named(name, known, "minimising oracle")
 
 
 def gibbs_oracle(name: str) -> GibbsOracle:
     """A drawing oracle by name.
 
     Raises:
-        UnknownOracleError: listing the names there are.
+        UnknownOracleError: listing the names there are; or what another package offers by the name is none.
     """
     check_type(name, str, "an oracle is named by text")
-    if name in MINIMIZERS and name not in GIBBS:
+    known = samplers()
+    if name in minimizers() and name not in known:
         raise UnknownOracleError(
             f"oracle {name!r} minimises, and this mechanism needs a sampler: an oracle that draws at random; "
-            f"there are {', '.join(GIBBS)}"
+            f"there are {', '.join(known)}"
         )
-    return _named(name, GIBBS, "oracle that draws")
+    return _named(name, known, "oracle that draws")
+
+
+def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
+    """Ours, then those of installed packages, by name. A name of ours stays ours."""
+    return {**MINIMIZERS, **_offered("minimizers", DiscreteOracle, MINIMIZERS)}  # type: ignore[type-abstract]
+
+
+def samplers() -> dict[str, Callable[[], GibbsOracle]]:
+    """The same for oracles that draw."""
+    return {**GIBBS, **_offered("samplers", GibbsOracle, GIBBS)}  # type: ignore[type-abstract]
+
+
+def _offered(group: str, kind: type[Kind], ours: Mapping[str, object]) -> dict[str, Callable[[], Kind]]:
+    found = (entry for entry in entry_points(group=f"privopt.{group}") if entry.name not in ours)
+    return {entry.name: partial(_loaded, entry, kind) for entry in found}
+
+
+def _loaded(entry: EntryPoint, kind: type[Kind]) -> Kind:
+    """What another package offers.
+
+    Raises:
+        MissingSolverError: it cannot be loaded or made.
+        UnknownOracleError: it is no oracle of the kind.
+    """
+    whose = f"the package {entry.dist.name!r}" if entry.dist else "another package"
+    try:
+        made: Any = entry.load()()
+    except PrivOptError:
+        raise
+    except Exception as error:  # whatever goes wrong over there
+        raise MissingSolverError(
+            f"oracle {entry.name!r} of {whose} cannot be made ({type(error).__name__}: {error}). "
+            f"To do: install what it needs, or another release of it"
+        ) from error
+    if not isinstance(made, kind):
+        raise UnknownOracleError(
+            f"{whose} offers {entry.value!r} as oracle {entry.name!r}, which makes a {type(made).__name__}, "
+            f"no {kind.__name__}"
+        )
+    return made
 
 
 def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kind:
@@ -142,7 +218,7 @@ def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kin
 
 @dataclass(frozen=True)
 class AutoOracle(DiscreteOracle):
-    """The first that takes the problem: instant enumeration, native, interval, PuLP with HiGHS."""
+    """The first that takes the problem: instant enumeration, native, interval, HiGHS."""
 
     name: ClassVar[str] = "auto"
 
@@ -152,7 +228,7 @@ class AutoOracle(DiscreteOracle):
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
         """
-        candidates = (_instant, _native, _interval, _pulp("HiGHS"))
+        candidates = (_instant, _native, _interval, _highs)
         return _first_fit(candidates, lambda oracle: oracle.refusals(problem, task))
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
@@ -254,7 +330,7 @@ _EXACT_LAW = "exact law, to a stated relative error"
 # Name: what it is for, what it refuses, what its answers rest on.
 _MINIMISES: Mapping[str, tuple[str, str, str]] = {
     "auto": (
-        "the first that fits of enumerate (instant sizes), native, interval, pulp-highs",
+        "the first that fits of enumerate (instant sizes), native, interval, highs",
         "",
         "as chosen",
     ),
@@ -270,11 +346,21 @@ _MINIMISES: Mapping[str, tuple[str, str, str]] = {
         "2,000,000 candidates, 2e9 candidates x records",
         "integers",
     ),
-    "pulp-highs": ("a general solver, HiGHS; ships with privopt", _MIP, "floating point"),
-    "pulp-cbc": ("a general solver, CBC; ships with PuLP", "as pulp-highs", "floating point"),
-    "pulp-scip": ("a general solver, SCIP (pip install pyscipopt)", "as pulp-highs", "floating point"),
-    "pulp-gurobi": ("Gurobi, commercial (pip install gurobipy)", "as pulp-highs", "floating point"),
-    "pulp-cplex": ("CPLEX, commercial (pip install cplex)", "as pulp-highs", "floating point"),
+    "highs": ("a general solver, HiGHS, spoken to directly; ships with privopt", _MIP, "floating point"),
+    "cpsat": ("OR-tools' CP-SAT, in a process of its own (privopt[cpsat])", "as highs", "integers"),
+    "scip": ("a general solver, SCIP, spoken to directly (privopt[scip])", "as highs", "floating point"),
+    "pulp-highs": ("HiGHS through PuLP", "as highs", "floating point"),
+    "pulp-cbc": ("a general solver, CBC; ships with PuLP", "as highs", "floating point"),
+    "pulp-scip": ("SCIP through PuLP (pip install pyscipopt)", "as highs", "floating point"),
+    "pulp-gurobi": ("Gurobi, commercial (pip install gurobipy)", "as highs", "floating point"),
+    "pulp-cplex": ("CPLEX, commercial (pip install cplex)", "as highs", "floating point"),
+    "pulp-copt": ("COPT, commercial (pip install coptpy)", "as highs", "floating point"),
+    "pulp-xpress": ("Xpress, commercial (pip install xpress)", "as highs", "floating point"),
+    "local-search": (
+        "a good point soon, without a proof: for baselines without privacy, refused by mechanisms",
+        "",
+        "none",
+    ),
 }
 _DRAWS: Mapping[str, tuple[str, str, str]] = {
     "auto": ("the first that fits of enumerate, elimination, branch, stream", "", _EXACT_LAW),
@@ -309,14 +395,15 @@ _DRAWS: Mapping[str, tuple[str, str, str]] = {
 
 def inventory() -> list[Entry]:
     """Every oracle by name: whether it can be made here, what to do if not, what it is for."""
-    named = [("minimises", name, make, _MINIMISES[name]) for name, make in MINIMIZERS.items()]
-    draws = [("draws", name, make, _DRAWS[name]) for name, make in GIBBS.items()]
+    foreign = ("of an installed package", "its own", "its own")
+    named = [("minimises", name, make, _MINIMISES.get(name, foreign)) for name, make in minimizers().items()]
+    draws = [("draws", name, make, _DRAWS.get(name, foreign)) for name, make in samplers().items()]
     return [_entry(kind, name, make, facts) for kind, name, make, facts in [*named, *draws]]
 
 
 def _entry(kind: str, name: str, make: Callable[[], object], facts: tuple[str, str, str]) -> Entry:
     try:
         make()
-    except MissingSolverError as error:
+    except (MissingSolverError, UnknownOracleError) as error:
         return Entry(name, kind, False, str(error), *facts)
     return Entry(name, kind, True, "", *facts)

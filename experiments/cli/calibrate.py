@@ -23,6 +23,7 @@ from privopt.experiments.cli.linear import LinearOptions, calibrate_linear, cali
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.discrete.mechanism import check_calibration
 from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -34,7 +35,7 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def calibrate(
-    mechanism: Annotated[str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS)))],
+    mechanism: Annotated[str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS)))],
     epsilon: EpsilonOption,
     delta: Annotated[
         float | None,
@@ -59,7 +60,7 @@ def calibrate(
     steps: StepsOption = None,
 ) -> None:
     """Show the noise that a guarantee costs, before any data."""
-    check_mechanism(mechanism, (*MECHANISMS, *RISK_MECHANISMS))
+    check_mechanism(mechanism, (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
     options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
     scorecard = {
         "--radius": radius is not None,

@@ -31,8 +31,10 @@ from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.common import check_writable, write_atomically
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
@@ -112,6 +114,15 @@ StepsOption = Annotated[
         help="Noisy steps, >= 1. Default: the theory's, from n, d and epsilon.", rich_help_panel=_LINEAR
     ),
 ]
+RobustOption = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Records of unknown size, heavy tails: nothing about magnitudes is declared, units are found "
+        "privately. --loss logistic or squared.",
+        rich_help_panel=_LINEAR,
+    ),
+]
 JsonOption = Annotated[
     Path | None, typer.Option("--json", help="Write the full report here.", rich_help_panel=_OUTPUT)
 ]
@@ -121,6 +132,8 @@ FIT_EXAMPLES = """Examples:
 privopt fit --data adult23 --epsilon 1
 
 privopt fit --data patients.csv --target state --classes well,ill --schema s.toml --epsilon 1 --save m.json
+
+privopt fit --data bills.csv --target cost --epsilon 1 --robust --loss squared --save m.json
 
 privopt fit --data adult23 --epsilon 0.5 --mechanism exponential --lattice -4:4:4.8
 
@@ -167,7 +180,8 @@ def fit(
         str,
         typer.Option(
             help=f"Scorecards: auto, {', '.join(card_mechanisms())}. "
-            f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}.",
+            f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}. "
+            f"With --robust: auto, {', '.join(ROBUST_FITS)}.",
             rich_help_panel=_PRIVACY,
         ),
     ] = "auto",
@@ -193,6 +207,22 @@ def fit(
             rich_help_panel=_PROBLEM,
         ),
     ] = None,
+    max_columns: Annotated[
+        int | None,
+        typer.Option(
+            help="At most so many columns get points: those that tell records apart most. Free; of seeded, "
+            "which auto then is.",
+            rich_help_panel=_PROBLEM,
+        ),
+    ] = None,
+    max_work: Annotated[
+        float,
+        typer.Option(
+            help="Of auto: the most steps of an exact draw, which follow from public facts; 4e8 take about a "
+            "second.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = MOST_WORK,
     risk_share: Annotated[
         float,
         typer.Option(
@@ -235,6 +265,7 @@ def fit(
     norm: NormKindOption = None,
     label_range: LabelOption = None,
     steps: StepsOption = None,
+    robust: RobustOption = False,
     save: Annotated[
         Path | None,
         typer.Option(help="Write the model here, JSON for `privopt predict`.", rich_help_panel=_OUTPUT),
@@ -242,13 +273,17 @@ def fit(
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
-    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS))
+    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS, *ROBUST_FITS))
     check_files({"--save": save, "--json": json_file})
-    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
+    options = LinearOptions(
+        loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None
+    )
     scorecard_only = {
         "--oracle": oracle != "auto",
         "--lattice": lattice is not None,
         "--calibration": calibration != "sound",
+        "--max-columns": max_columns is not None,
+        "--max-work": max_work != MOST_WORK,
         "--risk-share": risk_share != 0,
     }
     linear = is_linear(mechanism, options, scorecard_only)
@@ -286,6 +321,8 @@ def fit(
                     calibration=calibration,
                     class_weight=weights,
                     prevalence=shares,
+                    max_columns=max_columns,
+                    max_work=max_work,
                     risk_share=risk_share,
                     limits=limits,
                     ledger=book,

@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from rich.console import Console
@@ -24,7 +24,14 @@ from privopt.mechanisms.estimators.linear import (
     PrivateSigmoidClassifier,
     check_label_range,
 )
+from privopt.mechanisms.estimators.robust import (
+    PrivateRobustClassifier,
+    PrivateRobustRegression,
+    choose_robust,
+)
+from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,
@@ -37,6 +44,7 @@ from privopt.problems.convex.losses import (
 from privopt.problems.convex.risk import RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
+from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
@@ -47,10 +55,14 @@ NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap
 _NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
 _CLASSIFYING = ("logistic", "sigmoid")  # losses for classes; the first is the default
 
-LinearModel = PrivateLogisticRegression | PrivateSigmoidClassifier | PrivateLinearRegression
-_ESTIMATORS: dict[str, type[Any]] = {
-    e.__name__: e for e in (PrivateLogisticRegression, PrivateSigmoidClassifier, PrivateLinearRegression)
-}
+LinearModel = (
+    PrivateLogisticRegression
+    | PrivateSigmoidClassifier
+    | PrivateLinearRegression
+    | PrivateRobustClassifier
+    | PrivateRobustRegression
+)
+_ESTIMATORS: dict[str, type[Any]] = {e.__name__: e for e in get_args(LinearModel)}
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,7 @@ class LinearOptions:
     label_range: str | None = None
     steps: int | None = None
     norm: str | None = None
+    robust: bool | None = None
 
     @property
     def given(self) -> bool:
@@ -87,7 +100,8 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
     Raises:
         InvalidInputError: options of one with a mechanism of the other.
     """
-    linear = mechanism in RISK_MECHANISMS or (mechanism == "auto" and options.loss is not None)
+    linear = is_robust(mechanism, options) or mechanism in RISK_MECHANISMS
+    linear = linear or (mechanism == "auto" and options.loss is not None)
     wrong = [name for name, used in scorecard.items() if used]
     if linear and wrong:
         raise InvalidInputError(
@@ -103,9 +117,27 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
             "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
             f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
         )
+    if linear and is_robust(mechanism, options):
+        _check_robust(mechanism, options)
     if linear and options.label_range is not None and (options.loss or "logistic") in _CLASSIFYING:
         raise InvalidInputError("--label-range belongs to regression: --loss squared, huber or biweight")
     return linear
+
+
+def is_robust(mechanism: str, options: LinearOptions) -> bool:
+    """Whether a model of records of unknown size is asked for."""
+    return bool(options.robust) or mechanism in ROBUST_FITS
+
+
+def _check_robust(mechanism: str, options: LinearOptions) -> None:
+    if mechanism in RISK_MECHANISMS:
+        raise InvalidInputError(
+            f"--robust goes with auto, {', '.join(ROBUST_FITS)}; {mechanism} wants bounds on records"
+        )
+    if wrong := [name for name in options.names if name not in ("--loss", "--steps", "--robust")]:
+        raise InvalidInputError(f"{', '.join(wrong)}: records of unknown size have none; leave it out")
+    if (options.loss or "logistic") not in ("logistic", "squared"):
+        raise InvalidInputError(f"--robust takes --loss logistic or squared, got {options.loss!r}")
 
 
 def fit_linear(
@@ -123,35 +155,44 @@ def fit_linear(
     schema, classes = records.schema, records.classes
     if classes is not None and (options.loss or "logistic") not in _CLASSIFYING:
         raise InvalidInputError(f"--classes belongs to classification, --loss {options.loss} to regression")
-    if schema is None:
+    robust = is_robust(budget["mechanism"], options)
+    if schema is None and not robust:
         schema = Schema.infer(records.frame)
     began = time.monotonic()
-    common = {
-        **budget,
-        "schema": schema,
+    common: dict[str, Any] = {**budget, "schema": schema, "steps": options.steps}
+    bounds = {
         "norm": checked_norm(options.norm, budget["mechanism"]),
         "data_norm": options.data_norm,
         "convex_set": options.convex_set,
         "regularizer": options.regularizer or "none",
-        "steps": options.steps,
     }
     loss = options.loss or _CLASSIFYING[0]
     weighted = {key: common.pop(key, None) for key in ("class_weight", "prevalence")}
+    if robust and any(value is not None for value in weighted.values()):
+        raise InvalidInputError("--class-weight and --prevalence: not with --robust")
+    if not robust:
+        common |= bounds
     if loss in _CLASSIFYING:
-        common |= weighted
+        common |= {} if robust else weighted
     elif any(value is not None for value in weighted.values()):
         raise InvalidInputError("--class-weight and --prevalence belong to classification")
     model: LinearModel
-    if loss == "logistic":
+    if robust:
+        model = (
+            PrivateRobustRegression(**common)
+            if loss == "squared"
+            else PrivateRobustClassifier(classes=classes, **common)
+        )
+    elif loss == "logistic":
         model = PrivateLogisticRegression(classes=classes, **common)
     elif loss == "sigmoid":
         model = PrivateSigmoidClassifier(classes=classes, **common)
     else:
-        robust = None if loss == "squared" else parse_loss(loss)
+        other = None if loss == "squared" else parse_loss(loss)
         label_range = None if options.label_range is None else parse_label_range(options.label_range)
-        model = PrivateLinearRegression(label_range=label_range, loss=robust, **common)
-    model.fit(records.X, records.y)
-    regression = isinstance(model, PrivateLinearRegression)
+        model = PrivateLinearRegression(label_range=label_range, loss=other, **common)
+    model.fit(records.frame if robust else records.X, records.y)
+    regression = isinstance(model, PrivateLinearRegression | PrivateRobustRegression)
     if regression:
         score = float(model.score(records.frame, records.labels))
     else:
@@ -161,8 +202,9 @@ def fit_linear(
         **model.noise_,
         "mechanism": model.mechanism_,
         "mechanism_reason": model.mechanism_reason_,
+        **_searched(model),
         "oracle": "newton" if model.mechanism_ in _NEWTON else "closed-form",
-        "features": schema.feature_names,
+        "features": [str(c) for c in records.frame] if schema is None else schema.feature_names,
         "weights": _plain(model.coef_),
         "intercept": _plain(model.intercept_),
         "not_private": NOT_PRIVATE,
@@ -172,6 +214,12 @@ def fit_linear(
         "seconds": time.monotonic() - began,
     }
     return model, report
+
+
+def _searched(model: LinearModel) -> dict[str, Any]:
+    """Whether weights passed the test of a search for a local minimum, class by class."""
+    releases = [r for r in model.releases_ if isinstance(r, LocalMinimumRelease)]
+    return {"found": [r.found for r in releases]} if releases else {}
 
 
 def _plain(values: Any) -> Any:
@@ -240,6 +288,20 @@ def calibrate_linear(
         )
     if wrong := [f"{option} {value}" for option, value in missing.items() if value is not None and value < 1]:
         raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
+    if is_robust(mechanism, options):
+        numbers = options.loss == "squared"
+        robust, _ = choose_robust(
+            *(mechanism, records, dimension, PLAIN_SQUARES if numbers else LogisticLoss()),
+            epsilon=epsilon,
+            delta=delta or 1 / records**2,
+            steps=options.steps,
+        )
+        return {
+            "noise_on": robust.noised,
+            **robust.noise,
+            "steps": robust.steps,
+            **robust.spend.to_dict(),
+        }
     low, high = (-1.0, 1.0) if options.label_range is None else parse_label_range(options.label_range)
     loss = parse_loss(options.loss or "logistic", high / 2 - low / 2)
     norm = checked_norm(options.norm, mechanism)
@@ -329,6 +391,10 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
         f"spend: {model.spend_}",
         f"budget: {report['note']}" if report["note"] else "",
         f"mechanism: {report['mechanism']} ({report['mechanism_reason']})",
+        *(
+            "a local minimum within alpha and gamma: " + ("yes" if found else "not found")
+            for found in report.get("found", ())
+        ),
         f"noise: {noise}",
         f"certificate (not private): gradient norm {proof['gradient_norm']:.3g}, gap {proof['gap']:.3g}"
         if "gradient_norm" in proof

@@ -30,6 +30,8 @@ COMMANDS = {
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
     "with intervals.",
     "card": "Print a scorecard: points, threshold, risks; as a page, Markdown, JSON or SQL. Costs nothing.",
+    "compare-oracles": "Compare minimising oracles on reproducible instances: who proves what, how fast, "
+    "whether all agree.",
     "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
     "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
     "reproduce": "The figures and tables of the papers, measured again, with what they show and whether it "
@@ -44,7 +46,7 @@ say = Console(stderr=True, emoji=False)
 
 def load(name: str) -> Any:
     """The command itself."""
-    command = typer.main.get_command(import_module(f"privopt.experiments.cli.{name}").app)
+    command = typer.main.get_command(import_module(f"privopt.experiments.cli.{name.replace('-', '_')}").app)
     command.name = name
     return command
 

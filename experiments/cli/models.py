@@ -10,6 +10,7 @@ import pandas as pd
 from privopt.experiments.cli.linear import load_linear
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import missing_columns
 
 
 def load_model(path: Path) -> Any:
@@ -33,6 +34,12 @@ def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.Data
     Raises:
         InvalidInputError: an unusable table.
     """
+    if model.schema_ is None and hasattr(model, "feature_names_in_"):
+        names = list(model.feature_names_in_)
+        if missing := [name for name in names if name not in table.columns]:
+            found = missing_columns(missing, list(table.columns))
+            raise InvalidInputError(f"missing from the table: {found}")
+        table = table[names]
     scored = pd.DataFrame({"prediction": model.predict(table)})
     classes = getattr(model, "classes_", ())
     if len(classes) == 2:

@@ -1,4 +1,4 @@
-"""``privopt plan``: what a fit of a scorecard will do and cost, from public facts alone."""
+"""``privopt plan``: what a fit will do and cost, from public facts alone."""
 
 from __future__ import annotations
 
@@ -12,16 +12,30 @@ from rich.console import Console
 from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.fit import (
     EpsilonOption,
+    LossOption,
+    RobustOption,
+    StepsOption,
     check_mechanism,
     parse_delta,
     parse_lattice,
     parse_prevalence,
     parse_weights,
 )
+from privopt.experiments.cli.linear import LinearOptions, is_linear, is_robust
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.common import public_delta
+from privopt.mechanisms.estimators.linear import schema_norm
+from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
+from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
@@ -43,11 +57,36 @@ def plan(
     class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
     prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
     classes: Annotated[str | None, typer.Option(help="NEGATIVE,POSITIVE labels.")] = None,
+    max_columns: Annotated[int | None, typer.Option(help="As in `privopt fit`.")] = None,
+    max_work: Annotated[float, typer.Option(help="As in `privopt fit`.")] = MOST_WORK,
     risk_share: Annotated[float, typer.Option(help="As in `privopt fit`.")] = 0.0,
+    robust: RobustOption = False,
+    loss: LossOption = None,
+    steps: StepsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what fitting a scorecard will do, why, and how long it takes, before any data."""
-    check_mechanism(mechanism, ("auto", *card_mechanisms()))
+    """Say what fitting a scorecard, or with --robust a linear model, will do, why, and how long it takes."""
+    if mechanism in RISK_MECHANISMS and not robust:
+        raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
+    check_mechanism(mechanism, ("auto", *card_mechanisms(), *ROBUST_FITS))
+    options = LinearOptions(loss=loss, steps=steps, robust=robust or None)
+    scorecard = {
+        "--lattice": lattice is not None,
+        "--oracle": oracle != "auto",
+        "--class-weight": class_weight is not None,
+        "--prevalence": prevalence is not None,
+        "--classes": classes is not None,
+        "--risk-share": risk_share != 0,
+        "--max-columns": max_columns is not None,
+        "--max-work": max_work != MOST_WORK,
+    }
+    if is_robust(mechanism, options):
+        is_linear(mechanism, options, scorecard)
+        fitted = robust_plan(Schema.load(schema), records, epsilon, delta, mechanism, options)
+        show(*fitted, as_json=as_json, ledger=ledger)
+        return
+    if loss is not None or steps is not None:
+        raise InvalidInputError("--loss and --steps: with --robust; other linear models: privopt calibrate")
     planned = PrivateHalfspaceClassifier(
         epsilon,
         delta=parse_delta(delta),
@@ -55,22 +94,75 @@ def plan(
         oracle=oracle,
         schema=Schema.load(schema),
         lattice=parse_lattice(lattice),
+        max_columns=max_columns,
+        max_work=max_work,
         risk_share=risk_share,
         classes=None if classes is None else classes.split(","),
         class_weight=parse_weights(class_weight),
         prevalence=parse_prevalence(prevalence),
     ).plan(records)
-    report = plan_report(planned)
+    show(plan_report(planned), _lines(planned), planned.spend, as_json=as_json, ledger=ledger)
+
+
+def show(
+    report: dict[str, Any], lines: list[str], spend: PrivacySpend, *, as_json: bool, ledger: Path | None
+) -> None:
+    """Print a plan, and whether a budget affords it."""
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
-        for line in _lines(planned):
+        for line in lines:
             tell.print(line, highlight=False, markup=False)
     if ledger is not None:
         book = open_ledger(ledger)
-        if not book.affords(planned.spend):
+        if not book.affords(spend):
             raise BudgetExceededError(f"{ledger} does not afford this: see `privopt budget show {ledger}`")
         tell.print(f"{ledger} affords it; nothing was booked", highlight=False, markup=False)
+
+
+def robust_plan(
+    schema: Schema, records: int, epsilon: float, delta: str, mechanism: str, options: LinearOptions
+) -> tuple[dict[str, Any], list[str], PrivacySpend]:
+    """Report, lines and spend of a linear model of records of unknown size."""
+    numbers = options.loss == "squared"
+    made, reason = choose_robust(
+        *(mechanism, records, schema.n_features, PLAIN_SQUARES if numbers else LogisticLoss()),
+        epsilon=epsilon,
+        delta=public_delta(parse_delta(delta), records),
+        steps=options.steps,
+    )
+    report = {
+        **made.spend.to_dict(),
+        **made.noise,
+        "steps": made.steps,
+        "mechanism": made.name,
+        "mechanism_reason": reason,
+    }
+    noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
+    units = (
+        "found privately"
+        if made.search is not None
+        else (
+            "none: there are too few records at this epsilon to find them, and columns are taken as they are"
+        )
+    )
+    lines = [
+        f"mechanism: {made.name} ({reason})",
+        f"spend: {made.spend}",
+        f"units of {schema.n_features} features: {units}",
+        f"noise on {made.noised}: {noise}",
+        f"steps: {made.steps}, each reads the table once",
+    ]
+    return report, lines, made.spend
+
+
+def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
+    """Where a linear model is planned, with what the schema says."""
+    dimension = len(schema.feature_names) + (not schema.intercept)
+    return (
+        f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
+        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` tells before any data"
+    )
 
 
 def plan_report(planned: CardPlan) -> dict[str, Any]:

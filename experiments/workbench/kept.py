@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,8 +106,12 @@ def each(plan: Sequence[T], do: Callable[[T], None], console: Console, title: st
     return missing
 
 
-def isolated(work: Callable[..., Iterator[Any]], *words: Any) -> Iterator[Any]:
+def isolated(
+    work: Callable[..., Iterator[Any]], *words: Any, started: Callable[[BaseProcess], None] | None = None
+) -> Iterator[Any]:
     """What ``work(*words)`` yields, from a fresh process, as it comes; the process ends with the iteration.
+
+    ``started`` is told the process: whoever waits in another thread can end it.
 
     Raises:
         WorkerDiedError: the process was killed.
@@ -117,6 +122,8 @@ def isolated(work: Callable[..., Iterator[Any]], *words: Any) -> Iterator[Any]:
     process = context.Process(target=_feed, args=(sender, work, words), daemon=True)
     process.start()
     sender.close()
+    if started is not None:
+        started(process)
     try:
         while True:
             try:

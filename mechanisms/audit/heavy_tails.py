@@ -21,6 +21,8 @@ from scipy import special, stats
 from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
+from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.grid import NARROWEST
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
@@ -30,6 +32,7 @@ from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.truncation import INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 
@@ -97,7 +100,8 @@ def _claim(
         return Subject(name, run(one, pair[0]), run(one, pair[1]), *claimed, worst, kept)
 
     found = tuple(subject(mutant, one) for mutant, one in mutants.items())
-    return AuditedClaim(plan.name, f"{name}, n = {len(pair[0])}", subject(RELEASED, plan), found)
+    n = getattr(plan, "n_records", len(pair[0]))
+    return AuditedClaim(plan.name, f"{name}, n = {n}", subject(RELEASED, plan), found)
 
 
 def _binned(kind: type[MeanSampler] | type[DescentSampler], edges: Floats) -> Run:
@@ -203,7 +207,8 @@ def _count_law(dimension: int, above: Floats) -> Floats:
     return np.asarray(stats.binom.pmf(np.arange(dimension + 1), dimension, above))
 
 
-def _printed_scale(trim: Trimming) -> Trimming:
+def printed_scale(trim: Trimming) -> Trimming:
+    """The same plan with the scale that Algorithm 2 prints."""
     return PrintedTrimming(trim.n, trim.low, trim.high, trim.trimmed, trim.noise)
 
 
@@ -213,7 +218,7 @@ def _louder(trim: Trimming, factor: float) -> Trimming:
 
 
 # Neither one release nor a few come near a claim made by the sum of their Renyi divergences; many do.
-_MANY = 32
+_MANY, _FEW = 32, 8
 _MEDIANS = ((0.0, 0.0, 1.0), (0.0, 1.0, 1.0))
 
 
@@ -223,26 +228,33 @@ def _trimmed_mean() -> tuple[AuditedClaim, ...]:
         3, _MANY, mean_range=(0.0, 1.0), epsilon=_EPSILON, delta=_TINY_DELTA, trimmed=1
     )
     far = TrimmedMean.plan(1000, 1, mean_range=(0.0, 1.0), epsilon=_EPSILON, delta=_SMALL_DELTA, trimmed=300)
-    wide = np.concatenate([-np.geomspace(60, 1e-3, 40), np.geomspace(1e-3, 60, 40)])
 
     def counts(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
         return _count_law(one.dimension, _above(one.trimming, records))
 
-    def bins(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
-        return _masses(_below(wide, one.trimming, records))
-
     quieter = dataclasses.replace(medians, trimming=_louder(medians.trimming, 8.0))
-    printed = dataclasses.replace(far, trimming=_printed_scale(far.trimming))
     return (
         _claim(
             *(medians, _MEDIANS, f"medians, d = {_MANY}"),
             *(lambda plan, records: CountSampler(MeanSampler(plan, records)), counts),
             {"noise an eighth": quieter},
         ),
-        _claim(
-            *(far, ((0.0,) * 1000, (*(0.0,) * 999, 1e4)), "outlier, d = 1", _binned(MeanSampler, wide), bins),
-            {"printed scale": printed},
-        ),
+        outlier_claim(far, 1e4),
+    )
+
+
+def outlier_claim(plan: TrimmedMean, outlier: float) -> AuditedClaim:
+    """A trimmed mean of zeros, and of zeros and an outlier, which the scale that is printed shows."""
+    n = plan.trimming.n
+    wide = np.concatenate([-np.geomspace(60, 1e-3, 40), np.geomspace(1e-3, 60, 40)])
+
+    def bins(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
+        return _masses(_below(wide, one.trimming, records))
+
+    printed = dataclasses.replace(plan, trimming=printed_scale(plan.trimming))
+    pair = (0.0,) * n, (*(0.0,) * (n - 1), outlier)
+    return _claim(
+        *(plan, pair, "outlier, d = 1", _binned(MeanSampler, wide), bins), {"printed scale": printed}
     )
 
 
@@ -297,10 +309,34 @@ def _first(rows: Floats, labels: Floats) -> Floats:
     return np.asarray(rows[0])
 
 
+@dataclass(frozen=True)
+class LargestDistances(SampleAggregate):
+    """With means of the largest distances, which one estimate moves as far as it likes."""
+
+    def mean_distances(self, distances: Floats) -> Floats:
+        kept = np.partition(distances, -self.averaged, axis=0)[-self.averaged :]
+        return np.asarray(np.mean(kept, axis=0))
+
+
+@dataclass(frozen=True)
+class BriefMaximum(SampleAggregate):
+    """With a maximum that ends at m: what comes after, the diameter, is forgotten."""
+
+    def sensitivity(self, distances: Floats) -> float:
+        means = self.mean_distances(distances[:, (self.subsets + 1) // 2 + 1 :])
+        largest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
+        grown = 1 + (self.averaged + 1) / (self.averaged - 1)
+        return max(grown * largest, self.gamma * NARROWEST)
+
+
+# Where one record makes or breaks a majority, and where all agree but one: the noise is small there.
+_MAJORITY, _OUTLIER, _SUBSETS = "majority", "outlier", 121
+
+
 def _sample_aggregate() -> tuple[AuditedClaim, ...]:
-    """A majority that one record makes or breaks."""
-    plan = SampleAggregate.plan(161, 1, subsets=161, radius=1.0, epsilon=_EPSILON, delta=_DELTA)
-    wide = np.concatenate([-np.geomspace(60, 1e-3, 40), np.geomspace(1e-3, 60, 40)])
+    plan = SampleAggregate.plan(_SUBSETS, 1, subsets=_SUBSETS, radius=1.0, epsilon=4.0, delta=_DELTA)
+    wide = np.geomspace(1e-6, 60, 60)
+    wide = np.concatenate([-wide[::-1], wide])
 
     def law(one: SampleAggregate, records: tuple[float, ...]) -> Floats:
         # Subsets come in random order, so that every estimate among the best is as likely to be the centre.
@@ -314,9 +350,116 @@ def _sample_aggregate() -> tuple[AuditedClaim, ...]:
     def run(one: SampleAggregate, records: tuple[float, ...]) -> Sampler:
         return Binned(CentreSampler(one, records), tuple(wide.tolist()))
 
-    quieter = dataclasses.replace(plan, gamma=plan.gamma * 40)
-    pair = (-1.0,) * 82 + (1.0,) * 79, (-1.0,) * 81 + (1.0,) * 80
-    return (_claim(*(plan, pair, "majority, d = 1", run, law), {"noise a fortieth": quieter}),)
+    def changed(kind: type[SampleAggregate]) -> SampleAggregate:
+        return kind(**{f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)})
+
+    half = _SUBSETS // 2
+    majority = (-1.0,) * (half + 2) + (1.0,) * (half - 1), (-1.0,) * (half + 1) + (1.0,) * half
+    outlier = (0.0,) * _SUBSETS, (0.0,) * (_SUBSETS - 1) + (1.0,)
+    quieter = {"noise a thirtieth": dataclasses.replace(plan, gamma=plan.gamma * 30)}
+    printed = {
+        "means of the largest distances": changed(LargestDistances),
+        "maximum up to m": changed(BriefMaximum),
+    }
+    return (
+        _claim(plan, majority, f"{_MAJORITY}, d = 1", run, law, quieter),
+        _claim(plan, outlier, f"{_OUTLIER}, d = 1", run, law, printed),
+    )
+
+
+# --- private units, moments and steps --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FitSampler:
+    """Runs a plan's own ``release`` on two records of one number and a label."""
+
+    plan: ClippedNewton
+    records: tuple[float, ...]  # (x, y) of the first; the second is 0, 0
+    product: bool  # of slope and intercept, or the intercept alone
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        X, y = np.array([[self.records[0]], [0.0]]), np.array([self.records[1], 0.0])
+        points = np.array([self.plan.release(X, [y], noise)[0].point for _ in range(runs)])
+        seen = points[:, 0] * points[:, 1] if self.product else points[:, 1]
+        return list((seen > 0).astype(int).tolist())
+
+
+@dataclass(frozen=True)
+class SearchSampler:
+    """How many of equal columns a plan's search finds a centre above 0 for."""
+
+    plan: ClippedNewton
+    ones: int
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        n, search = self.plan.n_records, self.plan.search
+        assert search is not None
+        columns = np.repeat((np.arange(n) < self.ones)[:, None], search.counts.dimension, axis=1).astype(
+            np.float64
+        )
+        found = [search.centres(columns, noise) for _ in range(runs)]
+        return list(np.count_nonzero(np.array(found) > 0, axis=1).tolist())
+
+
+def _clipped_newton() -> tuple[AuditedClaim, ...]:
+    """Far labels, which the steps show; rows on either side, which moments do; a median, which counts do."""
+    small = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.5, delta=_DELTA, steps=1)
+    strict = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.25, delta=_DELTA, steps=1)
+    large = ClippedNewton.plan(500, _FEW, LogisticLoss(), epsilon=0.5, delta=_DELTA, steps=1)
+
+    def labels(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
+        # Whatever the metric is, the intercept is normal, and its mean half a clipping norm in its unit.
+        mean = math.copysign(one.clip_of(1, one.loss) / 2, records[1])
+        above = float(special.ndtr(mean / one.step_noise.sigma))
+        return np.array([1 - above, above])
+
+    def rows(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
+        # Labels of 0: weights are noise, turned by the metric, an average over what it may be.
+        z = np.array([[math.copysign(1.0, records[0]), 0.5], [0.0, 0.5]])  # shortened
+        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+        share = weights / math.sqrt(2 * math.pi)
+        above, sigma = 0.0, one.moment_noise.sigma
+        for x, p in zip(nodes, share, strict=True):
+            for y, q in zip(nodes, share, strict=True):
+                A = z.T @ z / 2 + sigma * np.array([[x, y / math.sqrt(2)], [y / math.sqrt(2), 0.0]])
+                turn = one.metric(A)
+                cov = turn @ turn.T
+                above += p * q * (0.5 + math.asin(cov[0, 1] / math.sqrt(cov[0, 0] * cov[1, 1])) / math.pi)
+        return np.array([1 - above, above])
+
+    def counts(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
+        assert one.search is not None
+        noise = one.search.counts
+        zeros = one.n_records - records[0]
+        return _count_law(
+            noise.dimension, np.asarray(special.ndtr((one.n_records / 2 - zeros) / noise.sigma))
+        )
+
+    def quieter(plan: Any, part: str, factor: float) -> Any:
+        noise = getattr(plan, part)
+        return dataclasses.replace(plan, **{part: dataclasses.replace(noise, sigma=noise.sigma / factor)})
+
+    assert large.search is not None
+    loud = dataclasses.replace(large, search=quieter(large.search, "counts", 30.0))
+    far, sides, tie = ((0.0, _FAR), (0.0, -_FAR)), ((_FAR, 0.0), (-_FAR, 0.0)), ((250.0,), (249.0,))
+    return (
+        _claim(
+            *(small, far, "far label, d = 1"),
+            *(lambda plan, records: FitSampler(plan, records, False), labels),
+            {"noise of steps a quarter": quieter(small, "step_noise", 4.0)},
+        ),
+        _claim(
+            *(strict, sides, "sides, d = 1"),
+            *(lambda plan, records: FitSampler(plan, records, True), rows),
+            {"noise of moments a fiftieth": quieter(strict, "moment_noise", 50.0)},
+        ),
+        _claim(
+            *(large, tie, f"tied medians, d = {_FEW}"),
+            *(lambda plan, records: SearchSampler(plan, int(records[0])), counts),
+            {"noise of counts a thirtieth": loud},
+        ),
+    )
 
 
 HEAVY_TAILED_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
@@ -325,8 +468,6 @@ HEAVY_TAILED_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     RobustStochasticGradient.name: _robust_stochastic,
     TrimmedMean.name: _trimmed_mean,
     TrimmedGradientDescent.name: _trimmed_descent,
-}
-
-SAMPLE_AGGREGATE_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     SampleAggregate.name: _sample_aggregate,
+    ClippedNewton.name: _clipped_newton,
 }

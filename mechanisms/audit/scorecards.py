@@ -2,12 +2,14 @@
 
 Under Huber's loss with a small threshold the gradient of a record is +-G wherever the model may be: the full
 sensitivity is used, and the weights of the model are Gaussian. There is a pair of neighbours for each of the
-two releases behind a seeded scorecard:
+two releases behind a seeded scorecard, and one for both:
 
 - a record with a feature of its own, among many that hold the other weight up: points of that feature tell
   its weight in units of the other, and there is no choice to make;
 - a record with nothing but the constant, which a ladder of two rungs classifies either way: the model has no
-  part in the choice between them.
+  part in the choice between them;
+- a single record, of which the sign of a weight tells as much as the threshold that is chosen for it: the
+  model is one Gaussian release, and the choice is charged as a release of bounded range beside it.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -25,6 +27,7 @@ from scipy import special
 
 from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -42,6 +45,7 @@ _FLAT = HuberLoss(1e-3)  # no weight of the model comes near the labels -1 and +
 _POINTS, _OTHERS = 100, 199
 _HALF = 5  # records of either class beside the one that is replaced
 _RANGE = 2  # points that count as one outcome
+_ALONE = (3, 1)  # a record whose feature outweighs the constant, and gets 9 points or 10
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,21 @@ class PointSampler:
         return [(p - lowest) // self.width for p in points]
 
 
+@dataclass(frozen=True)
+class BothSampler:
+    """Runs a plan's own ``release`` on a single record: the points of its feature, and the rung."""
+
+    plan: SeededScorecard
+    label: int
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        lattice = self.plan.lattice
+        data = self.plan.prepare(ZeroOneHalfspace([_ALONE], [self.label], lattice), gibbs_oracle("auto"))
+        rungs = int(lattice.high[1] - lattice.low[1]) + 1
+        found = [self.plan.release(data, noise).point - lattice.low for _ in range(runs)]
+        return [int(point[0]) * rungs + int(point[1]) for point in found]
+
+
 # (plan, label) -> probabilities of the outcomes 0, 1, ...
 Law = Callable[[SeededScorecard, int], Floats]
 
@@ -85,21 +104,38 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
     quieter = dataclasses.replace(modelled.seed, sigma=modelled.seed.sigma / 4)
     ladder = CardFacts(1, IntegerLattice([-_POINTS, 0], [_POINTS, 1]), ((0, 1),), True, 1.0)
     chosen = SeededScorecard.plan(ladder, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
-    hotter = dataclasses.replace(chosen.choice, beta=4 * chosen.choice.beta)
+    hotter = dataclasses.replace(chosen.choice, beta=16 * chosen.choice.beta)
+    alone = CardFacts(1, IntegerLattice([9, -30], [10, -26]), ((0, 1),), True, math.hypot(*_ALONE))
+    both = SeededScorecard.plan(alone, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT, model="dp-gd")
+    assert isinstance(both.seed, DPGradientDescent)
+    assert both.seed.steps == 1
+    noise = both.seed.vector_noise
+    louder = dataclasses.replace(both.seed, vector_noise=dataclasses.replace(noise, sigma=noise.sigma / 4))
+    warmer = dataclasses.replace(both.choice, beta=16 * both.choice.beta)
     return (
         _claim(
             "a feature of its own",
             modelled,
-            ("noise of the model quartered", dataclasses.replace(modelled, seed=quieter)),
+            (("noise of the model quartered", dataclasses.replace(modelled, seed=quieter)),),
             lambda plan, label: PointSampler(plan, (1, 0), label, _OTHERS, 0, _RANGE),
             _points_law,
         ),
         _claim(
             "nothing but the constant",
             chosen,
-            ("choice at four times its beta", dataclasses.replace(chosen, choice=hotter)),
+            (("choice at sixteen times its beta", dataclasses.replace(chosen, choice=hotter)),),
             lambda plan, label: PointSampler(plan, (0, 1), label, 0, 1, 1),
             _rung_law,
+        ),
+        _claim(
+            "a single record",
+            both,
+            (
+                ("noise of the model quartered", dataclasses.replace(both, seed=louder)),
+                ("choice at sixteen times its beta", dataclasses.replace(both, choice=warmer)),
+            ),
+            BothSampler,
+            _joint_law,
         ),
     )
 
@@ -150,8 +186,8 @@ def _count_law(plan: PrevalencePlan, label: int) -> Floats:
 def _claim(
     record: str,
     plan: SeededScorecard,
-    mutant: tuple[str, SeededScorecard],
-    sampler: Callable[[SeededScorecard, int], PointSampler],
+    mutants: tuple[tuple[str, SeededScorecard], ...],
+    sampler: Callable[[SeededScorecard, int], PointSampler | BothSampler],
     law: Law,
 ) -> AuditedClaim:
     def subject(name: str, one: SeededScorecard) -> Subject:
@@ -162,7 +198,7 @@ def _claim(
         return Subject(name, sampler(one, 1), sampler(one, -1), *claimed, worst, kept)
 
     where = f"{record}, n = {plan.facts.n_records}"
-    return AuditedClaim(plan.name, where, subject(RELEASED, plan), (subject(*mutant),))
+    return AuditedClaim(plan.name, where, subject(RELEASED, plan), tuple(subject(*m) for m in mutants))
 
 
 def _points_law(plan: SeededScorecard, label: int) -> Floats:
@@ -188,6 +224,19 @@ def _points_law(plan: SeededScorecard, label: int) -> Floats:
 
 
 def _rung_law(plan: SeededScorecard, label: int) -> Floats:
-    """Permute-and-flip on a right rung and a wrong one: the wrong one comes first and is kept, or not."""
-    wrong = math.exp(-plan.choice.beta) / 2
+    """The exponential mechanism on a right rung and a wrong one."""
+    wrong = float(special.expit(-plan.choice.beta))
     return np.array([wrong, 1 - wrong] if label > 0 else [1 - wrong, wrong])
+
+
+def _joint_law(plan: SeededScorecard, label: int) -> Floats:
+    """A weight above 0 gets 10 points, another 9; then each rung is right or wrong for the record."""
+    assert isinstance(plan.seed, DPGradientDescent)
+    slope = plan.seed.facts.loss.lipschitz * _ALONE[0] / plan.seed.vector_noise.sigma
+    law = []
+    for points, share in ((9, special.ndtr(-label * slope)), (10, special.ndtr(label * slope))):
+        rungs = np.arange(plan.lattice.low[1], plan.lattice.high[1] + 1)
+        wrong = (_ALONE[0] * points + rungs > 0) != (label > 0)
+        mass = np.exp(-plan.choice.beta * wrong)
+        law.append(share * mass / np.sum(mass))
+    return np.concatenate(law)

@@ -52,6 +52,16 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     def noise(self) -> dict[str, float]:
         return {"beta": self.beta}
 
+    @property
+    def width(self) -> float:
+        """w of bounded range: for neighbours, log P[w] / P'[w] lies in an interval of this width, over all w.
+
+        It is beta times a change of L, which lies in [-Delta, Delta], less the same number for all w (Durfee
+        and Rogers 2019). Floating point moves either logarithm by up to half its share of epsilon. Not so for
+        permute-and-flip.
+        """
+        return (2 * self.loss_bound * self.beta + 2 * _ARITHMETIC_SHARE * self.spend.epsilon) * (1 + 1e-12)
+
     def release(
         self, oracle: PreparedGibbs, noise: NoiseSource | None = None, limits: Limits | None = None
     ) -> Release:
@@ -87,3 +97,8 @@ class PermuteAndFlip(ExponentialMechanism):
 
     name: ClassVar[str] = "permute-and-flip"
     question: ClassVar[Law] = Law.PERMUTE_AND_FLIP
+
+    @property
+    def width(self) -> float:
+        """What being private gives: the logarithm lies in [-epsilon, epsilon]."""
+        return 2 * self.spend.epsilon

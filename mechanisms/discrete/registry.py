@@ -43,8 +43,8 @@ def prepare_oracle(
 
     Raises:
         PlanMismatchError: the plan was made for another problem.
-        OracleError: unknown name, missing solver, an oracle of the other kind, or a problem that the oracle
-            refuses.
+        OracleError: unknown name, missing solver, an oracle of the other kind or without proofs, or a problem
+            that the oracle refuses.
     """
     plan.check_problem(problem)
     if isinstance(plan.question, Law):
@@ -55,4 +55,9 @@ def prepare_oracle(
     minimizing = minimizer(oracle) if isinstance(oracle, str) else oracle
     if not isinstance(minimizing, DiscreteOracle):
         raise UnknownOracleError(f"{plan.name} needs a DiscreteOracle, which minimises, got {told(oracle)}")
+    if not minimizing.certifies:
+        raise UnknownOracleError(
+            f"{plan.name} releases a minimiser, and oracle {minimizing.name!r} proves nothing: its points "
+            f"may miss the minimum, and the privacy proof with it. To do: use an oracle that proves ('auto')"
+        )
     return minimizing.prepare(problem, plan.question)

@@ -106,6 +106,20 @@ class Card:
             self.base + sum(max(c.points) for c in self.columns),
         )
 
+    @property
+    def warning(self) -> str:
+        """What to know of a card whose rule says the same of every record; empty for others."""
+        fewest, most = self.reach
+        if fewest <= self.threshold < most:
+            return ""
+        only = self.classes[int(fewest > self.threshold)]
+        return (
+            f"This rule says {only} of every record: points go from {number(fewest)} to {number(most)}. They "
+            "still rank records"
+            + (", and the risks tell how likely each is." if self.risks is not None else ".")
+            + " For a rule that tells them apart, weigh the rarer class more (class_weight)."
+        )
+
     def without_negative_points(self) -> Card:
         """The same card with no points below 0: each column is shifted, and so is the threshold."""
         shifts = [-math.floor(min(c.points)) for c in self.columns]
@@ -151,6 +165,8 @@ class Card:
     def to_markdown(self) -> str:
         """Tables in Markdown."""
         lines = [f"**{_cell(self.rule)}**", ""]
+        if self.warning:
+            lines += [_cell(self.warning), ""]
         if self.base:
             lines += [f"Start with {number(self.base)} points.", ""]
         lines += ["| column | level | points |", "|---|---|---:|"]

@@ -60,9 +60,11 @@ def evaluate(
     check_is_fitted(model)
     classes = getattr(model, "classes_", None)
     if classes is None or len(classes) != 2 or not hasattr(model, "decision_function"):
+        more = classes is not None and len(classes) > 2
         raise InvalidInputError(
             "evaluate takes a classifier of two classes with a decision_function; "
             f"{type(model).__name__} has {'no' if classes is None else len(classes)} classes"
+            + (". To do: fit and evaluate one class against all others, as two labels" if more else "")
         )
     counted = counted_records(X, y, getattr(model, "schema_", None), classes)
     scores = np.asarray(model.decision_function(X if counted is None else counted), dtype=np.float64)

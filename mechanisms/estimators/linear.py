@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -54,7 +54,7 @@ from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Limits
 from privopt.problems.arguments import check_type, check_unmasked, record_counts, tallied, told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
 from privopt.problems.convex.regularizers import ElasticNet
@@ -69,7 +69,7 @@ _MODEL_FORMAT = "privopt-linear/1"
 Floats = NDArray[np.float64]
 
 
-class _Targets(NamedTuple):
+class Targets(NamedTuple):
     """What is fitted: label vectors, one per release, for a loss; ``centre`` is added to predictions."""
 
     labels: list[Floats]
@@ -79,7 +79,7 @@ class _Targets(NamedTuple):
     label_range: tuple[float, float] | None = None
     number: NDArray[np.int64] | None = None  # of each record's class
 
-    def weighted(self, weights: Floats) -> _Targets:
+    def weighted(self, weights: Floats) -> Targets:
         """Labels that carry the weights of their classes, shape (K,), where those differ."""
         if self.number is None or np.all(weights == weights[0]):
             return self
@@ -88,7 +88,7 @@ class _Targets(NamedTuple):
         return self._replace(labels=[carried * y for y in self.labels], loss=loss)
 
 
-class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
 
     epsilon: float
@@ -108,9 +108,10 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     label_range_: tuple[float, float] | None
     coef_: Any
     intercept_: Any
+    row_bound_: tuple[float, RowNorm] | None = None  # a declared norm, to which predictions shorten rows too
 
     @abstractmethod
-    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         """What the labels, shape (n,), ask for."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -147,8 +148,11 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         targets = self._targets_of(y, rows)
         middle, bound = self._public_norm(X, schema)
+        declared = None if self.data_norm is None else (bound, self.norm)
         if middle is not None:
             X -= middle  # of the encoded table, which is our own
+        if declared is not None:
+            X = shortened(X, *declared)
         weights = self._class_weights(targets, check_epsilon(self.epsilon))
         if weights.known is not None:
             targets = targets.weighted(weights.known)
@@ -180,7 +184,7 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 )
                 for labels in targets.labels
             )
-            releases = [plan.release(risk, source, limits=_remaining(clock)) for risk in risks]
+            releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": plan.steps}
         self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
@@ -195,10 +199,10 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 coef[:, -1] -= shift
             else:
                 intercept = intercept - shift
-        self.schema_ = schema
+        self.schema_, self.row_bound_ = schema, declared
         return self._set(coef, intercept + targets.centre, spend)
 
-    def _class_weights(self, targets: _Targets, epsilon: float) -> ClassWeights:
+    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
         """How records are weighted, and what of epsilon that takes: all alike, and nothing."""
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
@@ -257,6 +261,8 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             dtype=[np.float64, np.float32],
             ensure_min_samples=self.schema_ is None,  # a file without records has no predictions
         )
+        if self.row_bound_ is not None:
+            X = shortened(X, *self.row_bound_)
         weights = self.coef_.reshape(-1, X.shape[1]).T
         products = _term_by_term(X, weights) if counted else X @ weights
         return np.asarray(products + self.intercept_, dtype=np.float64)
@@ -278,8 +284,15 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             "weights": np.atleast_2d(self.coef_).tolist(),
             "intercept": np.atleast_1d(self.intercept_).tolist(),
             **({} if self.label_range_ is None else {"label_range": list(self.label_range_)}),
+            **({} if self.row_bound_ is None else {"rows": list(self.row_bound_)}),
             **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
+            **({"columns": self._columns} if self._columns else {}),
         }
+
+    @property
+    def _columns(self) -> list[str]:
+        """The names of the columns where no schema has them."""
+        return [] if self.schema_ is not None else list(getattr(self, "feature_names_in_", []))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -320,7 +333,16 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError(f"{len(coef)} rows of weights for {len(fitted.classes_)} classes")
         given = model.get("label_range")  # files of earlier versions have none
         fitted.label_range_ = None if given is None else check_label_range(given)
+        if "rows" in model:
+            size, norm = model["rows"]
+            if norm not in ("l2", "linf"):
+                raise InvalidInputError(f"{told(norm)} is no norm of rows")
+            fitted.row_bound_ = check_positive(size, "the norm of rows"), norm
         fitted.n_features_in_ = coef.shape[1]
+        if "columns" in model:
+            fitted.feature_names_in_ = np.array(
+                _checked_columns(model["columns"], coef.shape[1]), dtype=object
+            )
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
         fitted._set(coef, intercept, spend)
@@ -334,7 +356,46 @@ class _PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
+class LinearClassifier(ScoredClassifier, PrivateLinearModel):
+    """Predictions by the largest score."""
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores, shape (n,) for two classes, otherwise (n, classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(self.classes_[index])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+class Probabilities:
+    """Probabilities of a model that was fitted by the logistic loss."""
+
+    classes_: NDArray[Any]
+    _scores: Callable[[Any], Floats]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
+        p = expit(self._scores(X))
+        if len(self.classes_) == 2:
+            return np.column_stack([1 - p, p])
+        total = np.sum(p, axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
+
+    def risks_at(self, scores: ArrayLike) -> Floats:
+        """The model's probability of the second of two classes at scores of ``decision_function``."""
+        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
+
+
+class _PrivateLinearClassifier(LinearClassifier):
     """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
 
     classes: Sequence[Any] | None
@@ -367,35 +428,19 @@ class _PrivateLinearClassifier(ScoredClassifier, _PrivateLinearModel):
     def _loss(self) -> Loss:
         """The loss, for labels -1 and +1."""
 
-    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = checked_labels(y, n_rows)
         classes = distinct_classes(self.classes, labels)
         index = class_indices(labels, classes)
         positive = range(1, 2) if len(classes) == 2 else range(len(classes))
         signed = [np.where(index == k, 1.0, -1.0) for k in positive]
-        return _Targets(signed, self._loss(), classes, number=np.asarray(index, dtype=np.int64))
+        return Targets(signed, self._loss(), classes, number=np.asarray(index, dtype=np.int64))
 
-    def _class_weights(self, targets: _Targets, epsilon: float) -> ClassWeights:
+    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
         return ClassWeights.of(self.class_weight, self.prevalence, np.asarray(targets.classes), epsilon)
 
-    def decision_function(self, X: Any) -> Floats:
-        """Scores, shape (n,) for two classes, otherwise (n, classes)."""
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
-        scores = self.decision_function(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return np.asarray(self.classes_[index])
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
-        return tags
-
-
-class PrivateLogisticRegression(_PrivateLinearClassifier):
+class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
     """Logistic regression under differential privacy, by any mechanism that minimises risks.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
@@ -417,9 +462,9 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
             ``fit`` and in ``predict``. None: X holds numbers. With an intercept, and without set or
             ``data_norm``, rows are measured from the middle of the declared columns: less noise, the same
             models; ``releases_`` holds weights of such rows.
-        data_norm: bound R on the norm of rows; longer ones are shortened to it. None is what the schema
-            implies; without a schema it reads the norm off the data, which is *not* private: a
-            ``PrivacyLeakWarning`` says so.
+        data_norm: bound R on the norm of rows; longer ones are shortened to it, in predictions as well. None
+            is what the schema implies; without a schema it reads the norm off the data, which is *not*
+            private: a ``PrivacyLeakWarning`` says so.
         norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
         classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
             the same warning.
@@ -454,18 +499,6 @@ class PrivateLogisticRegression(_PrivateLinearClassifier):
     def _loss(self) -> Loss:
         return LogisticLoss()
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
-        p = expit(self._scores(X))
-        if len(self.classes_) == 2:
-            return np.column_stack([1 - p, p])
-        total = np.sum(p, axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
-
-    def risks_at(self, scores: ArrayLike) -> Floats:
-        """The model's probability of the second of two classes at scores of ``decision_function``."""
-        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
-
 
 class PrivateSigmoidClassifier(_PrivateLinearClassifier):
     """A linear classifier by the sigmoid loss, a smooth count of errors, which outliers sway less.
@@ -481,7 +514,32 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
         return SigmoidLoss()
 
 
-class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ignore[misc]
+class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
+    """One vector of weights, and R squared as the score."""
+
+    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
+        super()._set(coef, intercept, spend)
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        return self
+
+    @abstractmethod
+    def predict(self, X: Any) -> Floats:
+        """Predictions, shape (n,)."""
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R squared of the predictions. Not private."""
+        labels, predicted = real_labels(y), self.predict(X)
+        if len(labels) != len(predicted):
+            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
+        return float(r2_score(labels, predicted, sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
+        return tags
+
+
+class PrivateLinearRegression(LinearRegressor):
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
     Labels are clipped to the range [low, high], and with ``fit_intercept`` what is fitted is their difference
@@ -526,8 +584,8 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
     ) -> None:
         keep_arguments(self, locals())
 
-    def _targets_of(self, y: ArrayLike, n_rows: int) -> _Targets:
-        labels = _real_labels(y)
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
+        labels = real_labels(y)
         if len(labels) != n_rows:
             raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
         if self.label_range is None:
@@ -550,29 +608,12 @@ class PrivateLinearRegression(RegressorMixin, _PrivateLinearModel):  # type: ign
             )
         # The second time for what the subtraction rounds up.
         shifted = np.clip(np.clip(labels, low, high) - centre, -bound, bound)
-        return _Targets([shifted], loss, centre=centre, label_range=(low, high))
-
-    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
-        super()._set(coef, intercept, spend)
-        self.coef_, self.intercept_ = coef[0], float(intercept[0])
-        return self
+        return Targets([shifted], loss, centre=centre, label_range=(low, high))
 
     def predict(self, X: Any) -> Floats:
         """Predictions, shape (n,): within the range that labels were clipped to."""
         predicted = self._scores(X)[:, 0]
         return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)
-
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R squared of the predictions. Not private."""
-        labels, predicted = _real_labels(y), self.predict(X)
-        if len(labels) != len(predicted):
-            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
-        return float(r2_score(labels, predicted, sample_weight=sample_weight))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
-        return tags
 
 
 def check_label_range(label_range: object) -> tuple[float, float]:
@@ -600,12 +641,36 @@ def encoded(schema: Schema, table: Table | CountedRecords) -> Floats:
     return np.asarray(features.X / features.denominator, dtype=np.float64)
 
 
+def shortened(X: Any, bound: float, norm: RowNorm) -> Any:
+    """Rows longer than ``bound`` scaled down to it, all others as they are.
+
+    Raises:
+        InvalidInputError: a row whose norm overflows.
+    """
+    norms = (sparse_norm if sp.issparse(X) else np.linalg.norm)(X, np.inf if norm == "linf" else 2, axis=1)
+    if not np.all(np.isfinite(norms)):
+        raise InvalidInputError("a row is too long to be shortened to data_norm: clip the columns first")
+    if not np.any(norms > bound):
+        return X
+    scale = (bound / np.maximum(norms, bound)).astype(X.dtype)
+    if not sp.issparse(X):
+        return X * scale[:, None]
+    diagonal: Any = sp.diags_array(scale)
+    return (diagonal @ X).tocsr()
+
+
 def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
     """A bound on the norm of every row that a schema can encode. Public."""
     if norm == "linf":
         return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
     squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
     return math.sqrt(squares + schema.intercept)
+
+
+def _checked_columns(columns: object, d: int) -> list[str]:
+    if not isinstance(columns, list) or len(columns) != d or not all(isinstance(c, str) for c in columns):
+        raise InvalidInputError(f"columns must be {d} names")
+    return columns
 
 
 def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
@@ -622,7 +687,7 @@ def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> ND
     return classes
 
 
-def _real_labels(y: ArrayLike) -> Floats:
+def real_labels(y: ArrayLike) -> Floats:
     check_given(y)
     check_unmasked(y, "y")
     try:
@@ -661,12 +726,6 @@ def _constant(bound: float, norm: RowNorm) -> float:
     to every gradient's bound, and so to the noise, and an intercept is still within easy reach.
     """
     return bound if norm == "linf" else bound / 2
-
-
-def _remaining(clock: Watch) -> Limits:
-    """The limits of the next of several releases: what the others have left of the time."""
-    left = clock.remaining
-    return clock.limits if left is None else replace(clock.limits, seconds=max(left, 1e-9))
 
 
 def _with_constant(X: Any, constant: float) -> Any:

@@ -99,7 +99,8 @@ def _how(card: Card) -> str:
     yes, no = (f"<b>{escape(str(c))}</b>" for c in reversed(card.classes))
     enough = card.enough[0].upper() + card.enough[1:]
     choose = f"{start}In every box choose what applies and add its points."
-    return f"{choose} <b>{enough}</b>: {yes}. Otherwise: {no}."
+    warning = f' <span class="warning">{escape(card.warning)}</span>' if card.warning else ""
+    return f"{choose} <b>{enough}</b>: {yes}. Otherwise: {no}.{warning}"
 
 
 def _box(box: str, column: CardColumn, largest: float) -> str:

@@ -47,6 +47,7 @@ from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
@@ -102,6 +103,10 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             "balanced", which weighs classes by the inverse of their share.
         prevalence: the share of the positive class for "balanced", a *public* number; None: it is released
             first, at a twentieth of epsilon.
+        max_columns: at most so many columns get points, those that tell records apart most in the private
+            linear model behind "seeded"; None: all. Choosing them costs nothing.
+        max_work: the largest number of steps of an exact draw that "auto" takes on; the steps follow from
+            public facts, and some 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
             and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
@@ -138,6 +143,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         calibration: str = "sound",
         class_weight: dict[Any, float] | str | None = None,
         prevalence: float | Sequence[float] | None = None,
+        max_columns: int | None = None,
+        max_work: float = MOST_WORK,
         risk_share: float = 0.0,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
@@ -153,6 +160,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         self.calibration = calibration
         self.class_weight = class_weight
         self.prevalence = prevalence
+        self.max_columns = max_columns
+        self.max_work = max_work
         self.risk_share = risk_share
         self.limits = limits
         self.ledger = ledger
@@ -222,6 +231,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             calibration=self.calibration,
             oracle=self.oracle,
             costs=costs or _costs(weights),
+            max_columns=self.max_columns,
+            max_work=self.max_work,
         )
 
     def _given(self, X: Any, y: Any) -> _Given:
@@ -331,7 +342,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
-    @available_if(lambda self: getattr(self, "risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Risks, shape (n, 2): the share of either class where records score alike, from ``risk_``.
 
@@ -341,7 +352,16 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         risk = self.risks_at(self.decision_function(X))
         return np.column_stack([1 - risk, risk])
 
-    @available_if(lambda self: getattr(self, "risk_", None) is not None)  # type: ignore[untyped-decorator]
+    def __getattr__(self, name: str) -> Any:
+        """What is not there; of risks, what they take."""
+        if name in ("predict_proba", "risks_at"):
+            raise AttributeError(
+                f"this scorecard has no risks, and no {name}: they are counted privately, for a share of "
+                "epsilon. To do: fit with risk_share=0.2 (--risk-share 0.2). predict needs none"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
         """The risk of the second class at scores of ``decision_function``."""
         assert self.risk_ is not None

@@ -37,6 +37,9 @@ Floats = NDArray[np.float64]
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
+# Steps of the sum over a bounded range, and what rounding may take from it: a step is a difference of numbers
+# that are thousands of times as large, and a tail's argument is good to 1e-14 of its size, at most some 40.
+_RANGE_CELLS, _RANGE_ROUNDING = 4096, 1e-9
 # exp, erfcx and ndtr are good to a few units in the last place; this is a hundred of them.
 _ULPS = 2e-14
 
@@ -148,6 +151,39 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
     2019); noisy max with Laplace noise and permute-and-flip are not.
     """
     return check_epsilon(epsilon) ** 2 / 8
+
+
+def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
+    """Delta at ``epsilon`` >= 0 of a mu-GDP release and one of bounded range ``width`` that knows it; up.
+
+    A release has bounded range w if, for neighbours, the logarithm of its probabilities' ratio lies in an
+    interval of width w. Let h(x) be the largest delta at x of such a release, L the loss of mu-GDP, a normal
+    variable with mean mu^2 / 2 and variance mu^2. Then delta <= E h(epsilon - L):
+
+    - For the first release's outcome y of loss l(y) what follows adds at most h(epsilon - l(y)), as it has
+      range w whatever y is. h(log c) is a largest convex function of c, hence convex, so r h(epsilon - log r)
+      is convex in r (a perspective): the mean over y is an f-divergence, and of all mu-GDP releases that of
+      two Gaussians is the largest (Dong, Roth and Su 2022, theorem 2.10: all others are made from them).
+    - The ratio r lies in [e^(t-w), e^t] for a t in [0, w], and has the mean 1 under the neighbour. The mean
+      of (r - e^x)+, convex in r, is largest when r takes the two ends alone, which makes it
+      (1 - e^(t-w)) (1 - e^(x-t)) / (1 - e^-w) for |x| <= w; t = (x + w) / 2 is worst (Dong, Durfee and
+      Rogers 2020). So h(x) = (1 - e^((x-w)/2))^2 / (1 - e^-w) there, 0 above, and 1 - e^x below.
+
+    By parts it is e^-w gaussian_delta(epsilon + w) plus the integral of -h'(x) P[L > epsilon - x] over
+    |x| <= w, of which steps are summed that lie above it.
+    """
+    x = np.linspace(-width, width, _RANGE_CELLS + 1)
+    root = -np.expm1((x - width) / 2)
+    falls = (root[:-1] - root[1:]) * (root[:-1] + root[1:]) / -math.expm1(-width)
+    above = special.ndtr((x[1:] - epsilon) / mu + mu / 2)
+    middle = float(np.sum(falls * above)) * (1 + _RANGE_ROUNDING)
+    return min(1.0, middle + math.exp(-width) * gaussian_delta(mu, epsilon + width))
+
+
+def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
+    """The largest mu that may go with a release of bounded range ``width`` under (epsilon, delta), down."""
+    epsilon, delta, width = check_epsilon(epsilon), check_delta(delta), check_positive(width, "width")
+    return largest(lambda mu: beside_range_delta(mu, width, epsilon) <= delta)
 
 
 def bounded_range_step_epsilon(epsilon: float, delta: float, steps: int) -> float:

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from privopt.mechanisms.scorecards.wishes import Wish, bounded, wishes
+from privopt.mechanisms.scorecards.wishes import Wish, bounded, check_forced, wishes
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
@@ -33,6 +33,8 @@ class CardFacts:
         costs: of either kind of error.
         middle: where the linear model measures rows from, shape (d,), the intercept's 0; empty for 0.
         wishes: what the schema asks of the points of columns.
+        spans: (first, last + 1) of the features of each column of the schema, its missing level included.
+        max_columns: how many of those may get points; None: all.
     """
 
     n_records: int
@@ -44,6 +46,8 @@ class CardFacts:
     costs: Costs = EQUAL_COSTS
     middle: tuple[float, ...] = ()
     wishes: tuple[Wish, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+    max_columns: int | None = None
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -54,8 +58,19 @@ class CardFacts:
             )
 
     @classmethod
-    def of(cls, schema: Schema, n_records: int, lattice: IntegerLattice, costs: Costs = EQUAL_COSTS) -> Self:
-        """The facts of a table with so many records under a schema."""
+    def of(
+        cls,
+        schema: Schema,
+        n_records: int,
+        lattice: IntegerLattice,
+        costs: Costs = EQUAL_COSTS,
+        max_columns: int | None = None,
+    ) -> Self:
+        """The facts of a table with so many records under a schema.
+
+        Raises:
+            InvalidInputError: more columns must have points than may.
+        """
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         # A number and its missing level are no levels that could be shifted together.
         lines = [s + 1 for s, c in zip(ends, schema.columns, strict=False) if _is_line(c)]
@@ -65,7 +80,12 @@ class CardFacts:
         if schema.intercept:
             norm, middle = schema.spread, tuple(schema.middle.tolist())
         box, asked = bounded(lattice, schema), wishes(schema)
-        return cls(n_records, box, columns, schema.intercept, norm, schema.denominator, costs, middle, asked)
+        spans = tuple(itertools.pairwise(ends))
+        check_forced(schema, asked, max_columns)
+        return cls(
+            *(n_records, box, columns, schema.intercept, norm, schema.denominator, costs, middle, asked),
+            *(spans, max_columns),
+        )
 
 
 def _is_line(column: Column) -> bool:

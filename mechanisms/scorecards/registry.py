@@ -9,12 +9,12 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
 from privopt.mechanisms.discrete.registry import MECHANISMS, mechanism_named, prepare_oracle
 from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
-from privopt.mechanisms.scorecards.wishes import wishes
+from privopt.mechanisms.scorecards.wishes import check_max_columns, wishes
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
@@ -87,6 +87,8 @@ def plan_card(
     calibration: str = "sound",
     oracle: Oracle = "auto",
     costs: Costs = EQUAL_COSTS,
+    max_columns: int | None = None,
+    max_work: float = MOST_WORK,
 ) -> CardPlan:
     """Plan a scorecard from public facts.
 
@@ -102,14 +104,24 @@ def plan_card(
         calibration: "sound", or "printed" where there is one.
         oracle: "auto", a name, or an oracle of one's own.
         costs: of either kind of error: noise follows the larger one.
+        max_columns: how many columns may get points; for "seeded" alone, which "auto" then is.
+        max_work: the largest number of steps of an exact draw that "auto" takes on, some 4e8 a second.
 
     Raises:
         UnknownMechanismError: listing the names there are.
         PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
-        InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw.
+        InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw; or
+            wishes for columns that a mechanism other than "seeded" is asked to keep.
     """
-    reason = "it was asked for"
+    reason, most = "it was asked for", check_max_columns(max_columns)
     check_type(name, str, "a mechanism is named by text")
+    if most is not None and name == "auto" and oracle == "auto":
+        name, reason = SeededScorecard.name, f"it gives points to at most {most} columns, as asked"
+    if most is not None and name != SeededScorecard.name:
+        raise InvalidInputError(
+            f"max_columns (--max-columns) belongs to the mechanism {SeededScorecard.name!r}, not to "
+            f"{name!r}: leave either out"
+        )
     if wishes(schema) and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, "it keeps what the schema wishes for the points of columns"
     if wishes(schema) and name != SeededScorecard.name:
@@ -118,12 +130,12 @@ def plan_card(
             f"to {name!r}: leave --mechanism out, or the keys monotone and points of the schema"
         )
     if name == "auto":
-        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle)
+        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work)
     if name == SeededScorecard.name:
         check_calibration(calibration, name, ("sound",))
-        facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs)
+        facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
-        return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(facts))
+        return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
     if name not in MECHANISMS:
         known = card_mechanisms()
         raise UnknownMechanismError(
@@ -135,20 +147,21 @@ def plan_card(
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
-    bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= MOST_WORK
+    bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     seconds = draw_seconds(schema, n_records, weights) if bounded else None
     return CardPlan(plan, plan.spend, oracle, reason, seconds)
 
 
 def _fitting(
-    schema: Schema, n: int, epsilon: float, lattice: LatticeLike, oracle: Oracle
+    schema: Schema, n: int, epsilon: float, lattice: LatticeLike, oracle: Oracle, max_work: float
 ) -> tuple[str, Oracle, str]:
     """A mechanism that is sure to end, its oracle, and why."""
+    check_positive(max_work, "max_work (--max-work)")
     if not isinstance(oracle, str) or oracle != "auto":
         return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
     weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
     work, ball = draw_work(schema, n, weights), weights.squared_radius is not None
-    if work <= MOST_WORK and (ball or n * check_epsilon(epsilon) <= _FEW * schema.n_features):
+    if work <= max_work and (ball or n * check_epsilon(epsilon) <= _FEW * schema.n_features):
         return (
             ExponentialMechanism.name,
             "bounded",
@@ -161,10 +174,11 @@ def _fitting(
     if ball:
         raise InvalidInputError(
             f"exact draws over {weights} may take {work:.2g} steps or never end, and what is sure to end "
-            f"knows no norm bound. To do: leave the radius out, or name exponential, rspm or opdisc and wait"
+            f"knows no norm bound. To do: leave the radius out, raise max_work (--max-work), or name "
+            "exponential, rspm or opdisc and wait"
         )
     few = (
-        "" if work <= MOST_WORK else f"; an exact draw over {weights} may take {work:.2g} steps, or never end"
+        "" if work <= max_work else f"; an exact draw over {weights} may take {work:.2g} steps, or never end"
     )
     return (
         SeededScorecard.name,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.scorecards.facts import CardFacts
-from privopt.mechanisms.scorecards.wishes import granted
+from privopt.mechanisms.scorecards.wishes import few_columns, granted
 from privopt.problems.discrete.lattice import IntArray
 
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
 
     Points of a column's levels are centred where there is an intercept to take up the difference, then all
     are scaled so that the largest meets its bound, and rounded. With few points to give there are cards in
-    which the largest are cut off.
+    which the largest are cut off. Where not all columns may have points, the weakest go without first.
 
     Args:
         weights: of the features (not multiplied by the denominator), shape (d,).
@@ -43,6 +43,7 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
                 real[start:stop] -= centre
                 real[-1] += centre
         real[-1] += math.log(facts.costs.false_negative / facts.costs.false_positive)
+    real = few_columns(real, facts.spans, facts.max_columns, facts.wishes)
     real = granted(real, facts.wishes, facts.intercept)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]

@@ -11,10 +11,10 @@ import numpy as np
 
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import choose_risk_mechanism
-from privopt.mechanisms.discrete.exponential import PermuteAndFlip
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -28,10 +28,14 @@ from privopt.problems.discrete.candidates import CandidateCards
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 
-# The share of epsilon that pays for the choice. On synthetic tasks 5% was too little for tables of 3,000
-# records, 20% cost the linear model more than the choice gained. Where so little would leave the threshold to
-# chance, in units of records times epsilon, it is more, at most half.
-_CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.1, 0.5, 40.0
+# The share of epsilon that pays for the choice: on synthetic tasks more of it gained nothing where records
+# are enough to tell thresholds apart, in units of records times epsilon. Where there are fewer it is more, up
+# to a bound beyond which the model loses more than the threshold gains.
+_CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.05, 0.2, 150.0
+# Gradient descent reads every number in every step; with more to read in all than this, which takes some
+# seconds, a model comes from one pass, or where the budget is larger from a certified minimum: so many n mu
+# for each feature.
+_MOST_READ, _LARGER = 1.5e9, 25
 # Points of a level when nobody says otherwise.
 _POINTS = 10
 
@@ -46,15 +50,16 @@ class SeededData:
 
 @dataclass(frozen=True)
 class SeededScorecard:
-    """Draws a card from roundings of a private linear model, by permute-and-flip on the exact 0/1 loss.
+    """Draws a card from roundings of a private linear model, by the exponential mechanism on the 0/1 loss.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the facts
-    public. The linear model is (epsilon_1, delta)-private. What is made of its weights, a list of cards
-    with a ladder of thresholds each, is post-processing. Given the list the choice is epsilon_2-private
-    (pure) whatever the list is, so both together are (epsilon_1 + epsilon_2, delta)-private: basic
-    composition, which holds for adaptive choices (Dwork and Roth 2014, theorem B.1). The running time of
-    the choice depends on the number of records, features and cards alone, and the linear model's solver
-    stops after a public number of passes.
+    public. What is made of the linear model's weights, a list of cards with a ladder of thresholds each, is
+    post-processing. Given the list, the choice is an exponential mechanism on it, whatever the list is. Both
+    together: where the model is one Gaussian release, mu-GDP, the choice adds its bounded range, of which
+    ``beside_range_delta`` is the proof; otherwise the model is (epsilon_1, delta)-private, the choice
+    epsilon_2-private (pure), and both add up: basic composition, which holds for adaptive choices (Dwork and
+    Roth 2014, theorem B.1). The running time of the choice depends on the number of records, features and
+    cards alone, and the linear model's solver stops after a public number of passes.
 
     An instance is a plan: noise and spend, fixed before data.
 
@@ -69,17 +74,26 @@ class SeededScorecard:
 
     facts: CardFacts
     seed: RiskMechanism
-    choice: PermuteAndFlip
+    choice: ExponentialMechanism
     spend: PrivacySpend
 
     @classmethod
-    def plan(cls, facts: CardFacts, *, epsilon: float, delta: float, loss: Loss | None = None) -> Self:
+    def plan(
+        cls,
+        facts: CardFacts,
+        *,
+        epsilon: float,
+        delta: float,
+        loss: Loss | None = None,
+        model: str = "auto",
+    ) -> Self:
         """Calibrate to public facts.
 
         Args:
             facts: what is public.
             epsilon, delta: the target.
             loss: of the linear model, for labels -1 and +1; logistic by default.
+            model: its mechanism, a name of ``RISK_MECHANISMS``, or "auto".
 
         Raises:
             PrivacyParameterError: epsilon or delta out of range, or a lattice with a norm bound.
@@ -87,22 +101,29 @@ class SeededScorecard:
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
         if facts.lattice.squared_radius is not None:
             raise PrivacyParameterError(f"seeded rounds to a box of weights, not {facts.lattice}")
+        decisive = _DECISIVE * facts.costs.largest / (epsilon * facts.n_records)
+        rest = (1 - min(max(_CHOICE_SHARE, decisive), _LARGEST_SHARE)) * epsilon
+        left = math.nextafter(epsilon - rest, 0.0)  # the sum of both is at most epsilon
+        cards, ladders = candidate_cards(np.zeros(facts.lattice.dimension), facts)
+        domain = IntegerLattice([0, 0], [len(cards) - 1, ladders.shape[1] - 1])
+        choice = ExponentialMechanism.plan(
+            CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest
+        )
         risk = RiskFacts(
             *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss(), facts.row_norm, "l2"),
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
-        decisive = _DECISIVE * facts.costs.largest / (epsilon * facts.n_records)
-        share = min(max(_CHOICE_SHARE, decisive), _LARGEST_SHARE)
-        rest = (1 - share) * epsilon
-        seed = choose_risk_mechanism("auto", risk, mu=gaussian_mu(rest, delta)).plan(
-            risk, epsilon=rest, delta=delta, steps=None
-        )
-        left = math.nextafter(epsilon - seed.spend.epsilon, 0.0)  # the sum of both is at most epsilon
-        cards, ladders = candidate_cards(np.zeros(facts.lattice.dimension), facts)
-        domain = IntegerLattice([0, 0], [len(cards) - 1, ladders.shape[1] - 1])
-        choice = PermuteAndFlip.plan(CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest)
-        note = f"{seed.name} at epsilon = {seed.spend.epsilon:.4g}, then a choice at {left:.4g}"
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=note)
+        mu = mu_beside_range(epsilon, delta, choice.width)
+        seed = _seed(model, risk, rest, delta, mu)
+        if seed.spend.level is None or seed.spend.notion != "gdp":
+            claims = f"{seed.name} at epsilon = {seed.spend.epsilon:.4g}, then a choice at {left:.4g}"
+        elif beside_range_delta(seed.spend.level, choice.width, epsilon) > delta:
+            raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
+        else:
+            claims = (
+                f"{seed.name}, {seed.spend.level:.4g}-GDP, and a choice of bounded range {choice.width:.4g}"
+            )
+        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend)
 
     @staticmethod
@@ -167,6 +188,21 @@ class SeededScorecard:
         chosen = self.choice.release(oracle, source, _left(clock))
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
+
+
+def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) -> RiskMechanism:
+    """A linear model by its mechanism's name: mu-GDP if it is that, otherwise (epsilon, delta)-private."""
+    choice = choose_risk_mechanism(model, risk, mu=mu)
+    seed = choice.plan(risk, epsilon=epsilon, delta=delta, steps=None)
+    if model == "auto" and seed.name == "dp-gd" and seed.steps * risk.n_records * risk.dimension > _MOST_READ:
+        larger = risk.n_records * mu > _LARGER * risk.dimension
+        return _seed(
+            "objective-perturbation" if larger else "sufficient-statistics", risk, epsilon, delta, mu
+        )
+    if seed.spend.notion == "gdp":
+        # The same mu said as a pair, a little less of it for the rounding of that.
+        return choice.plan(risk, epsilon=epsilon, delta=gaussian_delta(mu * (1 - 1e-9), epsilon), steps=None)
+    return seed
 
 
 def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns: int) -> IntegerLattice:

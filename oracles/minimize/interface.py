@@ -65,6 +65,12 @@ class Proposal:
 Solver = Callable[[Query], Proposal]
 
 
+def trivial_bound(perturbation: Perturbation) -> int:
+    """No loss is negative and no term below its minimum: a bound before any work, fixed point."""
+    unary = sum(int(t.min()) for t in perturbation.unary)
+    return unary + (0 if perturbation.radial is None else int(perturbation.radial.min()))
+
+
 class DiscreteOracle(ABC):
     """Minimises over a lattice. Subclasses are values: cheap to make, comparable by their fields.
 
@@ -73,6 +79,8 @@ class DiscreteOracle(ABC):
     """
 
     name: ClassVar[str]
+    # False for a heuristic, which proves nothing: mechanisms that release a minimiser refuse it.
+    certifies: ClassVar[bool] = True
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:

@@ -18,7 +18,8 @@ class _Wrapper(DiscreteOracle):
     name: ClassVar[str] = "wrapper"
 
     def __post_init__(self) -> None:
-        self.name = self.inner.name  # type: ignore[misc]  # an instance speaks in the name of what it wraps
+        # An instance speaks in the name of what it wraps.
+        self.name, self.certifies = self.inner.name, self.inner.certifies  # type: ignore[misc]
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return self.inner.refusals(problem, task)

@@ -52,7 +52,8 @@ class ZeroOneHalfspace(DiscreteProblem):
         self.costs, self.record_loss_bound = costs, costs.largest
         self.counts = record_counts(counts, len(self.X), costs.largest)
         reach = np.maximum(np.abs(lattice.low), np.abs(lattice.high)).astype(object)
-        largest = np.max(np.abs(self.X), axis=0).astype(object)
+        # In Python's integers, and without a copy of the features: the least int64 has no absolute value.
+        largest = np.maximum(np.max(self.X, axis=0).astype(object), -np.min(self.X, axis=0).astype(object))
         if int(reach @ largest) >= _SCORE_LIMIT:
             raise InvalidInputError("scores could exceed 64-bit integers: use a coarser common denominator")
 

@@ -129,6 +129,13 @@ fti --data t.csv | No such command 'fti'
 {LINEAR} --mechanism dp-gd --steps 100000000000 | more than 10,000,000, which would run for days
 {LINEAR} --mechanism objective-perturbation --steps 5 | takes no number of steps
 {LINEAR} --delta 0 | delta must satisfy
+{LINEAR} --robust --loss sigmoid | --robust takes --loss logistic or squared
+{LINEAR} --robust --loss squared | --classes belongs to classification
+{LINEAR} --robust --data-norm 1 --set l2:1 | --set, --data-norm: records of unknown size have none
+{LINEAR} --robust --mechanism dp-gd | dp-gd wants bounds on records
+{LINEAR} --robust --lattice 0:1 | --lattice belong to scorecards
+{LINEAR} --mechanism clipped-newton --steps 0 | steps must be a whole number >= 1
+{LINEAR} --robust --class-weight balanced | not with --robust
 {LINEAR} --time-limit 0 | time limit must be > 0
 {FIT} --data no.csv | no such file
 {FIT} --data . | that is a folder

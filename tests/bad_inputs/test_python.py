@@ -23,6 +23,8 @@ from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateRobustClassifier,
+    PrivateRobustRegression,
 )
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.registry import prepare_oracle
@@ -100,11 +102,26 @@ def regression(**options: Any) -> PrivateLinearRegression:
     return PrivateLinearRegression(**{"data_norm": 2.0, "label_range": (0, 1), **options})
 
 
+def robust(**options: Any) -> PrivateRobustRegression:
+    return PrivateRobustRegression(**options)
+
+
+def robust_classes(**options: Any) -> PrivateRobustClassifier:
+    return PrivateRobustClassifier(**{"classes": (0, 1), **options})
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "card": card,
+    "logistic": logistic,
+    "regression": regression,
+    "robust": robust,
+    "robust classes": robust_classes,
+}
+
+
 @cache
 def fitted(kind: str) -> Any:
-    return {"card": card().fit, "logistic": logistic().fit, "regression": regression().fit}[kind](
-        FRAME if kind == "card" else X, Y
-    )
+    return KINDS[kind]().fit(FRAME if kind == "card" else X, Y)
 
 
 @cache
@@ -168,6 +185,20 @@ ARGUMENTS: dict[str, tuple[Use, tuple[str, ...]]] = {
     "regression y": (lambda v: regression().fit(X, v), ()),
     "regression predict": (lambda v: fitted("regression").predict(v), ()),
     "regression score": (lambda v: fitted("regression").score(X, v), ()),
+    "robust epsilon": (lambda v: robust(epsilon=v).fit(X, Y), NUMBERS),
+    "robust delta": (lambda v: robust(delta=v).fit(X, Y), ()),
+    "robust mechanism": (lambda v: robust(mechanism=v).fit(X, Y), ()),
+    "robust schema": (lambda v: robust(schema=v).fit(X, Y), ("none",)),
+    "robust steps": (lambda v: robust(steps=v).fit(X, Y), ("none", "five")),
+    "robust limits": (lambda v: robust(limits=v).fit(X, Y), ("none",)),
+    "robust ledger": (lambda v: robust(ledger=v).fit(X, Y), ("none",)),
+    "robust X": (lambda v: robust().fit(v, Y), ()),
+    "robust y": (lambda v: robust().fit(X, v), ()),
+    "robust predict": (lambda v: fitted("robust").predict(v), ()),
+    "robust score": (lambda v: fitted("robust").score(X, v), ()),
+    "robust save": (lambda v: fitted("robust").save(v), ("text",)),
+    "robust load": (PrivateRobustRegression.load, ()),
+    "robust classes": (lambda v: robust_classes(classes=v).fit(X, Y), ("none",)),
     # tables
     "read_table": (read_table, ()),
     "Schema": (Schema, ()),
@@ -332,7 +363,7 @@ def test_wrong_arguments_get_one_line(argument: str) -> None:
 
 
 # Declarations, which may be quoted.
-PUBLIC = {"logistic classes", "compose"}
+PUBLIC = {"logistic classes", "robust classes", "compose"}
 
 
 def model_file(path: Path, kind: str, **changes: Any) -> Path:
@@ -353,6 +384,9 @@ def refit(**columns: Any) -> Any:
 
 # What is tried, the error, and a part of what it says.
 SINGLE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "columns as a number": (lambda: load("robust", columns=3), InvalidInputError, "names"),
+    "a column too few": (lambda: load("robust", columns=["a"]), InvalidInputError, "names"),
+    "columns of numbers": (lambda: load("robust", columns=[1, 2, 3]), InvalidInputError, "names"),
     "a weight of 0.9": (lambda: load("card", weights=[0.9, 0, 0]), InvalidInputError, "'weights' cannot be"),
     "a weight of 1e30": (lambda: load("card", weights=[10**30, 0, 0]), InvalidInputError, "OverflowError"),
     "a weight too few": (lambda: load("card", weights=[1, 0]), InvalidInputError, "2 weights for 3 features"),
@@ -461,7 +495,7 @@ def test_what_is_right_is_not_refused() -> None:
     """The other side of the tables above: rows as dicts, files that were saved, NumPy's own numbers."""
     columns = {name: FRAME[name].tolist() for name in FRAME}
     assert card().fit(columns, Y).predict(columns).shape == (20,)
-    for kind in ("card", "logistic", "regression"):
+    for kind in KINDS:
         model = load(kind)
         assert model.to_dict()["weights"] == fitted(kind).to_dict()["weights"]
     assert IntegerLattice(-1, 1, dimension=np.int64(3)).dimension == 3  # type: ignore[arg-type]

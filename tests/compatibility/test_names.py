@@ -48,7 +48,7 @@ def runnables() -> list[str]:
 
 
 def test_pages_name_the_runnables_that_they_did() -> None:
-    before = {"accuracy", "benchmark_gradient", "benchmark_models", "benchmark_solvers", "errata"}
+    before = {"accuracy", "benchmark_gradient", "benchmark_solvers", "errata"}
     assert before | {"first_order_accuracy", "first_order_noise", "scaling"} <= set(runnables())
 
 

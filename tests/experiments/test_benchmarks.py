@@ -19,6 +19,7 @@ from rich.console import Console
 
 from privopt.experiments import benchmark_solvers as solvers
 from privopt.experiments import scaling
+from privopt.experiments.comparison.workload import noise_of
 from privopt.experiments.workbench.kept import Kept, WorkerDiedError, isolated, markdown, peak_megabytes
 from privopt.problems.errors import InvalidInputError
 
@@ -174,12 +175,10 @@ def test_the_default_run_asks_what_it_promises() -> None:
 
 def test_noise_is_the_same_for_every_solver() -> None:
     problem = solvers._problem(PLAN[0])
-    a, b, c = (solvers.noise_of("rspm", problem, 1.0, seed) for seed in (3, 3, 4))
+    a, b, c = (noise_of("rspm", problem, 1.0, seed) for seed in (3, 3, 4))
     assert all(np.array_equal(x, y) for x, y in zip(a.unary, b.unary, strict=True))
     assert not all(np.array_equal(x, y) for x, y in zip(a.unary, c.unary, strict=True))
-    assert solvers.noise_of(
-        "opdisc", solvers._problem(replace(PLAN[0], over=solvers.BALL)), math.inf, 0
-    ).is_zero
+    assert noise_of("opdisc", solvers._problem(replace(PLAN[0], over=solvers.BALL)), math.inf, 0).is_zero
 
 
 def test_scaling_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:

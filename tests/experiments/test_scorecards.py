@@ -38,9 +38,34 @@ def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPat
         yield "small", frame, y, scorecards.declared(frame)
 
     monkeypatch.setattr(scorecards, "tables", only)
+    monkeypatch.setattr(scorecards, "SEARCHED", (20.0,))
     found = scorecards.measured(None, 1, (20.0,))
-    assert len(found) == 5
+    assert len(found) == 1 + 5 + 3
     assert found.loc[found["model"] == "not private", "auc"].item() > 0.8
     assert found.loc[found["model"] == "card (auto)", "auc"].item() > 0.7
     page = scorecards.page(found)
-    assert page.count("| small | 200 | 7 |") == 4 * 4 + 2
+    ended = [name for name in scorecards.LATTICE_MECHANISMS if found.set_index("model").auc.notna()[name]]
+    assert "exponential" in ended  # a small lattice
+    assert page.count("| small | 200 | 7 |") == 4 * (5 + len(ended)) + 3 + len(ended)
+    assert "## A card beside the linear model" in page
+
+
+def test_features_of_fasterrisk_are_binary() -> None:
+    """Numbers become a feature for each tenth, from the first half alone; what never differs goes."""
+    rng = np.random.default_rng(0)
+    train, test = (np.column_stack([rng.random(100), np.ones(100), rng.random(100) < 0.3]) for _ in range(2))
+    binary = scorecards._binary(train, test)
+    assert [half.shape for half in binary] == [(100, 10), (100, 10)]
+    assert set(np.unique(binary[1])) == {0.0, 1.0}
+    assert np.array_equal(binary[1][:, -1], test[:, 2])
+
+
+def test_first_fits_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scorecards, "ROWS", (200, 100_000))
+    monkeypatch.setattr(scorecards, "WIDTHS", (50,))
+    assert min(scorecards.first_fit(200, 50)) > 0
+    found = pd.DataFrame(
+        {"rows": [200, 100_000], "features": [50, 50], "seconds": [1.0, 2.0], "core seconds": [1.0, 3.0]}
+    )
+    scorecards.picture(found, tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").stat().st_size > 5_000

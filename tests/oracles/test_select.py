@@ -14,8 +14,7 @@ from privopt.oracles.draw.interface import GibbsOracle, Law
 from privopt.oracles.errors import MissingSolverError, UnsupportedProblemError
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interval import IntervalOracle
-from privopt.oracles.minimize.mip import cell_model as pulp_cells
-from privopt.oracles.minimize.mip import row_model as pulp_rows
+from privopt.oracles.minimize.mip import cell_model, row_model
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.select import GIBBS, MINIMIZERS, AutoGibbs, AutoOracle, inventory
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
@@ -45,7 +44,7 @@ def conjunction(dimension: int) -> MonotoneConjunction:
         (dense(3, 2), "enumerate"),
         (cells(4, 1), "native"),
         (dense(6, 6), "interval"),
-        (conjunction(20), "pulp-highs"),
+        (conjunction(20), "highs"),
     ],
 )
 def test_auto_takes_the_first_that_fits_and_says_why(problem: DiscreteProblem, expected: str) -> None:
@@ -115,9 +114,9 @@ def test_the_limits_in_the_inventory_are_the_oracles() -> None:
     assert f"{IntervalOracle().max_squared_norm:,}" in told["minimises", "interval"]
     assert f"{IntervalOracle().max_bytes >> 30} GiB" in told["minimises", "interval"]
     assert f"{GibbsElimination().max_work:.0e}".replace("e+", "e") in told["draws", "elimination"]
-    mip, rows = pulp_cells._LIMITS, pulp_rows._MAX_COLUMNS
+    mip, rows = cell_model._LIMITS, row_model._MAX_COLUMNS
     for text in (f"{mip.cells:,} patterns", f"{mip.numeric_combinations:,} numeric", f"{rows:,} binaries"):
-        assert text in told["minimises", "pulp-highs"]
+        assert text in told["minimises", "highs"]
 
 
 def test_a_refusal_names_the_way_out() -> None:

@@ -10,15 +10,16 @@ import pytest
 from scipy import stats
 
 from privopt.experiments import errata
-from privopt.mechanisms.audit.audit import Binned
 from privopt.mechanisms.audit.claims import audit_claim
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.audit.heavy_tails import printed_scale
+from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
+from privopt.mechanisms.heavy_tails.trimming import Trimming, smooth_sensitivity
 
 PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
 
 
 # Table 6 searches over convolutions of loss distributions, which takes a minute.
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8, 9, 10])
 def test_page_shows_the_computed_table(number: int) -> None:
     shown = errata.DEMONSTRATIONS[number - 1]()
     assert shown.number == number
@@ -54,23 +55,24 @@ def test_smooth_sensitivity_bounds_every_change_and_is_smooth() -> None:
         x = np.sort(rng.uniform(0, 1, 9) ** 3)
         y = x.copy()
         y[rng.integers(9)] = rng.choice([-50.0, 0.0, 0.5, 1.0, 50.0])
-        here = errata._smooth_sensitivity(x, m, t, width)
-        there = errata._smooth_sensitivity(np.sort(y), m, t, width)
+        here = smooth_sensitivity(x, m, t, width)
+        there = smooth_sensitivity(np.sort(y), m, t, width)
         clamp = [float(np.clip(brute_trimmed(v, m), 0, 1)) for v in (x, y)]
         assert abs(clamp[0] - clamp[1]) <= min(here, there) + 1e-12
         assert abs(math.log(here / there)) <= t + 1e-12
 
 
 def test_printed_scale_is_not_smooth() -> None:
+    printed = printed_scale(Trimming(50, 0.0, 1.0, 5, ArsinhNoise(0.1, 0.1)))
     zeros, outlier = np.zeros(50), np.append(np.zeros(49), 1e6)
-    moved = errata._printed_scale(outlier, 5, 0.1, 1.0) / errata._printed_scale(zeros, 5, 0.1, 1.0)
+    moved = printed.sensitivity(printed.ordered(outlier)) / printed.sensitivity(printed.ordered(zeros))
     assert math.log(moved) > 100 * 0.1
 
 
 def test_the_audit_kit_rejects_the_printed_scale_and_lets_the_smooth_sensitivity_stand() -> None:
     """An outlier of 10^6 moves the printed scale 1,906-fold and the smooth sensitivity by e^t."""
     audited = errata.trimmed_mean_claim(1e6)
-    lines = audit_claim(audited, runs=20_000, insecure_seed=1)
+    lines = audit_claim(audited, runs=2000, insecure_seed=1)
     assert [line.verdict for line in lines] == ["stands", "rejected"]
     for line in lines:
         assert line.exact_epsilon is not None
@@ -78,17 +80,6 @@ def test_the_audit_kit_rejects_the_printed_scale_and_lets_the_smooth_sensitivity
     # Without an outlier there is nothing to find: the same scale on both sides.
     quiet = errata.trimmed_mean_claim(0.0)
     assert [s.exact_epsilon for s in (quiet.claim, *quiet.mutants)] == [0.0, 0.0]
-
-
-def test_laws_of_the_trimmed_mean_are_those_of_its_releases() -> None:
-    for subject in (errata.trimmed_mean_claim(1e4).claim, errata.trimmed_mean_claim(1e4).mutants[0]):
-        sampler = subject.second
-        assert isinstance(sampler, Binned)
-        assert isinstance(sampler.draw, errata.TrimmedMean)
-        edges = np.linspace(-3, 3, 21) * sampler.draw.spread
-        drawn = sampler.draw(5000, NoiseSource(insecure_seed=2))
-        counts = np.bincount(np.digitize(drawn, edges), minlength=22)
-        assert stats.chisquare(counts, 5000 * sampler.draw.law(edges)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("ratio", [1.5, 8.0])

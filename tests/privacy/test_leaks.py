@@ -27,6 +27,8 @@ from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateRobustClassifier,
+    PrivateRobustRegression,
     PrivateSigmoidClassifier,
 )
 from privopt.mechanisms.discrete.registry import prepare_oracle
@@ -358,6 +360,8 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "logistic": lambda: PrivateLogisticRegression(1.0, classes=(0, 1), data_norm=1.0, insecure_seed=0),
     "sigmoid": lambda: PrivateSigmoidClassifier(1.0, classes=(0, 1), data_norm=1.0, insecure_seed=0),
     "regression": lambda: PrivateLinearRegression(1.0, label_range=(0, 1), data_norm=1.0, insecure_seed=0),
+    "robust regression": lambda: PrivateRobustRegression(1.0, insecure_seed=0),
+    "robust": lambda: PrivateRobustClassifier(1.0, classes=(0, 1), insecure_seed=0),
 }
 
 
@@ -381,7 +385,7 @@ def test_refused_arrays_and_labels_are_not_quoted(name: str) -> None:
         "text to score": lambda: fitted.score(X, text),
         "complex labels to score": lambda: fitted.score(X, y + SECRET_NUMBER * 1j),
     }
-    if name != "regression":
+    if "regression" not in name:
         attempts["numbers for classes"] = lambda: model.fit(X, column + rng.uniform(size=40))
     for what, attempt in attempts.items():
         with pytest.raises(InvalidInputError) as caught:

@@ -20,7 +20,10 @@ from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateRobustClassifier,
 )
+from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
@@ -84,6 +87,7 @@ COMMANDS = {
     "no schema, linear": words("state", False, "well,ill", "--loss", "logistic"),
     "no classes": words("state", True, None),
     "regression": words("state", True, None, "--loss", "squared", "--label-range", "0:1"),
+    "no schema, robust": words("state", False, "well,ill", "--robust"),
     "another target": words("stat", True, "well,ill"),
     "no target": words(None, True, "well,ill"),
     "predict": ["predict", "card.json", "t.csv"],
@@ -182,6 +186,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "linear": lambda: PrivateLogisticRegression(1.0, schema=SCHEMA, classes=("well", "ill")),
     "linear, raw": lambda: PrivateLogisticRegression(1.0, data_norm=1.0, classes=("well", "ill")),
     "regression": lambda: PrivateLinearRegression(1.0, schema=SCHEMA, label_range=(0, 1)),
+    "robust, raw": lambda: PrivateRobustClassifier(1.0, classes=("well", "ill")),
 }
 
 
@@ -193,7 +198,7 @@ def test_estimators_quote_no_cell(table: str, estimator: str) -> None:
     y = frame.iloc[:, -1]
     good = np.linspace(0, 1, 20) if estimator == "regression" else np.array(["well", "ill"] * 10)
     fitted = None
-    if estimator != "linear, raw":
+    if not estimator.endswith(", raw"):
         fitted = ESTIMATORS[estimator]().fit(SCHEMA_TABLE, good)
     told: list[str] = []
     attempts: list[Callable[[], Any]] = [
@@ -252,6 +257,10 @@ ARRAY_READERS: dict[str, Callable[[Any], object]] = {
     "sample-aggregate, labels": lambda y: SampleAggregate.plan(
         50, 1, subsets=50, radius=1.0, **BUDGET
     ).release(np.zeros((3, 1)), y, lambda rows, y: np.zeros(1)),
+    **{
+        kind.name: lambda X, kind=kind: kind.plan(3, 2, LogisticLoss(), **BUDGET).release(X, [[1, 1, -1]])
+        for kind in (ClippedNewton, MeasuredRobustDescent)
+    },
     "factorisation": lambda A: FactorRisk(A, [0.0, 0.5, 1.0], 1),
     "a risk": lambda X: EmpiricalRisk(X, [1, 1, -1], LogisticLoss()),
     "a risk without clipping": lambda X: UnclippedRisk(X, [1, 1, -1], PLAIN_SQUARES),

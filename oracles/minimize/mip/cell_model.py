@@ -17,18 +17,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.oracles.cells.regions import BIG, CellModel, coupled, give_to_norm, new_region, update
+from privopt.oracles.cells.regions import BIG, CellCosts, CellModel, coupled, give_to_norm, new_region, update
 from privopt.oracles.cells.structure import CellLimits, CellStructure, why_not
-from privopt.oracles.minimize.interface import Proposal, Query, Solver
-from privopt.oracles.minimize.mip.model import MipModel, Session, open_session
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.minimize.interface import Proposal, Query, Solver, trivial_bound
+from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSession, Session
 from privopt.oracles.minimize.mip.row_model import Columns, add_weights
-from privopt.oracles.minimize.mip.search import Region, Search, trivial_bound
+from privopt.oracles.minimize.mip.search import Region, Search
 from privopt.oracles.minimize.native import bounds as duals
 from privopt.oracles.minimize.native.descent import descend
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray
-from privopt.problems.discrete.objective import UNIT
+from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
 _LIMITS = CellLimits(cells=3_000, numeric_combinations=20_000, table_bytes=1 << 29)
@@ -53,11 +54,12 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     return reasons
 
 
-def build(problem: DiscreteProblem, task: Task, solver: str) -> Solver:
+def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> Solver:
     """The cell model of a problem that ``refusals`` has nothing against."""
     assert isinstance(problem, ZeroOneHalfspace)
-    model = _CellModel.of(problem, task, solver)
-    return lambda query: _solve(model, query)
+    model = _CellModel.of(problem, task)
+    session = open_session(model.model)
+    return lambda query: _solve(model, session, query)
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,18 @@ class _CellModel:
     Attributes:
         regions: one for each numeric weight vector.
         entry_column: the column that pays each table entry; -1 for cells without indicators.
-        size: number of columns of the MIP.
+        model: the MIP.
     """
 
     problem: ZeroOneHalfspace
     regions: CellModel
     columns: Columns
     entry_column: NDArray[np.int64]
-    size: int
-    session: Session
+    model: MipModel
     shares: duals.Shares
 
     @classmethod
-    def of(cls, problem: ZeroOneHalfspace, task: Task, solver: str) -> _CellModel:
+    def of(cls, problem: ZeroOneHalfspace, task: Task) -> _CellModel:
         regions, lattice = CellModel.make(problem, task), problem.lattice
         model = MipModel("cells")
         columns = add_weights(
@@ -94,10 +95,23 @@ class _CellModel:
             regions,
             columns,
             _add_cells(model, regions.cells, columns),
-            len(model.columns),
-            open_session(model, solver),
+            model,
             duals.make_shares(regions.shape),
         )
+
+    def alone(self, k: int) -> int:
+        """Errors in cells without indicators, which only the k-th numeric weights decide."""
+        return int(np.sum(self.regions.tables[k][self.entry_column < 0], dtype=np.int64))
+
+    def column_costs(self, p: Perturbation, costs: CellCosts, k: int) -> FloatArray:
+        """Column costs in units of loss, for the k-th numeric weights."""
+        regions, found, paid = self.regions, np.zeros(self.model.size), self.entry_column >= 0
+        np.add.at(found, self.entry_column[paid], regions.tables[k][paid])
+        for coordinate in regions.cells.indicators.tolist():
+            found[self.columns.level[coordinate]] += p.unary[coordinate] / UNIT
+        radial = costs.radial[int(regions.squares[k]) :][: len(self.columns.norm)]
+        found[self.columns.norm[: len(radial)]] = radial / UNIT
+        return found
 
 
 def _add_cells(model: MipModel, cells: CellStructure, columns: Columns) -> NDArray[np.int64]:
@@ -119,8 +133,26 @@ def _add_cells(model: MipModel, cells: CellStructure, columns: Columns) -> NDArr
     return entry_column
 
 
-def _solve(model: _CellModel, query: Query) -> Proposal:
-    search = Search(model.problem, query, model.session)
+def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formulation:
+    """One question as a model of its own.
+
+    Raises:
+        UnsupportedProblemError: there is no cell model of the problem, or one for each of several numeric
+            weight vectors.
+    """
+    if reasons := refusals(problem, task):
+        raise UnsupportedProblemError("; ".join(reasons))
+    assert isinstance(problem, ZeroOneHalfspace)
+    built = _CellModel.of(problem, task)
+    if len(built.regions.weights) > 1:
+        raise UnsupportedProblemError("numeric columns: a cell model for each of their weight vectors")
+    costs = built.regions.costs(p)
+    constant = int(costs.numeric[0]) + built.alone(0) * UNIT
+    return Formulation(built.model, built.column_costs(p, costs, 0), from_fixed(constant))
+
+
+def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
+    search = Search(model.problem, query, session)
     lattice = model.problem.lattice
     search.offer(np.clip(0, lattice.low, lattice.high))  # the shortest vector is in every lattice
     draw = _Draw(model, query, search)
@@ -187,7 +219,7 @@ class _Draw:
         return mask
 
     def _norms(self, k: int) -> NDArray[np.bool_]:
-        mask = np.ones(self.model.size, dtype=np.bool_)
+        mask = np.ones(self.model.model.size, dtype=np.bool_)
         mask[self.model.columns.norm[len(self.costs.radial) - int(self.model.regions.squares[k]) :]] = False
         return mask
 
@@ -195,7 +227,6 @@ class _Draw:
         """The part of the lattice with the k-th numeric weights."""
         model, low, regions = self.model, self.model.problem.lattice.low, self.model.regions
         numeric, a = regions.cells.numeric, regions.weights[k]
-        alone = regions.tables[k][model.entry_column < 0]
 
         def decode(values: FloatArray) -> IntArray:
             point = model.columns.decode(values, low)
@@ -203,23 +234,11 @@ class _Draw:
             return point
 
         return Region(
-            costs=lambda: self._costs(k),
-            constant=int(self.costs.numeric[k]) + int(np.sum(alone, dtype=np.int64)) * UNIT,
+            costs=lambda: model.column_costs(self.query.perturbation, self.costs, k),
+            constant=int(self.costs.numeric[k]) + model.alone(k) * UNIT,
             bound=int(self.bound[k]),
             decode=decode,
             encode=lambda point: model.columns.encode(point, low),
             contains=lambda point: bool(np.array_equal(point[numeric], a)),
             allowed=self.allowed.get(k, self._norms(k)),
         )
-
-    def _costs(self, k: int) -> FloatArray:
-        """Column costs in units of loss."""
-        model, p, regions = self.model, self.query.perturbation, self.model.regions
-        costs = np.zeros(model.size)
-        paid = model.entry_column >= 0
-        np.add.at(costs, model.entry_column[paid], regions.tables[k][paid])
-        for coordinate in regions.cells.indicators.tolist():
-            costs[model.columns.level[coordinate]] += p.unary[coordinate] / UNIT
-        radial = self.costs.radial[int(regions.squares[k]) :][: len(model.columns.norm)]
-        costs[model.columns.norm[: len(radial)]] = radial / UNIT
-        return costs

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,15 +36,17 @@ def uses_files(solver: Any) -> bool:
 
 
 @contextmanager
-def private_folder(solver: Any) -> Iterator[None]:
+def private_folder(solver: Any) -> Iterator[Callable[[], None]]:
     """A PuLP solver that uses files keeps them to itself while the context lasts.
+
+    Yields a function that tells the program to end, if there is one that can be told.
 
     Raises:
         SolverFailedError: programs cannot be started, or PuLP cannot name files, in the folder for temporary
             files.
     """
     if not uses_files(solver):
-        yield
+        yield lambda: None
         return
     # Removed on leaving, and at exit of the interpreter if that comes first.
     with tempfile.TemporaryDirectory(prefix="privopt-", ignore_cleanup_errors=True) as folder:
@@ -62,7 +64,7 @@ def private_folder(solver: Any) -> Iterator[None]:
                     f"not mounted 'noexec', or use a solver that needs no files (HiGHS)"
                 )
         try:
-            yield
+            yield lambda: _tell_to_end(Path(folder))
         finally:
             _stop(Path(folder))
 
@@ -76,6 +78,11 @@ def _launcher(folder: Path, program: str) -> Path:
     )
     launcher.chmod(0o700)
     return launcher
+
+
+def _tell_to_end(folder: Path) -> None:
+    with suppress(OSError, ValueError):
+        os.kill(int((folder / "watchdog").read_text()), signal.SIGTERM)
 
 
 def _stop(folder: Path) -> None:

@@ -1,20 +1,52 @@
-"""Mixed-integer programming through PuLP: HiGHS by default, any other solver that PuLP can run by name."""
+"""Mixed-integer programming through PuLP: HiGHS by default, any other solver that PuLP can run by name.
+
+PuLP imports every solver library that it finds (highspy among them, which does not get along with OR-tools in
+one process), so it is imported when an oracle is made, not when this file is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+import importlib
+import importlib.util
+import math
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
-from privopt.oracles.minimize.mip import cell_model, row_model
-from privopt.oracles.minimize.mip.model import display_name, require_solver
-from privopt.oracles.task import Task
-from privopt.problems.discrete.problem import DiscreteProblem
-from privopt.problems.errors import InvalidInputError
+import numpy as np
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.errors import (
+    MissingSolverError,
+    SolverFailedError,
+    UnknownOracleError,
+)
+from privopt.oracles.limits import Watch
+from privopt.oracles.minimize.mip import highs
+from privopt.oracles.minimize.mip.model import (
+    MipAnswer,
+    MipModel,
+    News,
+    Outcome,
+    Question,
+    Relay,
+    Session,
+)
+from privopt.oracles.minimize.mip.oracle import MipOracle, Model
+from privopt.oracles.minimize.mip.private import CARELESS, private_folder, uses_files
+from privopt.problems.discrete.lattice import FloatArray
+
+_LOOK = 0.02  # seconds between two looks at the watch
+# What PuLP calls the solvers that people call by shorter names.
+_PULP_NAMES = {"highs": "HiGHS", "cbc": "PULP_CBC_CMD"}
 
 
 @dataclass(frozen=True)
-class PulpOracle(DiscreteOracle):
+class PulpOracle(MipOracle):
     """Mixed-integer programming with any solver that PuLP runs; proves in floating point.
 
     Points are valued in exact integer arithmetic, whatever the solver reports. What is left to the solver is
@@ -25,8 +57,12 @@ class PulpOracle(DiscreteOracle):
     exactly. Where the cell model's dual bounds, which are integers, settle a question without the solver,
     ``exact`` is true.
 
-    Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. PuLP passes only the time limit
-    on to other solvers, and reports no proved bound of an unfinished solve: expect large gaps there.
+    The solver gets the whole model again for every question: that is how PuLP works. HighsOracle and
+    ScipOracle speak to those solvers directly, and keep it.
+
+    Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers are passed the
+    time limit, and those that are programs end with a cancellation or Ctrl-C; PuLP reports no proved bound of
+    an unfinished solve: expect large gaps there.
 
     Solvers that are programs of their own, CBC among them, are handed the records' counts and the noise in
     files: in a folder that nobody else may enter, which goes with the solve, as the program does
@@ -34,8 +70,7 @@ class PulpOracle(DiscreteOracle):
 
     Args:
         solver: "HiGHS", "CBC", or what PuLP calls a solver ("SCIP_PY", "GUROBI", "CPLEX_PY", ...).
-        model: "cells" (``ZeroOneHalfspace`` with indicator columns; size independent of the number of
-            records), "rows" (any problem, for at most a few thousand distinct records), or "auto".
+        model: "cells", "rows" or "auto"; see ``MipOracle``.
 
     Raises:
         UnknownOracleError: PuLP knows no such solver.
@@ -44,37 +79,246 @@ class PulpOracle(DiscreteOracle):
 
     name: ClassVar[str] = "pulp-highs"
     solver: str = "HiGHS"
-    model: Literal["auto", "rows", "cells"] = "auto"
+    model: Model = "auto"
 
     def __post_init__(self) -> None:
-        if self.model not in ("auto", "rows", "cells"):
-            raise InvalidInputError(f"model must be 'auto', 'rows' or 'cells', got {self.model!r}")
+        self.check_model()
         require_solver(self.solver)
         object.__setattr__(self, "name", display_name(self.solver))
 
-    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        rows, cells = row_model.refusals(problem, task), cell_model.refusals(problem, task)
-        if self.model != "auto":
-            return rows if self.model == "rows" else cells
-        if not rows or not cells:
-            return []
-        return [*(f"row model: {r}" for r in rows), *(f"cell model: {r}" for r in cells)]
+    def open(self, model: MipModel) -> Session:
+        return PulpSession(model, self.solver)
 
-    def explain(self, problem: DiscreteProblem, task: Task) -> str:
-        """Which model ``build`` would use, and why."""
-        if self.model != "auto":
-            return f"{self.model}: asked for"
-        if reasons := cell_model.refusals(problem, task):
-            return f"rows: the cell model does not fit ({'; '.join(reasons)})"
-        return "cells: its size does not depend on the number of records, and its bounds are tight"
 
-    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        choice = self.explain(problem, task)
-        build = cell_model.build if choice.startswith("cells") else row_model.build
-        solver = build(problem, task, self.solver)
+def display_name(solver: str) -> str:
+    """pulp-highs for HiGHS, pulp-cbc for PULP_CBC_CMD, pulp-scip for SCIP_PY, and so on."""
+    short = solver.lower().removeprefix("pulp_")
+    for interface in ("_cmd", "_py", "_dll"):
+        short = short.removesuffix(interface)
+    return f"pulp-{short}"
 
-        def solve(query: Query) -> Proposal:
-            proposal = solver(query)
-            return replace(proposal, raw_status=f"{choice}; {proposal.raw_status}")
 
-        return solve
+def is_highs(solver: str) -> bool:
+    return solver.lower() == "highs"
+
+
+def require_solver(solver: str) -> str:
+    """PuLP's own name of an installed solver.
+
+    Raises:
+        UnknownOracleError: PuLP knows no solver of that name.
+        MissingSolverError: it does, but the solver is not installed.
+    """
+    import pulp
+
+    names = {name.lower(): name for name in pulp.listSolvers()}
+    wanted = _PULP_NAMES.get(solver.lower(), solver)
+    if wanted.lower() not in names:
+        known = ", ".join(sorted(["HiGHS", "CBC", *names.values()]))
+        raise UnknownOracleError(f"PuLP knows no solver {solver!r}; it knows {known}")
+    name = str(names[wanted.lower()])
+    if name in CARELESS:
+        raise UnknownOracleError(
+            f"privopt does not use PuLP's {name}, which writes the problem, and so what it tells of records "
+            f"and noise, where others may read it. To do: use another solver; HiGHS and SCIP need no files"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        available = pulp.getSolver(name, msg=False).available()
+    if not available:
+        remedy = "pip install highspy" if is_highs(solver) else f"install {solver} so that PuLP finds it"
+        raise MissingSolverError(
+            _clash(name)
+            or f"PuLP cannot run {name} here. To do: {remedy} "
+            f"(python -c 'import pulp; print(pulp.listSolvers(onlyAvailable=True))' lists what it finds)"
+        )
+    return name
+
+
+# The Python packages behind the solvers that PuLP does not run as programs.
+_LIBRARIES = {
+    "HiGHS": "highspy",
+    "SCIP_PY": "pyscipopt",
+    "GUROBI": "gurobipy",
+    "CPLEX_PY": "cplex",
+    "XPRESS_PY": "xpress",
+    "MOSEK": "mosek",
+    "COPT": "coptpy",
+}
+
+
+def _clash(name: str) -> str:
+    """Why a library that is installed cannot be loaded, which PuLP hides; empty if that is not so."""
+    library = _LIBRARIES.get(name)
+    if library is None or importlib.util.find_spec(library) is None:
+        return ""
+    try:
+        importlib.import_module(library)
+    except Exception as error:  # whatever a library raises when it is loaded
+        others = sorted({"ortools", *_LIBRARIES.values()} & set(sys.modules) - {library})
+        beside = f", perhaps because {' and '.join(others)} is loaded already" if others else ""
+        return (
+            f"PuLP cannot run {name} here: {library} is installed, but loading it failed{beside} "
+            f"({type(error).__name__}: {error}). Some solver libraries do not get along in one process. "
+            f"To do: use one of them per process, load {library} first, or install another release of either"
+        )
+    return ""
+
+
+class PulpSession(Session):
+    """Any solver that PuLP can run: the whole model again, in a fresh process or call, for every solve.
+
+    PuLP offers no proved bound and no callbacks across solvers: HiGHS's own are used where it is HiGHS. Of
+    the others a solve that is cut short tells no bound. The time limit reaches all of them; cancellation ends
+    those that are programs.
+    """
+
+    def __init__(self, model: MipModel, solver: str) -> None:
+        self._name, self._rows = require_solver(solver), len(model.rows)
+        self._problem, self._columns = translated(model)
+
+    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+        relay = Relay(watch, tell)
+        problem = self._asked(question)
+        for number, column in enumerate(problem.variables()):
+            column.index = number
+        # By their names, the columns are in PuLP's order: it sorts them.
+        order = np.array([column.index for column in self._columns], dtype=np.int64)
+        self._call(problem, question, relay, order)
+        stopped = relay.finish()
+        if is_highs(self._name):
+            return highs.answer(problem.solverModel, order, stopped, question.cutoff)
+        if _ended(relay):
+            return MipAnswer(Outcome.STOPPED, None, -math.inf, stopped, 0, f"{self._name} was ended")
+        return self._answer(problem, question.costs, watch)
+
+    def _asked(self, question: Question) -> Any:
+        import pulp
+
+        problem, columns = self._problem.copy(), self._columns
+        terms = [(c, float(v)) for c, v in zip(columns, question.costs, strict=True) if v != 0]
+        problem.setObjective(pulp.LpAffineExpression(terms))
+        if terms and math.isfinite(question.cutoff) and not is_highs(self._name):
+            problem.addConstraint(pulp.LpAffineExpression(terms) <= float(question.cutoff), "cutoff")
+        for number, chosen in enumerate(question.forbidden):
+            together = pulp.LpAffineExpression([(columns[int(c)], 1.0) for c in chosen])
+            problem.addConstraint(together <= len(chosen) - 1, f"forbidden{number}")
+        if question.allowed is not None and not np.all(question.allowed):
+            outside = pulp.LpAffineExpression([(columns[c], 1.0) for c in np.flatnonzero(~question.allowed)])
+            problem.addConstraint(outside <= 0, "allowed")
+        return problem
+
+    def _call(self, problem: Any, question: Question, relay: Relay, order: Any) -> None:
+        import pulp
+
+        seconds = relay.watch.remaining
+        with warnings.catch_warnings():
+            # PuLP says on every use that its bundled CBC moves to an extra in version 4.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            settings: dict[str, Any] = {"msg": False, "gapRel": 0.0}
+            if self._name in ("PULP_CBC_CMD", "COIN_CMD"):
+                # By default CBC asks an improvement of 1e-5 of every new point.
+                settings |= {"gapAbs": 1e-9, "threads": 1, "options": ["increment 1e-9"]}
+            if is_highs(self._name):
+                settings |= {"gapAbs": 0.0, "objective_bound": float(question.cutoff)}
+                settings |= {"callbackTuple": (highs.callback(relay, order), None)}
+                settings |= {"callbacksToActivate": highs.callback_kinds()}
+            if seconds is not None:
+                settings["timeLimit"] = max(seconds, 0.01)
+            solver = pulp.getSolver(self._name, **settings)
+            try:
+                with private_folder(solver) as end:
+                    if uses_files(solver):
+                        _watched(lambda: problem.solve(solver), relay, end)
+                    else:
+                        with relay if is_highs(self._name) else nullcontext():
+                            problem.solve(solver)
+            except pulp.PulpSolverError as error:
+                if not _ended(relay):
+                    raise SolverFailedError(f"{self._name} failed under PuLP: {error}") from error
+
+    def _answer(self, problem: Any, costs: FloatArray, watch: Watch) -> MipAnswer:
+        import pulp
+
+        raw = f"{self._name} {pulp.LpStatus[problem.status]}, {pulp.LpSolution[problem.sol_status]}"
+        if problem.sol_status == pulp.LpSolutionOptimal:
+            values = self._values()
+            # Integrality tolerances times large costs would show up as errors of the objective.
+            return MipAnswer(Outcome.OPTIMAL, values, float(costs @ np.rint(values)), None, 0, raw)
+        # Stopped by its time limit before it has a relaxation, CBC says "infeasible" (seen with 2.10): that is
+        # a proof only while there is time left.
+        if problem.status == pulp.LpStatusInfeasible and not _late(watch):
+            return MipAnswer(Outcome.NOTHING, None, math.inf, None, 0, raw)
+        if watch.remaining is not None:
+            found = problem.sol_status == pulp.LpSolutionIntegerFeasible
+            values_or_none = self._values() if found else None
+            return MipAnswer(Outcome.STOPPED, values_or_none, -math.inf, Status.TIME_LIMIT, 0, raw)
+        raise SolverFailedError(f"{raw}: neither solved nor stopped by a limit; try another solver")
+
+    def _values(self) -> FloatArray:
+        return np.array([c.varValue or 0.0 for c in self._columns], dtype=np.float64)
+
+
+def _watched(work: Callable[[], object], relay: Relay, end: Callable[[], None]) -> None:
+    """Wait for a program, and end it when somebody cancels. Its time limit it knows itself."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_LOOK)
+            relay()
+            if _ended(relay):
+                end()
+    finally:
+        while thread.is_alive():  # Ctrl-C
+            end()
+            thread.join(_LOOK)
+    if failed:
+        raise failed[0]
+
+
+def _late(watch: Watch) -> bool:
+    """Whether the time limit may have stopped a solver."""
+    if watch.limits.seconds is None or watch.remaining is None:
+        return False
+    return watch.remaining < max(1.0, 0.1 * watch.limits.seconds)
+
+
+def _ended(relay: Relay) -> bool:
+    """Whether a program was told to end: it would have told nothing."""
+    return relay.raised is not None or relay.stopped is Status.INTERRUPTED
+
+
+def translated(model: MipModel) -> tuple[Any, list[Any]]:
+    """A model without objective as PuLP's ``LpProblem``, and its variables in the order of the columns.
+
+    Every column needs to be in some constraint: those are the columns that PuLP passes on.
+    """
+    import pulp
+
+    problem = pulp.LpProblem(model.name, pulp.LpMinimize)
+    kinds = (pulp.LpContinuous, pulp.LpInteger)
+    bounds = zip(model.low, model.high, model.integer, strict=True)
+    columns = [
+        problem.add_variable(f"c{number:07d}", low, high, kinds[integer])
+        for number, (low, high, integer) in enumerate(bounds)
+    ]
+    for number, row in enumerate(model.rows):
+        terms = [
+            (columns[c], v) for c, v in zip(row.columns.tolist(), row.coefficients.tolist(), strict=True)
+        ]
+        code = pulp.LpConstraintGE if row.high is None else pulp.LpConstraintLE
+        code = pulp.LpConstraintEQ if row.low == row.high else code
+        right = row.low if row.high is None else row.high
+        line = pulp.LpConstraint(pulp.LpAffineExpression(terms), code, rhs=right)
+        problem.addConstraint(line, f"row{number:07d}")
+    problem.setObjective(pulp.LpAffineExpression())
+    return problem, columns

@@ -11,15 +11,17 @@ a prediction needs a row:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.oracles.minimize.interface import Proposal, Query, Solver
-from privopt.oracles.minimize.mip.model import MipModel, open_session
-from privopt.oracles.minimize.mip.search import Region, Search, trivial_bound
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.minimize.interface import Proposal, Query, Solver, trivial_bound
+from privopt.oracles.minimize.local_search import incumbent
+from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSession
+from privopt.oracles.minimize.mip.search import Region, Search
 from privopt.oracles.task import Task
 from privopt.problems.arguments import tallied
 from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
@@ -32,8 +34,6 @@ from privopt.problems.discrete.problem import DiscreteProblem
 _MAX_SCORE = 200_000
 _MAX_COLUMNS = 50_000
 _MAX_ENTRIES = 20_000_000
-# Candidate-record-feature triples spent on a first incumbent.
-_DESCENT_WORK = 2e8
 
 
 @dataclass(frozen=True)
@@ -121,54 +121,77 @@ def _largest_score(problem: ZeroOneHalfspace) -> int:
     return int(max(np.max(np.abs(low)), np.max(np.abs(high))))
 
 
-def build(problem: DiscreteProblem, task: Task, solver: str) -> Solver:
+@dataclass(frozen=True)
+class RowModel:
+    """What does not depend on the noise.
+
+    Attributes:
+        constant: what every point costs, in units of loss.
+        loss: of each column, shape (columns,).
+    """
+
+    problem: ZeroOneHalfspace | MonotoneConjunction
+    model: MipModel
+    columns: Columns
+    constant: int
+    loss: FloatArray
+
+    @classmethod
+    def of(cls, problem: DiscreteProblem, task: Task) -> RowModel:
+        assert isinstance(problem, ZeroOneHalfspace | MonotoneConjunction)
+        lattice, model = problem.lattice, MipModel("rows")
+        columns = add_weights(
+            model,
+            lattice,
+            np.arange(lattice.dimension),
+            radial=task is Task.NORMALIZED,
+            budget=lattice.squared_radius,
+        )
+        rows = list(_merged(problem))
+        if isinstance(problem, ZeroOneHalfspace):
+            constant, paid = _halfspace_rows(model, problem, columns, rows)
+        else:
+            constant, paid = _feature_set_rows(model, problem, columns, rows)
+        loss = np.zeros(model.size)
+        loss[list(paid)] = list(paid.values())
+        return cls(problem, model, columns, constant, loss)
+
+    def region(self, p: Perturbation) -> Region:
+        """The whole lattice."""
+        low, columns = self.problem.lattice.low, self.columns
+        return Region(
+            costs=lambda: self.loss + _costs(p, columns, self.model.size),
+            constant=self.constant * UNIT,
+            bound=trivial_bound(p),
+            decode=lambda values: columns.decode(values, low),
+            encode=lambda point: columns.encode(point, low),
+            contains=lambda point: True,
+        )
+
+
+def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> Solver:
     """The row model of a problem that ``refusals`` has nothing against."""
-    assert isinstance(problem, ZeroOneHalfspace | MonotoneConjunction)
-    lattice = problem.lattice
-    model = MipModel("rows")
-    columns = add_weights(
-        model,
-        lattice,
-        np.arange(lattice.dimension),
-        radial=task is Task.NORMALIZED,
-        budget=lattice.squared_radius,
-    )
-    rows = list(_merged(problem))
-    if isinstance(problem, ZeroOneHalfspace):
-        fixed, loss = _halfspace_rows(model, problem, columns, rows)
-    else:
-        fixed, loss = _feature_set_rows(model, problem, columns, rows)
-    session = open_session(model, solver)
-    loss_costs = np.zeros(len(model.columns))
-    loss_costs[list(loss)] = list(loss.values())
+    rows = RowModel.of(problem, task)
+    session = open_session(rows.model)
 
     def solve(query: Query) -> Proposal:
         search = Search(problem, query, session)
-        if (first := _incumbent(problem, query)) is not None:
-            search.offer(first)
-        region = Region(
-            costs=lambda: loss_costs + _costs(query.perturbation, columns, len(model.columns)),
-            constant=fixed * UNIT,
-            bound=trivial_bound(query.perturbation),
-            decode=lambda values: columns.decode(values, lattice.low),
-            encode=lambda point: columns.encode(point, lattice.low),
-            contains=lambda point: True,
-        )
-        return search.run([region])
+        search.offer(incumbent(problem, query))
+        return search.run([rows.region(query.perturbation)])
 
     return solve
 
 
-def _incumbent(problem: ZeroOneHalfspace | MonotoneConjunction, query: Query) -> IntArray | None:
-    lattice = problem.lattice
-    move = float(np.sum(lattice.high - lattice.low)) * problem.X.size
-    count = int(np.clip(_DESCENT_WORK / (8 * max(1.0, move)), 1, 8))
-    return _descend(
-        lambda points: problem.values(points, query.perturbation),
-        lattice,
-        _starting_points(query.perturbation, count),
-        lambda: query.watch.stop() is not None,
-    )
+def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formulation:
+    """One question as a model of its own.
+
+    Raises:
+        UnsupportedProblemError: there is no row model of the problem.
+    """
+    if reasons := refusals(problem, task):
+        raise UnsupportedProblemError("; ".join(reasons))
+    rows = RowModel.of(problem, task)
+    return Formulation(rows.model, rows.region(p).costs(), rows.constant)
 
 
 def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
@@ -226,10 +249,12 @@ def _halfspace_rows(
         loss[int(p)] = negative - positive  # p = 1: predicted +1
         used = np.flatnonzero(x)
         terms = np.concatenate([weights[used], [p]])
+        # Twice the score, so that half a grid step is a whole number.
+        twice = (2 * x[used]).tolist()
         if negative > positive:  # the loss pulls p down: score <= 1/2 unless p = 1
-            model.constrain(terms, [*x[used].tolist(), 0.5 - high], "<=", 0.5)
+            model.constrain(terms, [*twice, 1 - 2 * high], "<=", 1)
         else:  # up: score >= 1/2 unless p = 0
-            model.constrain(terms, [*x[used].tolist(), low - 0.5], ">=", low)
+            model.constrain(terms, [*twice, 2 * low - 1], ">=", 2 * low)
     return constant, loss
 
 
@@ -237,7 +262,7 @@ def _weight_columns(model: MipModel, lattice: IntegerLattice, columns: Columns) 
     """Continuous columns equal to the weights, so that a score has one entry per feature."""
     found = []
     for values, level in zip(levels(lattice), columns.level, strict=True):
-        (w,) = model.add(1, integer=False, low=float(values[0]), high=float(values[-1]))
+        (w,) = model.add(1, integer=False, low=int(values[0]), high=int(values[-1]))
         model.constrain([*level.tolist(), int(w)], [*values.tolist(), -1], "=", 0)
         found.append(int(w))
     return np.array(found, dtype=np.int64)
@@ -269,70 +294,3 @@ def _feature_set_rows(
         else:
             model.constrain([*chosen, int(h)], [*([1] * len(chosen)), -1], ">=", 0)
     return constant, loss
-
-
-def _descend(
-    values: Callable[[IntArray], IntArray],
-    lattice: IntegerLattice,
-    starts: Sequence[IntArray],
-    stop: Callable[[], bool],
-) -> IntArray | None:
-    """Coordinate descent on the exact objective from several points; the best point found.
-
-    Args:
-        values: exact objectives of points of shape (k, dimension).
-        lattice: the domain.
-        starts: points of the lattice.
-        stop: polled between moves.
-    """
-    best: tuple[int, IntArray] | None = None
-    for start in starts:
-        point, value = start, int(values(start[None, :])[0])
-        while not stop():
-            moves = _neighbours(point, lattice)
-            if len(moves) == 0:
-                break
-            found = values(moves)
-            first = int(np.argmin(found))
-            if int(found[first]) >= value:
-                break
-            point, value = moves[first], int(found[first])
-        if best is None or value < best[0]:
-            best = value, point
-        if stop():
-            break
-    return None if best is None else best[1]
-
-
-def _starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
-    """The lattice point nearest to the origin, the box minimiser of the unary terms if it is feasible, and
-    random walks from the origin (a fixed generator: answers do not depend on the time of day)."""
-    lattice = perturbation.lattice
-    origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)
-    points = [origin]
-    flat = np.array([int(np.argmin(t)) for t in perturbation.unary], dtype=np.int64) + lattice.low
-    points += [flat] if lattice.contains(flat) else []
-    rng = np.random.default_rng(0)
-    while len(points) < count:
-        point = origin.copy()
-        for j in rng.permutation(lattice.dimension):
-            trial = point.copy()
-            trial[j] = rng.integers(lattice.low[j], lattice.high[j] + 1)
-            if lattice.contains(trial):
-                point = trial
-        points.append(point)
-    return points
-
-
-def _neighbours(point: IntArray, lattice: IntegerLattice) -> IntArray:
-    """All lattice points that differ from ``point`` in one coordinate."""
-    moves = []
-    for j in range(lattice.dimension):
-        levels = np.arange(lattice.low[j], lattice.high[j] + 1)
-        block = np.repeat(point[None, :], len(levels), axis=0)
-        block[:, j] = levels
-        moves.append(block[levels != point[j]])
-    block = np.concatenate(moves)
-    if lattice.squared_radius is not None:
-        block = block[np.einsum("ij,ij->i", block, block) <= lattice.squared_radius]
-    return block

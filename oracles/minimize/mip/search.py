@@ -2,9 +2,9 @@
 
 A solver's objective is not the objective: points are decoded to integers and valued in exact arithmetic.
 What remains of the solver's word is its proof that nothing else is better, and that rests on its tolerances:
-``tolerance`` below, in units of loss. Optimality is asked with a cutoff, "is there another point of at most
-this cost", which also settles ties: every point within the tie margin of the optimum is listed, compared
-exactly, and forbidden, until there is none left.
+``tolerance`` below, in units of loss, or none for a solver that counts in integers. Optimality is asked with
+a cutoff, "is there another point of at most this cost", which also settles ties: every point within the tie
+margin of the optimum is listed, compared exactly, and forbidden, until there is none left.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
-from privopt.oracles.minimize.interface import Proposal, Query
-from privopt.oracles.minimize.mip.model import Outcome, Session
+from privopt.oracles.minimize.interface import Proposal, Query, trivial_bound
+from privopt.oracles.minimize.mip.model import News, Outcome, Question, Session
 from privopt.problems.discrete.lattice import FloatArray, IntArray
-from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed
+from privopt.problems.discrete.objective import UNIT, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
 # A solver's bound within this many units of loss of a value is taken for that value. Solvers run with a gap
@@ -57,12 +57,6 @@ class Region:
     allowed: NDArray[np.bool_] | None = None
 
 
-def trivial_bound(perturbation: Perturbation) -> int:
-    """No loss is negative and no term below its minimum: a bound before any work, fixed point."""
-    unary = sum(int(t.min()) for t in perturbation.unary)
-    return unary + (0 if perturbation.radial is None else int(perturbation.radial.min()))
-
-
 @dataclass
 class Search:
     """The state of one solve over one or several regions."""
@@ -86,6 +80,8 @@ class Search:
     @property
     def tolerance(self) -> float:
         """What the solver's arithmetic may be off by, in units of loss."""
+        if self.session.exact:
+            return 0.0
         return max(_TOLERANCE, 1e-9 * from_fixed(self.query.perturbation.magnitude))
 
     def offer(self, point: IntArray) -> int:
@@ -157,7 +153,7 @@ class Search:
             min(bound, self.upper),
             status,
             lexicographic=status is Status.OPTIMAL and self.query.break_ties and not self.unresolved_ties,
-            exact=self.solves == 0,
+            exact=self.solves == 0 or self.session.exact,
             nodes=self.nodes,
             raw_status="; ".join([f"{self.solves} MIP solves", *self.raw]),
         )
@@ -171,19 +167,16 @@ class Search:
                 forbidden.append(region.encode(incumbent))
         constant, costs = from_fixed(region.constant), region.costs()
 
-        def progress(bound: float, nodes: int) -> None:
-            proved = max(self._floor(bound + constant), region.bound)
-            self.report(proved if others is None else min(proved, others), nodes)
+        def tell(news: News) -> None:
+            if news.values is not None:
+                self._offer_found(region.decode(news.values))
+            proved = max(self._floor(news.bound + constant), region.bound)
+            self.report(proved if others is None else min(proved, others), news.nodes)
 
         for _ in range(_MAX_TIES + 1):
-            answer = self.session.solve(
-                costs,
-                region.allowed,
-                forbidden,
-                self.cutoff - constant,
-                self.query.watch,
-                progress,
-            )
+            cutoff, start = self.cutoff - constant, self._start(region)
+            question = Question(costs, region.allowed, forbidden, cutoff, start)
+            answer = self.session.solve(question, self.query.watch, tell)
             self.nodes += answer.nodes
             self.solves += 1
             self._note(answer.raw)
@@ -192,8 +185,8 @@ class Search:
             point = None if answer.values is None else region.decode(answer.values)
             if answer.outcome is Outcome.STOPPED:
                 assert answer.reason is not None
-                if point is not None and self.problem.lattice.contains(point):
-                    self.offer(point)
+                if point is not None:
+                    self._offer_found(point)
                 return answer.reason, max(region.bound, self._floor(answer.bound + constant))
             assert point is not None
             if self._is_last(point, answer.bound + constant):
@@ -201,6 +194,18 @@ class Search:
             forbidden.append(region.encode(point))
         self.unresolved_ties = True
         return None
+
+    def _start(self, region: Region) -> NDArray[np.int64] | None:
+        """The best point, if it lies in the region and was not forbidden, as the ones of ties are."""
+        if self.best is None or self.query.break_ties:
+            return None
+        point = np.array(self.best[1], dtype=np.int64)
+        return region.encode(point) if region.contains(point) else None
+
+    def _offer_found(self, point: IntArray) -> None:
+        """A point that the solver met on its way: what it is worth is seen in integers."""
+        if self.problem.lattice.contains(point):
+            self.offer(point)
 
     def _is_last(self, point: IntArray, bound: float) -> bool:
         """Offer the solver's optimum of what is left; True if nothing that is left can matter."""

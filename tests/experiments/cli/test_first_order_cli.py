@@ -362,3 +362,39 @@ def test_options_that_do_not_apply_are_refused(
     records = ("--records", 100) if "dp-gd" in words else ()
     run = privopt(*words, *size, *records, "--epsilon", 1)
     assert (run.returncode, told in run.stderr) == (2, True), run.stderr
+
+
+def test_records_of_unknown_size(privopt: Command) -> None:
+    """No schema, no norm, no range, and no warning; the model finds its columns by name."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"visits": rng.lognormal(2, 1, 3000), "income": 1e4 * rng.pareto(3, 3000) + 2e4})
+    frame["bill"] = 300 * frame["visits"] + frame["income"] / 10 + 100 * rng.standard_t(2.5, 3000)
+    frame["high"] = np.where(frame["bill"] > frame["bill"].median(), "yes", "no")
+    frame.drop(columns="high").to_csv("bills.csv", index=False)
+    budget = ("--epsilon", 3, "--insecure-seed", 0, "--robust")
+    words = ("fit", "--data", "bills.csv", "--target", "bill", "--loss", "squared", *budget)
+    fitted = privopt(*words, "--save", "m.json", "--json", "out.json")
+    assert fitted.returncode == 0, fitted.stderr
+    assert "PrivacyLeak" not in fitted.stderr
+    assert report()["mechanism"] == "clipped-newton"
+    assert report()["weights"] == pytest.approx([300, 0.1], rel=0.15)
+    predicted = privopt("predict", "m.json", "bills.csv")
+    assert predicted.returncode == 0, predicted.stderr
+    assert "prediction" in predicted.stdout.splitlines()[0]
+    frame.drop(columns=["visits", "bill"]).to_csv("other.csv", index=False)
+    assert "visits" in privopt("predict", "m.json", "other.csv").stderr
+    frame.drop(columns="bill").to_csv("classes.csv", index=False)
+    words = ("fit", "--data", "classes.csv", "--target", "high", "--classes", "no,yes", *budget)
+    assert privopt(*words, "--save", "c.json", "--json", "out.json").returncode == 0
+    assert report()["train_accuracy"] > 0.85
+    assert privopt("predict", "c.json", "classes.csv", "--proba").returncode == 0
+    Schema([Numeric("visits", 0, 10**6), Numeric("income", 0, 10**9)]).save("wide.json")
+    words = ("--epsilon", 1, "--records", 3000, "--robust", "--loss", "squared")
+    planned = privopt("plan", "--schema", "wide.json", *words)
+    assert "clipped-newton" in planned.stdout
+    assert "found privately" in planned.stdout
+    noise = json.loads(privopt("plan", "--schema", "wide.json", *words, "--json").stdout)
+    words = ("--epsilon", 1, "--dimension", 2, "--records", 3000, "--loss", "squared", "--json")
+    calibrated = json.loads(privopt("calibrate", "clipped-newton", *words).stdout)
+    assert calibrated["sigma"] == noise["sigma"]
+    assert privopt("plan", "--schema", "wide.json", "--epsilon", 1, "--records", 9, "--steps", 3).returncode

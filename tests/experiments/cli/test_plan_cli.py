@@ -20,6 +20,7 @@ from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema, ZeroOneHalfspace
+from privopt.problems.errors import PrivOptError
 
 SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
 WIDE = Schema([Categorical(f"c{j}", ["a", "b", "c", "d"]) for j in range(10)], intercept=True)
@@ -105,6 +106,19 @@ def test_a_norm_bound_without_a_bounded_draw_is_refused_before_data() -> None:
         model.plan(1000)
     with pytest.raises(InvalidInputError, match="declared schema"):
         PrivateHalfspaceClassifier(1.0).plan(1000)
+
+
+def test_a_user_may_allow_more_work_or_less() -> None:
+    schema = Schema([*WIDE.columns[:3], Numeric("age", 0, 100, step=10)], intercept=True)
+
+    def planned(**options: Any) -> Any:
+        return PrivateHalfspaceClassifier(0.1, schema=schema, classes=(0, 1), **options).plan(300)
+
+    assert planned().plan.name == "exponential"
+    assert planned(max_work=10).plan.name == "seeded"
+    assert planned(max_work=10).seconds is not None
+    with pytest.raises(PrivOptError, match="max_work"):
+        planned(max_work=0)
 
 
 def test_a_search_that_ran_out_of_time_says_what_would_not_have(tmp_path: Path) -> None:

@@ -256,3 +256,19 @@ def test_a_void_guarantee_is_no_guarantee_on_paper() -> None:
         1.0, schema=Schema([Binned("pulse", [40, 80, 120])], intercept=True), classes=(0, 1), insecure_seed=0
     ).fit(frame, [0, 1] * 30)
     assert "Nothing: the noise was reproducible" in card_page(model.card_)
+
+
+@pytest.mark.parametrize(("last", "only"), [(-100, "well"), (100, "it's ill")])
+def test_a_card_that_says_the_same_of_everybody_says_so(last: int, only: str) -> None:
+    model = card()
+    model.coef_[0, -1] = last
+    frame = table(500)
+    frame = frame[frame["late payments"].notna() & frame["dose"].between(0.1, 0.9)]
+    assert set(model.predict(frame)) == {only}
+    shown = model.card_
+    for said in (shown.warning, shown.to_markdown(), shown.without_negative_points().warning):
+        assert f"This rule says {only} of every record" in said
+    assert 'class="warning"' in card_page(shown)
+    assert "and the risks tell" in shown.warning
+    assert card().card_.warning == ""
+    assert 'class="warning"' not in card_page(card().card_)

@@ -350,7 +350,7 @@ def test_saved_models_predict_alike_and_hold_nothing_private(tmp_path: Path) -> 
     assert np.array_equal(loaded.predict(X), model.predict(X))
     assert loaded.spend_ == model.spend_
     assert set(json.loads((tmp_path / "model.json").read_text())) == {
-        "format", "estimator", "mechanism", "noise", "spend", "classes", "weights", "intercept",
+        "format", "estimator", "mechanism", "noise", "spend", "classes", "weights", "intercept", "rows",
     }  # fmt: skip
     loaded.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "model.json").read_text()
@@ -602,3 +602,26 @@ def test_sets_and_declared_norms_are_for_weights_from_zero() -> None:
     ratio = schema.spread / schema_norm(schema)
     assert from_zero.noise_["sigma"] == pytest.approx(declared.noise_["sigma"])
     assert centred.noise_["sigma"] == pytest.approx(ratio * declared.noise_["sigma"])
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_predictions_shorten_rows_as_the_fit_does(norm: Any, sparse: bool, tmp_path: Path) -> None:
+    """A declared norm that is far too small: a long row scores as the shortened one that was learned from."""
+    rng = np.random.default_rng(0)
+    X, bound = rng.normal(size=(500, 4)) * 50, 0.5
+    y = (X[:, 0] > 0).astype(int)
+    sizes = np.max(np.abs(X), axis=1) if norm == "linf" else np.linalg.norm(X, axis=1)
+    short = X * (bound / np.maximum(sizes, bound))[:, None]
+    given: Any = sp.csr_matrix(X) if sparse else X
+    model = PrivateLogisticRegression(
+        5.0, data_norm=bound, norm=norm, classes=(0, 1), mechanism="dp-gd", insecure_seed=0
+    ).fit(given, y)
+    again = clone(model).fit(short, y)
+    assert np.ravel(model.coef_) == pytest.approx(np.ravel(again.coef_), rel=1e-6)
+    scores = model.decision_function(given)
+    assert scores == pytest.approx(model.decision_function(short), rel=1e-9)
+    assert scores == pytest.approx(short @ model.coef_[0] + model.intercept_[0], rel=1e-9)
+    model.save(tmp_path / "model.json")
+    loaded = PrivateLogisticRegression.load(tmp_path / "model.json")
+    assert np.array_equal(loaded.decision_function(given), scores)

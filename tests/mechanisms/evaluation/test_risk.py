@@ -122,6 +122,10 @@ def test_without_a_share_there_are_no_probabilities(tmp_path: Path) -> None:
     model = fitted(risk_share=0.0)
     assert model.risk_ is None
     assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError, match="fit with risk_share"):
+        _ = model.predict_proba
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = model.nonsense
     assert not hasattr(PrivateHalfspaceClassifier(), "predict_proba")
     assert hasattr(PrivateHalfspaceClassifier(risk_share=0.1), "predict_proba")
     model.save(tmp_path / "card.json")

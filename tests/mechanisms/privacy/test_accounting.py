@@ -17,6 +17,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import (
     GaussianSteps,
     PureSteps,
+    beside_range_delta,
     bounded_range_step_epsilon,
     bounded_range_to_zcdp,
     composed_epsilon,
@@ -24,6 +25,7 @@ from privopt.mechanisms.privacy.accounting import (
     gaussian_epsilon,
     gaussian_mu,
     gaussian_noise_multiplier,
+    mu_beside_range,
     pure_to_gdp,
     pure_to_zcdp,
     zcdp_epsilon,
@@ -44,6 +46,49 @@ def test_reference_figures() -> None:
     assert bounded_range_step_epsilon(2.0, 1e-3, 200) == pytest.approx(0.0879, abs=5e-5)
     assert pure_to_zcdp(0.5) == 0.125
     assert bounded_range_to_zcdp(0.5) == 0.125 / 4
+
+
+@pytest.mark.parametrize(
+    ("mu", "width", "epsilon"),
+    [(0.2, 0.1, 1.0), (0.2, 1.0, 1.5), (1.5, 0.5, 3.0), (0.02, 0.3, 0.2), (3.0, 4, 9)],
+)
+def test_a_range_beside_a_gaussian_is_what_an_adversary_achieves(
+    mu: float, width: float, epsilon: float
+) -> None:
+    """A second release made for the first's outcome: two values, its ratios exp(t) and exp(t - width).
+
+    Of all such t one is picked for every loss l of the first, the best by a search: the delta of that pair
+    of releases is a lower bound on what may be claimed, and the claim is that.
+    """
+    t = np.linspace(0, width, 2001)
+    high, low = -np.expm1(t - width), -np.expm1(-t)  # times 1 / (1 - exp(-width)): P of either value
+    loss = mu * np.linspace(-12, 12, 40_001) + mu * mu / 2
+    near = np.abs(loss - epsilon) <= width
+    found = np.maximum(0, -np.expm1(epsilon - loss))  # where one value is all that counts
+    left = (epsilon - loss[near])[:, None]
+    gains = high * np.maximum(0, -np.expm1(left - t)) + low * np.exp(-width + t) * np.maximum(
+        0, -np.expm1(left + width - t)
+    )
+    found[near] = np.max(gains, axis=1) / -math.expm1(-width)
+    density = stats.norm.pdf((loss - mu * mu / 2) / mu) / mu
+    adversary = integrate.trapezoid(found * density, loss)
+    claimed = beside_range_delta(mu, width, epsilon)
+    assert adversary * (1 - 1e-4) <= claimed <= adversary * 1.01
+
+
+@settings(deadline=None, max_examples=25)
+@given(epsilon=EPSILONS, delta=DELTAS, share=st.floats(0.01, 0.9))
+def test_a_range_beside_a_gaussian_costs_less_than_their_sum(
+    epsilon: float, delta: float, share: float
+) -> None:
+    mu = mu_beside_range(epsilon, delta, share * epsilon)
+    assert beside_range_delta(mu, share * epsilon, epsilon) <= delta
+    assert gaussian_mu((1 - share) * epsilon, delta) * (1 - 1e-3) <= mu <= gaussian_mu(epsilon, delta)
+
+
+def test_a_range_of_nothing_leaves_the_gaussian() -> None:
+    assert beside_range_delta(0.3, 1e-9, 1.0) == pytest.approx(gaussian_delta(0.3, 1.0), rel=1e-6)
+    assert mu_beside_range(1.0, 1e-6, 1e-9) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-6)
 
 
 @pytest.mark.parametrize(("mu", "epsilon"), [(1.0, 0.0), (0.3, 1.0), (2.0, 0.5), (5.0, 20.0), (1e-3, 5e-3)])

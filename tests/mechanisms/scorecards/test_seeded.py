@@ -13,6 +13,7 @@ import pytest
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
@@ -35,6 +36,7 @@ from privopt.problems import (
     Schema,
     ZeroOneHalfspace,
 )
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 
 SCHEMA = Schema(
     [Numeric("age", 0, 100, step=10), Categorical("plan", ["a", "b", "c"]), Binned("visits", [0, 1, 3, 9])],
@@ -81,21 +83,60 @@ def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
     plan = SeededScorecard.plan(facts(), epsilon=epsilon, delta=1e-6)
     assert plan.spend.epsilon == epsilon
     assert plan.spend.delta == 1e-6
-    total = plan.seed.spend.epsilon + plan.choice.spend.epsilon
-    assert 0.999 * epsilon <= total <= epsilon
-    assert plan.seed.spend.delta <= 1e-6
     assert plan.choice.spend.delta == 0
     # A loss moves by at most 1 when a record is replaced, and by 2 beta in the exponent of the law.
     assert 2 * plan.choice.beta <= plan.choice.spend.epsilon
     assert plan.seed.facts.row_norm == facts().row_norm
+    if plan.seed.spend.notion == "gdp":
+        level = plan.seed.spend.level
+        assert level is not None
+        assert 0.999e-6 <= beside_range_delta(level, plan.choice.width, epsilon) <= 1e-6
+        assert "GDP, and a choice of bounded range" in plan.spend.note
+    else:
+        assert 0.999 * epsilon <= plan.seed.spend.epsilon + plan.choice.spend.epsilon <= epsilon
+        assert plan.seed.spend.delta <= 1e-6
+    assert (plan.seed.spend.notion == "gdp") == (epsilon <= 1)
 
 
-def test_the_choice_gets_more_where_a_tenth_would_leave_it_to_chance() -> None:
+@pytest.mark.parametrize("costs", [EQUAL_COSTS, Costs(7, 2)])
+def test_the_range_of_the_choice_is_that_of_its_law(costs: Costs) -> None:
+    """Two thresholds that err on the replaced record in turn: logarithms of ratios differ by the width."""
+    plan = SeededScorecard.plan(dataclasses.replace(facts(), costs=costs), epsilon=1.0, delta=1e-6)
+    worst = costs.largest
+    laws = np.array([[0, worst], [worst, 0]]) * -plan.choice.beta
+    ratios = laws[0] - laws[1]
+    assert np.ptp(ratios) <= plan.choice.width <= np.ptp(ratios) * 1.001
+
+
+def test_a_gaussian_model_keeps_nearly_all_of_the_budget() -> None:
+    """A choice at a fifth of epsilon takes a fifth of mu where both are added up, and a tenth here."""
+    plan = SeededScorecard.plan(facts(), epsilon=1.0, delta=1e-6)
+    assert plan.choice.spend.epsilon == pytest.approx(0.2)
+    assert plan.seed.spend.level is not None
+    assert 0.88 < plan.seed.spend.level / gaussian_mu(1.0, 1e-6) < 0.92
+    assert gaussian_mu(0.8, 1e-6) / gaussian_mu(1.0, 1e-6) < 0.82
+
+
+def test_the_choice_gets_more_where_a_twentieth_would_leave_it_to_chance() -> None:
     shares = {
         n: SeededScorecard.plan(facts(n), epsilon=1.0, delta=1e-9).choice.spend.epsilon
-        for n in (50, 200, 9999)
+        for n in (50, 1500, 9999)
     }
-    assert shares == pytest.approx({50: 0.5, 200: 0.2, 9999: 0.1})
+    assert shares == pytest.approx({50: 0.2, 1500: 0.1, 9999: 0.05})
+
+
+def test_a_model_that_would_read_for_long_is_another() -> None:
+    wide = Schema([Categorical(f"c{j}", list(range(10))) for j in range(20)], intercept=True)
+
+    def model(n: int, epsilon: float) -> str:
+        plan = SeededScorecard.plan(facts(n, wide), epsilon=epsilon, delta=1e-9)
+        assert plan.seed.steps * n * wide.n_features <= 1.5e9
+        return plan.seed.name
+
+    assert model(3_000, 1.0) == "sufficient-statistics"
+    assert model(3_000, 8.0) == "dp-gd"
+    assert model(30_000, 0.9) == "sufficient-statistics"
+    assert model(30_000, 1.1) == "objective-perturbation"
 
 
 def test_roundings_lie_in_the_lattice_and_rank_records_as_the_model_does() -> None:
@@ -122,7 +163,7 @@ def centred(weights: np.ndarray, of: CardFacts) -> np.ndarray:
 
 def test_a_model_of_zeros_and_one_sided_bounds_have_cards_too() -> None:
     of = facts()
-    for low, high in ((-10, 10), (0, 5), (-3, 0), (0, 10), (-3, 10), (-10, 3)):
+    for low, high in ((-10, 10), (0, 5), (-3, 0), (0, 10), (-3, 10), (-10, 3), (-20, -1), (7, 9)):
         lattice = points_lattice(low, high, 8, True, 3)
         one_sided = dataclasses.replace(of, lattice=lattice)
         for weights in (np.zeros(8), np.ones(8), -np.ones(8), np.full(8, 1e-300)):

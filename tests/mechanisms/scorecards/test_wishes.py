@@ -70,3 +70,75 @@ def test_fit_keeps_them_and_other_mechanisms_refuse() -> None:
     with pytest.raises(InvalidInputError, match="belong to the mechanism 'seeded'") as refused:
         PrivateHalfspaceClassifier(1.0, mechanism="exponential", schema=SCHEMA, classes=(0, 1)).fit(frame, y)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 9])
+def test_no_more_columns_get_points_than_asked(most: int) -> None:
+    plain = Schema(SCHEMA.columns, intercept=True)
+    for schema in (plain, SCHEMA, Schema(SCHEMA.columns)):
+        lattice = SeededScorecard.default_lattice(schema.n_features, schema.intercept, len(schema.columns))
+        facts = CardFacts.of(schema, 1000, lattice, max_columns=most)
+        rng = np.random.default_rng(0)
+        used = []
+        for _ in range(50):
+            for card in candidate_cards(rng.normal(size=schema.n_features), facts)[0]:
+                used.append(sum(bool(np.any(card[a:b])) for a, b in facts.spans))
+        assert max(used) == min(most, 4)
+
+
+def test_the_columns_that_tell_records_apart_are_kept() -> None:
+    """A number counts like levels do: by how far its part of the score is from its mean, typically."""
+    plain = Schema(SCHEMA.columns, intercept=True)
+    lattice = SeededScorecard.default_lattice(plain.n_features, True, 4)
+    weights = np.array([3.0, 3, 3, 3, 3, 0, 0, 1, 0, 0, 0.5, 2.0, 0, 0])  # late: large, but all alike
+
+    def kept(most: int) -> list[int]:
+        facts = CardFacts.of(plain, 1000, lattice, max_columns=most)
+        card = candidate_cards(weights, facts)[0][0]
+        return [j for j, (a, b) in enumerate(facts.spans) if np.any(card[a:b])]
+
+    assert kept(1) == [3]
+    assert kept(2) == [1, 3]
+    assert kept(3) == [1, 2, 3]
+
+
+def test_columns_that_must_have_points_come_first() -> None:
+    rules = {"job": PointRule(None, (1, 3))}
+    schema = Schema(SCHEMA.columns, intercept=True, rules=rules)
+    lattice = SeededScorecard.default_lattice(schema.n_features, True, 4)
+    facts = CardFacts.of(schema, 1000, lattice, max_columns=2)
+    card = candidate_cards(np.array([3.0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0.1, 2.0, 0, 0]), facts)[0][0]
+    assert card[8:11].min() >= 1
+    assert [bool(np.any(card[a:b])) for a, b in facts.spans] == [True, False, True, False]
+
+
+def test_max_columns_is_refused_in_one_line() -> None:
+    frame = pd.DataFrame({"late": [0, 1], "income": [1, 2], "job": ["a", "b"], "age": [3, 4]})
+    forced = Schema(
+        SCHEMA.columns, intercept=True, rules={n: PointRule(None, (1, 3)) for n in ("late", "job")}
+    )
+    for options, words in (
+        ({"max_columns": 0}, "a whole number >= 1"),
+        ({"max_columns": 2.5}, "a whole number >= 1"),
+        ({"max_columns": True}, "a whole number >= 1"),
+        ({"max_columns": 1, "schema": forced}, "leave no 0 to 2 columns: 'late', 'job'"),
+        ({"max_columns": 1, "mechanism": "exponential"}, "belongs to the mechanism 'seeded'"),
+        ({"max_columns": 1, "oracle": "native"}, "belongs to the mechanism 'seeded'"),
+    ):
+        plain = {"schema": Schema(SCHEMA.columns, intercept=True), "classes": (0, 1)}
+        with pytest.raises(InvalidInputError, match=words) as refused:
+            PrivateHalfspaceClassifier(1.0, **{**plain, **options}).fit(frame, [0, 1])
+        assert "\n" not in str(refused.value)
+
+
+def test_a_classifier_with_few_columns_says_why() -> None:
+    rng, n = np.random.default_rng(1), 3000
+    frame = pd.DataFrame({"late": rng.integers(0, 4, n), "income": rng.uniform(0, 3, n),
+                          "job": rng.choice(["a", "b", "c"], n), "age": rng.integers(0, 100, n)})  # fmt: skip
+    y = np.where(frame["late"] - frame["income"] + rng.normal(size=n) / 2 > 0, 1, 0)
+    plain = Schema(SCHEMA.columns, intercept=True)
+    model = PrivateHalfspaceClassifier(3.0, schema=plain, classes=(0, 1), max_columns=2, insecure_seed=0)
+    assert "at most 2 columns" in model.plan(n).reason
+    points = model.fit(frame, y).coef_[0]
+    assert not np.any(points[8:13])
+    assert model.score(frame, y) > 0.8

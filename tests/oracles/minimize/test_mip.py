@@ -1,21 +1,20 @@
-"""Mixed-integer programming through PuLP: right answers, honest bounds, and the hazards of float solvers."""
+"""Mixed-integer programming by general solvers: right answers, honest bounds, the hazards of floats."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import pulp
 import pytest
 from numpy.typing import NDArray
 
-from privopt.experiments import benchmark_models
 from privopt.oracles.certificate import Answer, Status
 from privopt.oracles.errors import (
     CertificateError,
@@ -27,17 +26,18 @@ from privopt.oracles.errors import (
 from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
-from privopt.oracles.minimize.mip import row_model as pulp_rows
-from privopt.oracles.minimize.mip import search as _mip_search
+from privopt.oracles.minimize.interface import trivial_bound
+from privopt.oracles.minimize.mip import row_model as rows
+from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
 from privopt.oracles.minimize.mip.model import (
     MipAnswer,
     MipModel,
     Outcome,
+    Question,
     Session,
-    display_name,
-    open_session,
 )
-from privopt.oracles.minimize.mip.pulp import PulpOracle
+from privopt.oracles.minimize.mip.oracle import MipOracle
+from privopt.oracles.minimize.mip.pulp import PulpOracle, PulpSession, display_name
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
 from privopt.problems.datasets.adult import load_adult23
@@ -49,8 +49,7 @@ from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
-ROWS = PulpOracle("HiGHS", "rows")
-CELLS = PulpOracle("HiGHS", "cells")
+ROWS, CELLS = HighsOracle("rows"), HighsOracle("cells")
 
 
 def scorecard(seed: int, *, n: int = 60, bound: int = 1, radius: float | None = None) -> ZeroOneHalfspace:
@@ -74,7 +73,7 @@ def reference(problem: DiscreteProblem, p: Perturbation) -> Answer:
 
 
 @pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
-def test_highs_passes_the_kit(oracle: PulpOracle) -> None:
+def test_highs_passes_the_kit(oracle: HighsOracle) -> None:
     report = check_oracle(oracle, seeds=[0])
     refused = [line for line in report.skipped if "cannot minimise" in line]
     assert len(report.passed) >= 80
@@ -89,8 +88,8 @@ def test_cbc_passes_the_kit(model: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("oracle", [ROWS, CELLS, PulpOracle()], ids=["rows", "cells", "auto"])
-def test_highs_passes_the_kit_on_more_instances(oracle: PulpOracle) -> None:
+@pytest.mark.parametrize("oracle", [ROWS, CELLS, HighsOracle()], ids=["rows", "cells", "auto"])
+def test_highs_passes_the_kit_on_more_instances(oracle: HighsOracle) -> None:
     check_oracle(oracle, seeds=range(1, 5))
 
 
@@ -149,32 +148,32 @@ def test_the_model_is_chosen_and_explained() -> None:
         scorecard(0),
         ZeroOneHalfspace([[3, 5], [2, -1]], [1, -1], IntegerLattice(-1, 1, dimension=2)),
     )
-    oracle = PulpOracle()
+    oracle = HighsOracle()
     assert oracle.explain(cells, Task.LINEAR).startswith("cells")
     assert oracle.explain(numbers, Task.LINEAR).startswith("rows: the cell model does not fit (no indicator")
     for problem, model in ((cells, "cells"), (numbers, "rows")):
         answer = oracle.prepare(problem, Task.LINEAR).minimize(Perturbation.zero(problem.lattice))
         assert answer.certificate.raw_status.startswith(model)
-    assert PulpOracle(model="rows").explain(cells, Task.LINEAR) == "rows: asked for"
+    assert HighsOracle("rows").explain(cells, Task.LINEAR) == "rows: asked for"
     with pytest.raises(UnsupportedProblemError, match="no indicator columns"):
         CELLS.prepare(numbers, Task.LINEAR)
     with pytest.raises(InvalidInputError, match="'auto', 'rows' or 'cells'"):
-        PulpOracle(model="bricks")  # type: ignore[arg-type]
+        HighsOracle("bricks")  # type: ignore[arg-type]
 
 
 def test_both_models_give_their_reasons_when_neither_fits() -> None:
     wide = ZeroOneHalfspace([[10**6, 1], [3, 2]], [1, 1], IntegerLattice(-9, 9, dimension=2))
     with pytest.raises(UnsupportedProblemError, match=r"row model: scores above.*cell model: no ind"):
-        PulpOracle().prepare(wide, Task.LINEAR)
+        HighsOracle().prepare(wide, Task.LINEAR)
 
 
 def test_names() -> None:
     names = {"HiGHS": "highs", "PULP_CBC_CMD": "cbc", "CBC": "cbc", "SCIP_PY": "scip", "GUROBI": "gurobi"}
     assert {s: display_name(s) for s in names} == {s: f"pulp-{n}" for s, n in names.items()}
-    assert ROWS.name == "pulp-highs"
+    assert PulpOracle().name == "pulp-highs"
     assert PulpOracle("CBC").name == "pulp-cbc"
     answer = ROWS.prepare(scorecard(0), Task.LINEAR).minimize(Perturbation.zero(scorecard(0).lattice))
-    assert answer.certificate.oracle == "pulp-highs"
+    assert answer.certificate.oracle == ROWS.name == "highs"
 
 
 def test_missing_and_unknown_solvers() -> None:
@@ -203,14 +202,15 @@ def knapsack() -> tuple[MipModel, NDArray[np.float64], float]:
 
 
 def solve_once(session: Session, costs: NDArray[np.float64], cutoff: float = math.inf) -> MipAnswer:
-    return session.solve(costs, None, [], cutoff, Limits().start(), lambda bound, nodes: None)
+    return session.solve(Question(costs, cutoff=cutoff), Limits().start(), lambda news: None)
 
 
-@pytest.mark.parametrize("solver", ["HiGHS", "CBC"])
+@pytest.mark.parametrize("solver", ["direct", "HiGHS", "CBC"])
 def test_the_default_relative_gap_is_not_used(solver: str) -> None:
     """At HiGHS's 1e-4 this solve stops 0.25 above the optimum (seen with 1.15.1) and is called optimal."""
     model, costs, optimum = knapsack()
-    answer = solve_once(open_session(model, solver), costs)
+    session = HighsSession(model) if solver == "direct" else PulpSession(model, solver)
+    answer = solve_once(session, costs)
     assert answer.outcome is Outcome.OPTIMAL
     assert answer.values is not None
     assert float(costs @ np.rint(answer.values)) == optimum
@@ -220,9 +220,8 @@ def test_the_default_relative_gap_is_not_used(solver: str) -> None:
 def test_gaps_are_absolute_and_feasibility_tolerances_are_left_alone() -> None:
     """With mip_feasibility_tolerance=1e-9, HiGHS 1.15.1 lost the optimum of a full-size cell model (the slow
     test below); its default of 1e-6 stands."""
-    model, _, _ = knapsack()
-    open_session(model, "HiGHS")
-    option = lambda name: model.problem.solverModel.getOptionValue(name)[1]  # noqa: E731
+    session = HighsSession(knapsack()[0])
+    option = lambda name: session.highs.getOptionValue(name)[1]  # noqa: E731
     assert option("mip_rel_gap") == 0.0
     assert option("mip_abs_gap") <= 1e-6
     assert option("mip_feasibility_tolerance") == 1e-6
@@ -230,7 +229,7 @@ def test_gaps_are_absolute_and_feasibility_tolerances_are_left_alone() -> None:
 
 def test_other_solvers_get_the_gap_and_the_time_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
     model, costs, _ = knapsack()
-    session = open_session(model, "CBC")
+    session = PulpSession(model, "CBC")
     original, seen = pulp.getSolver, []
 
     def spy(name: str, **settings: object) -> object:
@@ -239,7 +238,7 @@ def test_other_solvers_get_the_gap_and_the_time_limit_too(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(pulp, "getSolver", spy)
     watch = Limits(seconds=7.0).start()
-    session.solve(costs, None, [], math.inf, watch, lambda bound, nodes: None)
+    session.solve(Question(costs), watch, lambda news: None)
     (settings,) = seen
     assert settings["gapRel"] == 0.0
     assert settings["gapAbs"] <= 1e-6
@@ -252,14 +251,14 @@ def test_another_user_of_highs_in_the_process_may_have_chosen_its_threads() -> N
     code = (
         "import highspy, numpy as np; h = highspy.Highs(); h.silent(); h.setOptionValue('threads', 2);"
         "x = h.addBinary(); h.minimize(x);"
-        "from privopt.oracles.minimize.mip.pulp import PulpOracle;"
+        "from privopt.oracles.minimize.mip.highs import HighsOracle;"
         "from privopt.oracles.task import Task;"
         "from privopt.problems.discrete.halfspace import ZeroOneHalfspace;"
         "from privopt.problems.discrete.lattice import IntegerLattice;"
         "from privopt.problems.discrete.objective import Perturbation;"
         "lattice = IntegerLattice(-1, 1, dimension=2);"
         "problem = ZeroOneHalfspace([[3, 5], [2, -1]], [1, -1], lattice);"
-        "prepared = PulpOracle().prepare(problem, Task.LINEAR);"
+        "prepared = HighsOracle().prepare(problem, Task.LINEAR);"
         "assert prepared.minimize(Perturbation.zero(lattice), break_ties=True).certificate.value == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -267,7 +266,7 @@ def test_another_user_of_highs_in_the_process_may_have_chosen_its_threads() -> N
 
 def test_a_cutoff_below_the_optimum_leaves_nothing() -> None:
     model, costs, optimum = knapsack()
-    session = open_session(model, "HiGHS")
+    session = HighsSession(model)
     assert solve_once(session, costs, optimum - 0.01).outcome is Outcome.NOTHING
     assert solve_once(session, costs, optimum + 0.01).outcome is Outcome.OPTIMAL
 
@@ -304,16 +303,26 @@ class Scripted(Session):
     def __init__(self, answer: Callable[[int], MipAnswer]) -> None:
         self.answer, self.calls = answer, 0
 
-    def solve(self, *args: object) -> MipAnswer:
+    def _solve(self, *args: object) -> MipAnswer:
         self.calls += 1
         return self.answer(self.calls)
 
 
+@dataclass(frozen=True)
+class ScriptedOracle(MipOracle):
+    name: ClassVar[str] = "scripted"
+    answer: Callable[[int], MipAnswer]
+    model: Literal["rows"] = "rows"
+
+    def open(self, model: MipModel) -> Session:
+        return Scripted(self.answer)
+
+
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PulpOracle]:
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., MipOracle]:
     """An oracle whose solver claims a blurred point to be optimal at some objective, and no other."""
 
-    def make(point: IntArray, claim: float, constant: float = 0.0) -> PulpOracle:
+    def make(point: IntArray, claim: float, constant: float = 0.0) -> MipOracle:
         def answer(call: int) -> MipAnswer:
             if call > 1:
                 return MipAnswer(Outcome.NOTHING, None, math.inf, None, 0, "nothing")
@@ -321,24 +330,18 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PulpOracle]:
             blurred = np.concatenate([levels * (1 - 1e-5) + 3e-6, np.full(500, 0.5)])
             return MipAnswer(Outcome.OPTIMAL, blurred, claim - constant, None, 1, "optimal")
 
-        monkeypatch.setattr(pulp_rows, "open_session", lambda model, solver: Scripted(answer))
-        monkeypatch.setattr(pulp_rows, "_incumbent", lambda problem, query: None)
-        return ROWS
+        monkeypatch.setattr(rows, "incumbent", lambda problem, query: problem.lattice.low)
+        return ScriptedOracle(answer)
 
     return make
 
 
 def constant_of(problem: ZeroOneHalfspace) -> float:
     """The row model's constant: positives of rows with a prediction, one side of those without."""
-    model = MipModel("constant")
-    columns = pulp_rows.add_weights(
-        model, problem.lattice, np.arange(problem.lattice.dimension), radial=False, budget=None
-    )
-    rows = list(pulp_rows._merged(problem))
-    return float(pulp_rows._halfspace_rows(model, problem, columns, rows)[0])
+    return float(rows.RowModel.of(problem, Task.LINEAR).constant)
 
 
-def test_values_are_rounded_and_the_objective_is_recomputed(scripted: Callable[..., PulpOracle]) -> None:
+def test_values_are_rounded_and_the_objective_is_recomputed(scripted: Callable[..., MipOracle]) -> None:
     problem = scorecard(0)
     zero = Perturbation.zero(problem.lattice)
     best = reference(problem, zero)
@@ -350,7 +353,7 @@ def test_values_are_rounded_and_the_objective_is_recomputed(scripted: Callable[.
 
 @pytest.mark.parametrize("lie", [5.0, -5.0])
 def test_an_objective_that_is_not_the_objective_is_an_error(
-    scripted: Callable[..., PulpOracle], lie: float
+    scripted: Callable[..., MipOracle], lie: float
 ) -> None:
     """One incumbent in practice was reported at 9192 for a loss of 3771."""
     problem = scorecard(0)
@@ -365,14 +368,16 @@ def test_solver_libraries_are_not_loaded_before_they_are_used() -> None:
     """highspy and OR-tools clash in one process: importing the backend must load neither."""
     code = (
         "import sys, privopt.oracles, privopt.oracles.minimize.mip.pulp as b;"
-        "assert not {'pulp', 'highspy', 'ortools'} & set(sys.modules), 'loaded too early';"
+        "import privopt.oracles.minimize.mip.cpsat, privopt.oracles.minimize.mip.scip;"
+        "libraries = {'pulp', 'highspy', 'ortools', 'pyscipopt'};"
+        "assert not libraries & set(sys.modules), 'loaded too early';"
         "b.PulpOracle(); assert 'pulp' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
-def test_single_grid_steps_decide(oracle: PulpOracle) -> None:
+def test_single_grid_steps_decide(oracle: HighsOracle) -> None:
     """Noise of 2**-20 per level is below every tolerance of the solver; only integers see it."""
     X = [[1, 0], [0, 1], [1, 0]]
     problem = ZeroOneHalfspace(X, [1, 1, -1], IntegerLattice(1, 3, dimension=2))
@@ -396,7 +401,7 @@ def free_weights(d: int) -> ZeroOneHalfspace:
 
 
 @pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
-def test_ties_are_listed_and_the_first_is_returned(oracle: PulpOracle) -> None:
+def test_ties_are_listed_and_the_first_is_returned(oracle: HighsOracle) -> None:
     problem = free_weights(5)
     answer = oracle.prepare(problem, Task.LINEAR).minimize(
         Perturbation.zero(problem.lattice), break_ties=True
@@ -405,7 +410,7 @@ def test_ties_are_listed_and_the_first_is_returned(oracle: PulpOracle) -> None:
 
 
 @pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
-def test_too_many_ties_are_admitted(oracle: PulpOracle) -> None:
+def test_too_many_ties_are_admitted(oracle: HighsOracle) -> None:
     problem = free_weights(6)  # 32 minimisers, more than are listed
     answer = oracle.prepare(problem, Task.LINEAR).minimize(
         Perturbation.zero(problem.lattice), break_ties=True
@@ -508,7 +513,7 @@ def test_bounds_before_any_solve_and_region_bounds_stay_below_the_minimum() -> N
         p = noise(problem.lattice, Task.NORMALIZED, 5.0, seed)
         minimum = reference(problem, p).certificate.fixed_value
         assert minimum is not None
-        assert _mip_search.trivial_bound(p) <= minimum
+        assert trivial_bound(p) <= minimum
 
 
 # --- Full size ------------------------------------------------------------------------------------------
@@ -529,7 +534,7 @@ def test_full_size_rspm_equals_the_native_search(adult: tuple[IntArray, IntArray
     sigma = 3.5 * math.sqrt(separators.size * 2 * math.log(problem.n_records)) / eps
     weights = np.random.default_rng(int(eps * 10)).normal(0, sigma, separators.size)
     p = separators.weighted(weights)
-    ours = PulpOracle().prepare(problem, Task.LINEAR).minimize(p, Limits(seconds=120), break_ties=True)
+    ours = HighsOracle().prepare(problem, Task.LINEAR).minimize(p, Limits(seconds=120), break_ties=True)
     native = NativeOracle().prepare(problem, Task.LINEAR).minimize(p, break_ties=True)
     assert np.array_equal(ours.require(lexicographic=True), native.require(lexicographic=True))
 
@@ -540,18 +545,6 @@ def test_full_size_opdisc_equals_the_native_search(adult: tuple[IntArray, IntArr
     problem = ZeroOneHalfspace(*adult, IntegerLattice(-4, 4, dimension=23, radius=math.sqrt(23)))
     eta = np.random.default_rng(int(eps * 10)).normal(0, 808 / eps, 24)
     p = Perturbation.normalized(problem.lattice, eta)
-    ours = PulpOracle().prepare(problem, Task.NORMALIZED).minimize(p, Limits(seconds=240), break_ties=True)
+    ours = HighsOracle().prepare(problem, Task.NORMALIZED).minimize(p, Limits(seconds=240), break_ties=True)
     native = NativeOracle().prepare(problem, Task.NORMALIZED).minimize(p, break_ties=True)
     assert np.array_equal(ours.require(lexicographic=True), native.require(lexicographic=True))
-
-
-def test_the_benchmark_compares_both_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "table.json"
-    benchmark_models.main(["--sizes", "40", "--draws", "1", "--limit", "20", "--json", str(target)])
-    rows = json.loads(target.read_text())
-    assert [(r["task"], r["n"], r["cell_gap"]) for r in rows] == [
-        ("linear", 40, 0.0),
-        ("normalized", 40, 0.0),
-    ]
-    assert all(r["ratio"] == pytest.approx(r["row_seconds"] / r["cell_seconds"]) for r in rows)
-    assert len(capsys.readouterr().out.splitlines()) == 3

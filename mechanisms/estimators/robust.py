@@ -1,0 +1,246 @@
+"""Private linear models of records of unknown size: nothing about magnitudes is declared.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
+
+from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.mechanisms.estimators.common import (
+    as_table,
+    booked,
+    check_limits,
+    checked_labels,
+    class_indices,
+    declared_schema,
+    keep_arguments,
+    public_delta,
+    validated,
+)
+from privopt.mechanisms.estimators.linear import (
+    LinearClassifier,
+    LinearRegressor,
+    PrivateLinearModel,
+    Probabilities,
+    Targets,
+    distinct_classes,
+    encoded,
+    real_labels,
+)
+from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
+from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.oracles.limits import Limits
+from privopt.problems.arguments import told
+from privopt.problems.convex.losses import LogisticLoss, Loss
+from privopt.problems.convex.unclipped import PLAIN_SQUARES
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.schema import Schema
+
+Floats = NDArray[np.float64]
+
+_AUTO = "it was the most accurate at equal privacy of those measured, and wants no public bound"
+
+
+def choose_robust(
+    name: str,
+    n: int,
+    d: int,
+    loss: Loss,
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int | None,
+    releases: int = 1,
+) -> tuple[ClippedNewton | MeasuredDescent, str]:
+    """The plan of a mechanism by name, or of the default for "auto"; and why that one.
+
+    Raises:
+        UnknownMechanismError: listing the names there are.
+        PrivacyParameterError: parameters out of range.
+    """
+    if not isinstance(name, str):
+        raise UnknownMechanismError(f"a mechanism is named by text, got {told(name)}")
+    if name != "auto" and name not in ROBUST_FITS:
+        raise UnknownMechanismError(
+            f"unknown mechanism {name!r} for records of unknown size; there are auto, "
+            f"{', '.join(ROBUST_FITS)}"
+        )
+    kind = ClippedNewton if name == "auto" else ROBUST_FITS[name]
+    plan = kind.plan(n, d, loss, epsilon=epsilon, delta=delta, steps=steps, releases=releases)
+    return plan, _AUTO if name == "auto" else "it was asked for"
+
+
+class _PrivateRobustModel(PrivateLinearModel):
+    """Fitting without public bounds."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose the weights.
+
+        Args:
+            X: records, shape (n, d): an array, or a data frame of numbers. With a schema, a table with its
+                columns.
+            y: labels, shape (n,).
+
+        Raises:
+            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
+            PrivacyParameterError: epsilon, delta or steps out of range.
+            BudgetExceededError: the ledger refused; nothing was run.
+            OracleError: a limit was reached; nothing was released, and what the ledger reserved stays spent.
+        """
+        check_limits(self.limits)
+        schema = None if self.schema is None else declared_schema(self.schema)
+        if isinstance(X, CountedRecords):
+            raise InvalidInputError("medians of columns need a table in memory, not counts of records")
+        if sp.issparse(X):
+            raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
+        X = as_table(X) if schema is None else encoded(schema, X)
+        X = validated(self, X, dtype=np.float64)
+        n, d = X.shape
+        if n < 2:
+            raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
+        targets = self._targets_of(y, n)
+        plan, reason = choose_robust(
+            *(self.mechanism, n, d, targets.loss),
+            epsilon=check_epsilon(self.epsilon),
+            delta=public_delta(self.delta, n),
+            steps=self.steps,
+            releases=len(targets.labels),
+        )
+        source = NoiseSource(self.insecure_seed)
+        spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
+        with booked(self.ledger, spend):
+            releases = plan.release(X, targets.labels, source, self.limits)
+        self.releases_, self.noise_ = releases, {**plan.noise, "steps": plan.steps}
+        self.mechanism_, self.mechanism_reason_ = plan.name, reason
+        if targets.classes is not None:
+            self.classes_ = targets.classes
+        self.label_range_, self.schema_ = None, schema
+        points = np.stack([release.point for release in releases])
+        return self._set(points[:, :d], points[:, d], spend)
+
+    def _scores(self, X: Any) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = super()._scores(X)
+        return np.nan_to_num(scores)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False  # medians of columns are subtracted
+        return tags
+
+
+class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
+    """Linear regression under differential privacy for records that nothing bounds.
+
+    Features and labels may have any size and heavy tails: their units are found privately, as part of the
+    budget, and a record's influence is bounded in these units. Nothing is clipped to a declared range and
+    nothing leaks. Where noise is symmetric around the line this is least squares; where it is skewed,
+    predictions are between the median and the mean of the labels, as those of Huber's regression are.
+
+    Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
+    *replacing one record*; n, d and every parameter below are public. Outside the guarantee: running time,
+    and whether data were refused (NaN, another number of columns). Below about n mu = 165 for 5 features (mu
+    of Gaussian privacy) there are too few records to find units: columns are then taken as they are.
+
+    Args:
+        epsilon: privacy budget of the whole fit, > 0 and finite.
+        delta: in (0, 1), or "auto" for 1/n^2.
+        mechanism: "auto" or a name of ``privopt.mechanisms.heavy_tails.registry.ROBUST_FITS``.
+        schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns.
+            Ranges in it may be generous: they cost nothing. None: X holds numbers.
+        steps: number of noisy steps; by default the mechanism's.
+        limits: time limit, progress callback and cancellation.
+        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Attributes:
+        coef_, intercept_: weights of the columns as they came, shape (d,), and a float.
+        schema_: the schema in use, or None.
+        spend_: what the fit cost.
+        noise_: the public parameters of the noise, and the number of steps.
+        releases_: the ``RealRelease``, in a list; not in loaded models.
+        mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
+
+    References:
+        Wang, Xiao, Devadas and Xu (2020); Asi, Liu and Tian (2024); see ``ClippedNewton``.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        mechanism: str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        steps: int | None = None,
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        keep_arguments(self, locals())
+
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
+        labels = real_labels(y)
+        if len(labels) != n_rows:
+            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+        return Targets([labels], PLAIN_SQUARES)
+
+    def predict(self, X: Any) -> Floats:
+        """Predictions, shape (n,)."""
+        return self._scores(X)[:, 0]
+
+
+class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustModel):
+    """Logistic regression under differential privacy for features that nothing bounds.
+
+    Privacy, arguments and attributes: as ``PrivateRobustRegression``. With K > 2 classes there is one release
+    per class; units and moments are found once, for all.
+
+    Args:
+        classes: the labels, two or more; for two (negative, positive). None reads them off the data, which is
+            *not* private: a ``PrivacyLeakWarning`` says so.
+
+    Attributes:
+        classes_: the labels.
+        coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
+    """
+
+    classes: Sequence[Any] | None
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        mechanism: str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        classes: Sequence[Any] | None = None,
+        steps: int | None = None,
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        keep_arguments(self, locals())
+
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
+        labels = checked_labels(y, n_rows)
+        classes = distinct_classes(self.classes, labels)
+        index = class_indices(labels, classes)
+        positive = range(1, 2) if len(classes) == 2 else range(len(classes))
+        signed = [np.where(index == k, 1.0, -1.0) for k in positive]
+        return Targets(signed, LogisticLoss(), classes)

@@ -1,0 +1,163 @@
+"""The descents of Wang, Xiao, Devadas and Xu (2020) where no moment, no range is known: in private units."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.convex.mechanism import RealRelease
+from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
+from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
+from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
+from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
+from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
+from privopt.mechanisms.heavy_tails.units import Floats, Units
+from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import shared_by
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.limits import Limits, started
+from privopt.problems.arguments import as_reals
+from privopt.problems.convex.losses import Labels, Loss
+from privopt.problems.convex.regularizers import NO_REGULARIZER
+from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
+
+# Features have a size of about 1 in their units, labels too: so have gradients, whose moments and means are
+# guessed to be at most this.
+_MOMENT, _RANGE, _RADIUS = 2.0, (-2.0, 2.0), 5.0
+_GUESS = Descent(smoothness=2.0)
+
+
+@dataclass(frozen=True)
+class MeasuredDescent:
+    """A search for units, and in them a descent along robust means: Algorithms 3 and 4, nothing declared.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public: the search
+    spends part of epsilon and half of delta, the descent the rest (basic composition).
+
+    Attributes:
+        n_records, dimension, loss, releases: as of ``ClippedNewton``.
+        search: for units, or None: columns are as they are.
+        descent: in these units, of weights with the intercept's.
+        spend: the claim.
+    """
+
+    kind: ClassVar[type[Any]]
+    name: ClassVar[str]
+
+    n_records: int
+    dimension: int
+    loss: Loss
+    releases: int
+    search: ColumnSearch | None
+    descent: RobustDescent
+    spend: PrivacySpend
+
+    @classmethod
+    def plan(
+        cls,
+        n_records: int,
+        dimension: int,
+        loss: Loss,
+        *,
+        epsilon: float,
+        delta: float,
+        steps: int | None = None,
+        releases: int = 1,
+    ) -> Self:
+        """Calibrate to public facts. The arguments are those of ``ClippedNewton.plan``.
+
+        Raises:
+            PrivacyParameterError: a parameter out of range.
+        """
+        n, d = check_count(n_records, "n_records"), check_count(dimension, "dimension")
+        numbers = loss.labels is Labels.REAL
+        search = ColumnSearch.within(n, d + numbers, gaussian_mu(epsilon, delta / 2))
+        spent = 0.0 if search is None else gaussian_epsilon(search.level, delta / 2)
+        facts = unclipped_facts(n, d + 1, PLAIN_SQUARES if numbers else loss)
+        options: dict[str, Any] = {} if steps is None else {"steps": steps}
+        public = {"mean_range": _RANGE} if cls.kind is TrimmedGradientDescent else {"moment": _MOMENT}
+        descent = cls.kind.plan(
+            *(facts, L2Ball(d + 1, _RADIUS), NO_REGULARIZER),
+            epsilon=(epsilon - spent) * (1 - 1e-12),
+            delta=delta if search is None else delta / 2,
+            descent=_GUESS,
+            releases=releases,
+            **public,
+            **options,
+        )
+        spend = PrivacySpend.approximate(
+            epsilon, delta, cls.name, note=shared_by(releases, "units in common")
+        )
+        return cls(n, d, facts.loss, releases, search, descent, spend)
+
+    @property
+    def steps(self) -> int:
+        return self.descent.steps
+
+    @property
+    def noised(self) -> str:
+        return f"counts, and {self.descent.noised}"
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """The public parameters of the noise."""
+        counts = {} if self.search is None else {"counts_sigma": self.search.counts.sigma}
+        return {**self.descent.noise, **counts}
+
+    def release(
+        self,
+        X: Floats,
+        labels: Sequence[Floats],
+        noise: NoiseSource | None = None,
+        limits: Limits | None = None,
+    ) -> list[RealRelease]:
+        """As ``ClippedNewton.release``."""
+        X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
+        ys = [self.loss.check_labels(y) for y in labels]
+        if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
+            raise PlanMismatchError(
+                f"this plan was made for {self.n_records} records of {self.dimension} features and "
+                f"{self.releases} label vectors; the data have shape {X.shape} and {len(ys)}: plan again"
+            )
+        source, watch = checked_source(noise), started(limits)
+        units, root = Units.as_they_are(self.dimension), math.sqrt(self.dimension)
+        if self.search is not None:
+            units = Units.found(self.search, X, ys[0] if self.loss.labels is Labels.REAL else None, source)
+        rows = units.rows(X) * root  # of length 1 at most: their numbers, of a size of about 1
+        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        found = []
+        for y in ys:
+            risk = UnclippedRisk(rows, (y - units.label_centre) / units.label_scale, self.loss)
+            point = self.descent.release(risk, source, limits=watch.rest).point
+            found.append(RealRelease(units.raw(point * root), spend, self.noise))
+        return found
+
+
+class MeasuredRobustDescent(MeasuredDescent):
+    """Algorithm 4: see ``RobustGradientDescent``."""
+
+    kind = RobustGradientDescent
+    name = RobustGradientDescent.name
+
+
+class MeasuredRobustStochastic(MeasuredDescent):
+    """Algorithm 4 on batches: see ``RobustStochasticGradient``."""
+
+    kind = RobustStochasticGradient
+    name = RobustStochasticGradient.name
+
+
+class MeasuredTrimmedDescent(MeasuredDescent):
+    """Algorithm 3, corrected: see ``TrimmedGradientDescent``."""
+
+    kind = TrimmedGradientDescent
+    name = TrimmedGradientDescent.name

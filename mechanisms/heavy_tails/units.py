@@ -1,0 +1,83 @@
+"""What records are measured in where nothing public says it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
+from privopt.mechanisms.privacy.noise import NoiseSource
+
+Floats = NDArray[np.float64]
+
+OFFSET = 0.5  # the constant feature, beside rows of norm at most 1
+FARTHEST = 1e100  # of numbers, in their units: their squares can be added
+# Shares of records beyond the units of rows and of labels.
+_LONG_ROWS, _FAR_LABELS = 0.1, 0.25
+
+
+@dataclass(frozen=True)
+class Units:
+    """What records are measured in. Private results of a search, or public.
+
+    Attributes:
+        centres, scales: of features, shape (d,); a column of scale 0 is left out.
+        row_norm: rows are shortened to it, and divided by it.
+        label_centre, label_scale: of labels that are numbers.
+    """
+
+    centres: Floats
+    scales: Floats
+    row_norm: float
+    label_centre: float = 0.0
+    label_scale: float = 1.0
+
+    @classmethod
+    def as_they_are(cls, dimension: int) -> Self:
+        """Columns as they come, where there are too few records for a search."""
+        return cls(np.zeros(dimension), np.ones(dimension), math.sqrt(dimension))
+
+    @classmethod
+    def found(cls, search: ColumnSearch, X: Floats, y: Floats | None, source: NoiseSource) -> Self:
+        """Private units: costs what the search does.
+
+        Args:
+            search: for as many columns as X has, and the labels.
+            X: shape (n, d), finite.
+            y: labels that are numbers, shape (n,), or None.
+            source: where randomness comes from.
+        """
+        d, numbers = X.shape[1], y is not None
+        columns = X if y is None else np.column_stack([X, y])
+        centres = search.centres(columns, source)
+        with np.errstate(over="ignore"):
+            distances = np.abs(columns - centres)
+        scales = search.scales(distances, np.append(np.zeros(d), [_FAR_LABELS] * numbers), source)
+        lengths = np.linalg.norm(_scaled(X, centres[:d], scales[:d]), axis=1)
+        longest = search.length(lengths, _LONG_ROWS, source)
+        label = (float(centres[-1]), float(scales[-1]) or 1.0) if numbers else (0.0, 1.0)
+        return cls(centres[:d], scales[:d], longest, *label)
+
+    def rows(self, X: Floats) -> Floats:
+        """Rows of norm at most 1 in these units with the constant feature, shape (n, d + 1)."""
+        rows = _scaled(X, self.centres, self.scales)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        short = rows / np.maximum(lengths * (1 + (rows.shape[1] + 16) * 2.0**-52), self.row_norm)
+        return np.column_stack([short, np.full(len(rows), OFFSET)])
+
+    def raw(self, weights: Floats) -> Floats:
+        """Weights of the features as they came, and the intercept, from those of ``rows``."""
+        inverse = np.divide(1.0, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0)
+        slopes = weights[:-1] * inverse / self.row_norm * self.label_scale
+        middle = weights[-1] * OFFSET * self.label_scale + self.label_centre
+        return np.append(slopes, middle - float(slopes @ self.centres))
+
+
+def _scaled(X: Floats, centres: Floats, scales: Floats) -> Floats:
+    inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.clip(np.nan_to_num((X - centres) * inverse), -FARTHEST, FARTHEST)

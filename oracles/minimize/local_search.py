@@ -1,0 +1,119 @@
+"""Local search: a good point soon, and no proof of anything.
+
+Missing the minimum by a few percent is usual, and a mechanism whose proof speaks of the minimum refuses such
+points. They serve as incumbents of solvers that prove, and as baselines that need no privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver, trivial_bound
+from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.objective import Perturbation, from_fixed
+from privopt.problems.discrete.problem import DiscreteProblem
+
+# Candidate-record-feature triples spent on an incumbent, and how many descents that pays at most.
+_WORK, _MOST_STARTS = 2e8, 8
+
+
+@dataclass(frozen=True)
+class LocalSearchOracle(DiscreteOracle):
+    """Coordinate descent on the exact objective from several points. Takes any problem, certifies nothing.
+
+    The bound is the one that needs no work: no loss is negative, no term below its least.
+
+    Args:
+        starts: descents, the first from the origin, the others from random points (a fixed generator: the
+            same question has the same answer).
+    """
+
+    name: ClassVar[str] = "local-search"
+    certifies: ClassVar[bool] = False
+    starts: int = 16
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        return []
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        def solve(query: Query) -> Proposal:
+            starts = starting_points(query.perturbation, self.starts)
+            point = descend(problem, query, starts)
+            bound = min(trivial_bound(query.perturbation), problem.value(point, query.perturbation))
+            reason = query.watch.stop() or Status.HEURISTIC
+            return Proposal(point, bound, reason, raw_status=f"{len(starts)} descents")
+
+        return solve
+
+
+def incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
+    """A point to start from, for solvers that prove: as many descents as take little beside their work."""
+    lattice = problem.lattice
+    move = float(np.sum(lattice.high - lattice.low)) * problem.n_records * lattice.dimension
+    count = int(np.clip(_WORK / (8 * max(1.0, move)), 1, _MOST_STARTS))
+    return descend(problem, query, starting_points(query.perturbation, count))
+
+
+def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) -> IntArray:
+    """The best point that coordinate descent reaches from some points of the lattice; the first if it is
+    stopped at once."""
+    lattice, watch = problem.lattice, query.watch
+    best: tuple[int, IntArray] | None = None
+    for start in starts:
+        point, value = start, problem.value(start, query.perturbation)
+        while watch.stop() is None:
+            moves = _neighbours(point, lattice)
+            if len(moves) == 0:
+                break
+            found = problem.values(moves, query.perturbation)
+            first = int(np.argmin(found))
+            if int(found[first]) >= value:
+                break
+            point, value = moves[first], int(found[first])
+        if best is None or value < best[0]:
+            best = value, point
+            watch.report(from_fixed(value), from_fixed(trivial_bound(query.perturbation)))
+        if watch.stop() is not None:
+            break
+    assert best is not None  # there are starts
+    return best[1]
+
+
+def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
+    """The lattice point nearest to the origin, the box minimiser of the unary terms if it is feasible, and
+    random walks from the origin (a fixed generator: answers do not depend on the time of day)."""
+    lattice = perturbation.lattice
+    origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)
+    points = [origin]
+    flat = np.array([int(np.argmin(t)) for t in perturbation.unary], dtype=np.int64) + lattice.low
+    points += [flat] if lattice.contains(flat) else []
+    rng = np.random.default_rng(0)
+    while len(points) < count:
+        point = origin.copy()
+        for j in rng.permutation(lattice.dimension):
+            trial = point.copy()
+            trial[j] = rng.integers(lattice.low[j], lattice.high[j] + 1)
+            if lattice.contains(trial):
+                point = trial
+        points.append(point)
+    return points
+
+
+def _neighbours(point: IntArray, lattice: IntegerLattice) -> IntArray:
+    """All lattice points that differ from ``point`` in one coordinate."""
+    moves = []
+    for j in range(lattice.dimension):
+        levels = np.arange(lattice.low[j], lattice.high[j] + 1)
+        block = np.repeat(point[None, :], len(levels), axis=0)
+        block[:, j] = levels
+        moves.append(block[levels != point[j]])
+    block = np.concatenate(moves)
+    if lattice.squared_radius is not None:
+        block = block[np.einsum("ij,ij->i", block, block) <= lattice.squared_radius]
+    return block

@@ -1,0 +1,71 @@
+"""What all MIP oracles share: which model, who solves it, in whose words it is told.
+
+The models are imported when a problem is there: they take long, and a solver's own process does not use them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Literal
+
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.oracles.minimize.mip.model import MipModel, Session
+from privopt.oracles.task import Task
+from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import InvalidInputError
+
+Model = Literal["auto", "rows", "cells"]
+
+
+class MipOracle(DiscreteOracle):
+    """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``.
+
+    Attributes:
+        model: "cells" (``ZeroOneHalfspace`` with indicator columns; size independent of the number of
+            records), "rows" (any problem, for at most a few thousand distinct records), or "auto".
+    """
+
+    model: Model
+
+    @abstractmethod
+    def open(self, model: MipModel) -> Session:
+        """Hand a finished model to the solver."""
+
+    def check_model(self) -> None:
+        """Raise InvalidInputError for a model that there is not."""
+        if self.model not in ("auto", "rows", "cells"):
+            raise InvalidInputError(f"model must be 'auto', 'rows' or 'cells', got {self.model!r}")
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        from privopt.oracles.minimize.mip import cell_model, row_model
+
+        rows, cells = row_model.refusals(problem, task), cell_model.refusals(problem, task)
+        if self.model != "auto":
+            return rows if self.model == "rows" else cells
+        if not rows or not cells:
+            return []
+        return [*(f"row model: {r}" for r in rows), *(f"cell model: {r}" for r in cells)]
+
+    def explain(self, problem: DiscreteProblem, task: Task) -> str:
+        """Which model ``build`` would use, and why."""
+        if self.model != "auto":
+            return f"{self.model}: asked for"
+        from privopt.oracles.minimize.mip import cell_model
+
+        if reasons := cell_model.refusals(problem, task):
+            return f"rows: the cell model does not fit ({'; '.join(reasons)})"
+        return "cells: its size does not depend on the number of records, and its bounds are tight"
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        from privopt.oracles.minimize.mip import cell_model, row_model
+
+        choice = self.explain(problem, task)
+        build = cell_model.build if choice.startswith("cells") else row_model.build
+        solver = build(problem, task, self.open)
+
+        def solve(query: Query) -> Proposal:
+            proposal = solver(query)
+            return replace(proposal, raw_status=f"{choice}; {proposal.raw_status}")
+
+        return solve

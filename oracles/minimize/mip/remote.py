@@ -1,0 +1,242 @@
+"""A session in a process of its own: for solvers that cannot be loaded, or must not be trusted, in this one.
+
+A worker is a Python process that holds one session at a time and is asked through its standard input and
+output: nothing is written to a file. It ends when its input does, so no worker outlives its caller, however
+that ended. Workers that are not needed any more wait for the next session: starting one takes a second.
+
+A worker that is killed, or dies of its solver, fails the solve that it was at; the next one gets another.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from privopt.oracles.certificate import Status
+from privopt.oracles.errors import SolverFailedError
+from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.minimize.mip.model import MipAnswer, MipModel, News, Outcome, Question, Session
+
+_LOOK = 0.02  # seconds between two looks at the watch
+_PATIENCE = 2.0  # seconds that a solver gets to stop by itself before its process is ended
+_TELL = 0.05  # seconds between two pieces of news without a better point
+_START = "from privopt.oracles.minimize.mip.remote import work; work()"
+
+Factory = Callable[..., Session]
+
+
+class RemoteSession(Session):
+    """``factory(model, *settings)``, made and asked in a worker.
+
+    Args:
+        factory: a session's class, which the worker imports by name.
+        model: of the session.
+        settings: what else the factory takes.
+
+    Raises:
+        SolverFailedError: the session could not be made.
+    """
+
+    def __init__(self, factory: type[Session], model: MipModel, *settings: Any) -> None:
+        self.exact = factory.exact  # type: ignore[misc]  # as exact as the session that it stands for
+        self._name = factory.__name__.removesuffix("Session")
+        self._order = ("open", factory, model, settings)
+        self._hand: list[_Worker] = []
+        # A worker has loaded one solver's library, and may not be able to load another.
+        self._pool = _idle.setdefault(factory, [])
+        weakref.finalize(self, _give_back, self._hand, self._pool)
+        self._worker()
+
+    def _worker(self) -> _Worker:
+        """The worker that holds the session; a new one if there is none, or it has died."""
+        if self._hand and self._hand[0].usable:
+            return self._hand[0]
+        self._hand[:] = [worker := _engaged(self._pool)]
+        try:
+            worker.send(self._order)
+            worker.receive(None)  # "ready", or an error
+        except BaseException:
+            worker.end()
+            raise
+        return worker
+
+    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+        worker = self._worker()
+        bound, nodes = -float("inf"), 0
+        try:
+            worker.send(("solve", question, watch.remaining))
+            told: float | None = None  # when it was told to stop
+            while True:
+                what = worker.receive(_LOOK)
+                if isinstance(what, MipAnswer):
+                    return self._said(what, watch)
+                if isinstance(what, News):
+                    bound, nodes = max(bound, what.bound), max(nodes, what.nodes)
+                    tell(what)
+                if told is None and watch.stop() is not None:
+                    told = time.monotonic()
+                    worker.send(("stop",))
+                if told is not None and time.monotonic() - told > _PATIENCE:
+                    break
+        except BaseException:
+            worker.end()
+            raise
+        worker.end()  # deaf: what it has told so far stands
+        return MipAnswer(Outcome.STOPPED, None, bound, watch.stop(), nodes, f"{self._name} was ended")
+
+    @staticmethod
+    def _said(said: MipAnswer, watch: Watch) -> MipAnswer:
+        """The worker knows that it was told to stop, not why."""
+        if said.outcome is not Outcome.STOPPED:
+            return said
+        reason = watch.stop() or said.reason or Status.INTERRUPTED
+        return MipAnswer(said.outcome, said.values, said.bound, reason, said.nodes, said.raw)
+
+
+class _Worker:
+    """A process that holds a session, and the thread that listens to it."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {_START}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def usable(self) -> bool:
+        """It lives, and belongs to this process rather than to the one that this was forked from."""
+        return self.owner == os.getpid() and self._process.poll() is None
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        with suppress(Exception):  # the end of the stream, or half of a message at the end
+            while True:
+                self._heard.put(pickle.load(self._process.stdout))
+        self._heard.put(None)
+
+    def send(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            pickle.dump(message, self._process.stdin, protocol=5)
+            self._process.stdin.flush()
+        except OSError as error:
+            raise self._died() from error
+
+    def receive(self, seconds: float | None) -> Any:
+        """The next message; "" if none comes in time. Errors in the worker are raised here."""
+        try:
+            message = self._heard.get(timeout=seconds)
+        except queue.Empty:
+            return ""
+        if message is None:
+            raise self._died()
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    def _died(self) -> SolverFailedError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE)
+        return SolverFailedError(
+            f"the solver's process ended with exit code {self._process.poll()} before it had answered: it "
+            f"ran out of memory, or was stopped from outside. The next solve gets another process"
+        )
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+_idle: dict[type[Session], list[_Worker]] = {}
+
+
+def _engaged(pool: list[_Worker]) -> _Worker:
+    with suppress(IndexError):
+        while True:
+            if (worker := pool.pop()).usable:
+                return worker
+    return _Worker()
+
+
+def _give_back(hand: list[_Worker], pool: list[_Worker]) -> None:
+    pool.extend(worker for worker in hand if worker.usable)
+
+
+# --- In the worker ------------------------------------------------------------------------------------
+
+
+def work() -> None:
+    """Answer orders from standard input until it ends."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who decides
+    # What a solver prints must not get between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    stop, orders = threading.Event(), queue.SimpleQueue[Any]()
+    threading.Thread(target=_orders, args=(sys.stdin.buffer, orders, stop), daemon=True).start()
+    session: Session | None = None
+    said: Any
+    while True:
+        order = orders.get()
+        try:
+            if order[0] == "open":
+                _, factory, model, settings = order
+                session, said = factory(model, *settings), "ready"
+            else:
+                assert session is not None
+                said = _answered(session, order[1], order[2], stop, answers)
+        except Exception as error:
+            said = error
+        _send(answers, said)
+
+
+def _orders(stream: BinaryIO, orders: queue.SimpleQueue[Any], stop: threading.Event) -> None:
+    """Pass orders on; "stop" at once. The caller is gone when they end."""
+    with suppress(Exception):
+        while True:
+            order = pickle.load(stream)
+            if order[0] == "stop":
+                stop.set()
+                continue
+            stop.clear()  # a "stop" that came too late was for the solve before
+            orders.put(order)
+    os._exit(0)
+
+
+def _answered(
+    session: Session, question: Question, seconds: float | None, stop: threading.Event, answers: BinaryIO
+) -> MipAnswer:
+    last = 0.0
+
+    def tell(news: News) -> None:
+        nonlocal last
+        if news.values is not None or time.monotonic() - last > _TELL:
+            last = time.monotonic()
+            _send(answers, news)
+
+    limits = Limits(seconds=None if seconds is None else max(seconds, 1e-3), cancelled=stop.is_set)
+    return session.solve(question, limits.start(), tell)
+
+
+def _send(stream: BinaryIO, message: Any) -> None:
+    try:
+        data = pickle.dumps(message, protocol=5)
+    except Exception as error:  # an exception of a library that cannot be pickled
+        data = pickle.dumps(SolverFailedError(f"{type(message).__name__}: {message} ({error})"))
+    stream.write(data)
+    stream.flush()

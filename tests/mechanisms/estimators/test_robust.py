@@ -1,0 +1,160 @@
+"""Private linear models of records of unknown size: contract, learning, classes, files, budgets."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from privopt.mechanisms import PrivateRobustClassifier, PrivateRobustRegression
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.oracles import UnfinishedDrawError
+from privopt.oracles.limits import Limits
+from privopt.problems import Categorical, InvalidInputError, Numeric, PrivacyLeakWarning, Schema
+
+
+def incomes(n: int = 6000, seed: int = 0, size: float = 1000.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-normal columns of very different sizes, far from 0; t-distributed noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.lognormal(0, 1, (n, 3)) * [1, 100, 0.01] + [0, 2000, 5]
+    w = np.array([1.0, -0.01, 50.0]) * size
+    return X, X @ w + 40 * size + size * rng.standard_t(2.5, n), w
+
+
+@pytest.mark.filterwarnings("ignore::privopt.problems.errors.PrivacyLeakWarning")  # classes are not declared
+@parametrize_with_checks(
+    [PrivateRobustRegression(insecure_seed=0), PrivateRobustClassifier(steps=3, insecure_seed=0)]
+)
+def test_scikit_learn_contract(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_regression_needs_no_public_size(size: float) -> None:
+    X, y, w = incomes(size=size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        model = PrivateRobustRegression(2.0, insecure_seed=0).fit(X, y)
+    spread = np.quantile(np.abs(X - np.median(X, axis=0)), 0.75, axis=0)
+    assert np.abs((model.coef_ - w) * spread).max() < 0.12 * np.abs(w * spread).max()
+    assert np.median(np.abs(model.predict(X) - y)) < 0.6 * np.median(np.abs(y - np.median(y)))
+    assert model.spend_.epsilon <= 2.0 * (1 + 1e-9)
+    assert model.mechanism_ == "clipped-newton"
+
+
+def test_columns_of_any_size_are_fitted_alike() -> None:
+    X, y, w = incomes(4000)
+    sizes, errors = np.array([1e20, 1e-20, 1.0]), []
+    spread = np.quantile(np.abs(X - np.median(X, axis=0)), 0.75, axis=0)
+    for scale in (np.ones(3), sizes):
+        model = PrivateRobustRegression(2.0, insecure_seed=3).fit(X * scale, y)
+        errors.append(np.linalg.norm((model.coef_ * scale - w) * spread))
+    assert max(errors) < 0.2 * np.linalg.norm(w * spread)
+
+
+def test_one_record_moves_nothing_out_of_proportion() -> None:
+    X, y, w = incomes()
+    X[0], y[0] = [1e300, -1e300, 1e-300], 1e305
+    model = PrivateRobustRegression(2.0, insecure_seed=0).fit(X, y)
+    assert np.abs((model.coef_ - w) / w)[0] < 0.2
+    assert np.all(np.isfinite(model.predict(X)))
+
+
+@pytest.mark.parametrize("name", ["clipped-newton", "robust-gd", "trimmed-gd"])
+def test_every_mechanism_learns_both_kinds(name: str) -> None:
+    X, y, _ = incomes()
+    quiet = np.median(np.abs(y - np.median(y)))
+    model = PrivateRobustRegression(20.0, mechanism=name, insecure_seed=1).fit(X, y)
+    assert np.median(np.abs(model.predict(X) - y)) < 0.9 * quiet
+    assert model.mechanism_ == name
+    labels = np.where(y > np.median(y), "high", "low")
+    options: dict[str, Any] = {"mechanism": name, "classes": ("low", "high"), "insecure_seed": 1}
+    card = PrivateRobustClassifier(20.0, **options).fit(X, labels)
+    assert card.score(X, labels) > 0.7
+    assert card.predict_proba(X).sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_batches_learn_too() -> None:
+    X, y, _ = incomes()
+    model = PrivateRobustRegression(20.0, mechanism="robust-sgd", insecure_seed=1).fit(X, y)
+    assert np.median(np.abs(model.predict(X) - y)) < 0.9 * np.median(np.abs(y - np.median(y)))
+
+
+def test_three_classes_share_units_and_budget() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(2.5, (9000, 2)) * [1, 1e6]
+    y = np.argmax(np.column_stack([X[:, 0], X[:, 1] / 1e6, -X[:, 0] - X[:, 1] / 1e6]), axis=1)
+    model = PrivateRobustClassifier(3.0, classes=(0, 1, 2), insecure_seed=0).fit(X, y)
+    assert model.coef_.shape == (3, 2)
+    assert model.score(X, y) > 0.8
+    assert model.spend_.epsilon <= 3.0 * (1 + 1e-9)
+    assert "3 releases share it" in model.spend_.note
+
+
+def test_generous_ranges_of_a_schema_cost_nothing(tmp_path: Path) -> None:
+    X, y, _ = incomes()
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "kind": np.where(X[:, 2] > 5.01, "x", "z")})
+    errors = []
+    for reach in (2, 10**4):
+        columns = [
+            Numeric("a", 0, 100 * reach),
+            Numeric("b", 0, 10**5 * reach),
+            Categorical("kind", ["x", "z"]),
+        ]
+        model = PrivateRobustRegression(2.0, schema=Schema(columns), insecure_seed=0).fit(table, y)
+        errors.append(np.median(np.abs(model.predict(table) - y)))
+    assert errors[1] < 1.2 * errors[0]
+    model.save(tmp_path / "model.json")
+    again = PrivateRobustRegression.load(tmp_path / "model.json")
+    assert np.array_equal(again.predict(table), model.predict(table))
+    assert again.spend_ == model.spend_
+    with pytest.raises(InvalidInputError):
+        PrivateRobustClassifier.load(tmp_path / "model.json")
+
+
+def test_a_classifier_is_saved_and_loaded(tmp_path: Path) -> None:
+    X, y, _ = incomes(500)
+    labels = np.where(y > np.median(y), "high", "low")
+    model = PrivateRobustClassifier(1.0, classes=("low", "high")).fit(X, labels)
+    model.save(tmp_path / "model.json")
+    again = PrivateRobustClassifier.load(tmp_path / "model.json")
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_budget_limits_and_refusals(tmp_path: Path) -> None:
+    X, y, _ = incomes(300)
+    book = Ledger.create(tmp_path / "ledger", epsilon=1.5, delta=1e-3)
+    PrivateRobustRegression(1.0, delta=1e-5, ledger=book).fit(X, y)
+    with pytest.raises(BudgetExceededError):
+        PrivateRobustRegression(1.0, delta=1e-5, ledger=book).fit(X, y)
+    with pytest.raises(UnfinishedDrawError):
+        PrivateRobustRegression(limits=Limits(cancelled=lambda: True)).fit(X, y)
+    with pytest.raises(UnknownMechanismError, match="clipped-newton"):
+        PrivateRobustRegression(mechanism="dp-gd").fit(X, y)
+    with pytest.raises(PrivacyParameterError):
+        PrivateRobustRegression(steps=-1).fit(X, y)
+    with pytest.raises(InvalidInputError, match="sparse"):
+        PrivateRobustRegression().fit(sp.csr_array(X), y)
+
+
+@pytest.mark.parametrize("name", ["clipped-newton", "robust-gd", "trimmed-gd"])
+def test_unseeded_fits_differ(name: str) -> None:
+    X, y, _ = incomes(50)
+    first, second = (PrivateRobustRegression(mechanism=name).fit(X, y) for _ in range(2))
+    assert not np.array_equal(first.coef_, second.coef_)
+
+
+def test_the_default_is_the_first() -> None:
+    assert next(iter(ROBUST_FITS)) == "clipped-newton"
+    assert math.isfinite(PrivateRobustRegression().fit(*incomes(50)[:2]).intercept_)
