@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
         PrivOptError,
     )
     from privopt.problems.tables.columns import Binned, Categorical, Numeric
+    from privopt.problems.tables.counted import CountedRecords
+    from privopt.problems.tables.engines import count_records, open_table
     from privopt.problems.tables.missing import MissingLevel
     from privopt.problems.tables.rules import PointRule
     from privopt.problems.tables.schema import Schema, read_table
@@ -31,6 +33,7 @@ __all__ = [
     "Binned",
     "Categorical",
     "Costs",
+    "CountedRecords",
     "DiscreteProblem",
     "InfeasibleDomainError",
     "IntegerLattice",
@@ -46,5 +49,7 @@ __all__ = [
     "Schema",
     "SeparatorSet",
     "ZeroOneHalfspace",
+    "count_records",
+    "open_table",
     "read_table",
 ]

@@ -151,7 +151,14 @@ def quieter(noise: Any, factor: float = 0.5) -> Any:
 # --- full batches ----------------------------------------------------------------------------------------
 
 
-def gradient_claims(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
+def _noise_halved(plan: Any) -> Any:
+    return dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))
+
+
+def gradient_claims(
+    kind: type[FullBatchMechanism], convex_set: ConvexSet, halved: Callable[[Any], Any] = _noise_halved
+) -> tuple[AuditedClaim, ...]:
+    """``halved`` halves the noise of a plan, and leaves its steps as long as they are."""
     pair = outlier()
     plan = kind.plan(pair[0].facts, convex_set, epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST)
     start, weights = _affine(plan)
@@ -162,8 +169,7 @@ def gradient_claims(kind: type[FullBatchMechanism], convex_set: ConvexSet) -> tu
         spread = one.vector_noise.sigma * float(np.linalg.norm(weights))
         return masses(special.ndtr((edges - start - slope * np.sum(weights)) / spread))
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
-    return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
+    return (risk_claim(plan, pair, "outlier", binned(edges), law, {"noise halved": halved(plan)}),)
 
 
 def _affine(plan: FullBatchMechanism) -> tuple[float, Floats]:

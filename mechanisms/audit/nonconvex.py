@@ -24,6 +24,7 @@ from privopt.mechanisms.audit.convex import (
     gradient_claims,
     masses,
     outlier,
+    quieter,
     risk_claim,
 )
 from privopt.mechanisms.audit.laws import output_law
@@ -44,6 +45,11 @@ from privopt.problems.nonconvex.net import NetProblem
 Floats = NDArray[np.float64]
 
 _EPSILON, _DELTA = 1.0, 0.05
+
+
+def _noise_halved(plan: DPLangevin) -> DPLangevin:
+    """At four times the beta, which leaves the step size as it is."""
+    return dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise), beta=4 * plan.beta)
 
 
 def _net() -> tuple[AuditedClaim, ...]:
@@ -160,7 +166,7 @@ def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Float
 
 
 NONCONVEX_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
-    DPLangevin.name: partial(gradient_claims, DPLangevin, WholeSpace(1)),
+    DPLangevin.name: partial(gradient_claims, DPLangevin, WholeSpace(1), _noise_halved),
     NetMechanism.name: _net,
     DPStationaryPoint.name: partial(_second_order, DPStationaryPoint, WholeSpace(1)),
     DPCubicNewton.name: partial(_second_order, DPCubicNewton, WholeSpace(1)),

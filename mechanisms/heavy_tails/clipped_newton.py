@@ -22,7 +22,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits, started
-from privopt.problems.arguments import check_type
+from privopt.problems.arguments import as_reals, check_type
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SquaredLoss
 
 Floats = NDArray[np.float64]
@@ -178,7 +178,7 @@ class ClippedNewton:
             PlanMismatchError: another shape, or another number of label vectors.
             UnfinishedDrawError: a limit was reached.
         """
-        X = np.asarray(X, dtype=np.float64)
+        X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
         ys = [self.loss.check_labels(y) for y in labels]
         if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
             raise PlanMismatchError(

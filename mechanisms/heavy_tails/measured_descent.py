@@ -24,6 +24,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits, started
+from privopt.problems.arguments import as_reals
 from privopt.problems.convex.losses import Labels, Loss
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L2Ball
@@ -120,7 +121,7 @@ class MeasuredDescent:
         limits: Limits | None = None,
     ) -> list[RealRelease]:
         """As ``ClippedNewton.release``."""
-        X = np.asarray(X, dtype=np.float64)
+        X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
         ys = [self.loss.check_labels(y) for y in labels]
         if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
             raise PlanMismatchError(

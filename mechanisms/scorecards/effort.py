@@ -27,20 +27,25 @@ def draw_work(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
     the most levels, given which the rest separate. (It finds columns of which no record has two levels in the
     records, which on the whole merges declared ones and saves work.)
     """
-    return min(_enumeration(n_records, lattice), _elimination(schema, n_records, lattice))
+    rows = _distinct(schema, n_records)
+    return min(_enumeration(rows, lattice), _elimination(schema, rows, lattice))
 
 
 def draw_seconds(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
     """Of one exact draw, on one idle core, roughly."""
-    return min(
-        _enumeration(n_records, lattice) / _PRODUCTS, _elimination(schema, n_records, lattice) / _ADDITIONS
-    )
+    rows = _distinct(schema, n_records)
+    return min(_enumeration(rows, lattice) / _PRODUCTS, _elimination(schema, rows, lattice) / _ADDITIONS)
 
 
-def seeded_seconds(facts: CardFacts) -> float:
+def seeded_seconds(schema: Schema, facts: CardFacts) -> float:
     """Of a linear model, its roundings and the choice among them, on one idle core, roughly."""
-    n, d = facts.n_records, facts.lattice.dimension
+    n, d = _distinct(schema, facts.n_records), facts.lattice.dimension
     return 0.1 + n * d * (_PASSES / _READ + _HESSIANS * d / _MULTIPLIED)
+
+
+def _distinct(schema: Schema, n_records: int) -> int:
+    """How many distinct labelled records there can be: what a fit sees, which counts them first."""
+    return min(n_records, 2 * math.prod(column.n_codes for column in schema.columns))
 
 
 def _enumeration(n: int, lattice: IntegerLattice) -> float:

@@ -135,7 +135,7 @@ def plan_card(
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
-        return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(facts))
+        return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
     if name not in MECHANISMS:
         known = card_mechanisms()
         raise UnknownMechanismError(

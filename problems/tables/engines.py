@@ -244,9 +244,14 @@ class _Cell:
         return ~self.raw.typeof().isin([kind for kind, allowed in kinds.items() if allowed])
 
     @property
+    def plain(self) -> Any:
+        """The value, as a number if it is a boolean: not all engines convert those."""
+        return _ibis().ifelse(self.raw, _literal(1), _literal(0)) if self.kind.is_boolean() else self.raw
+
+    @property
     def number(self) -> Any:
         """The value as a double."""
-        return (self.raw.cast("int64") if self.kind.is_boolean() else self.raw).cast("float64")
+        return self.plain.cast("float64")
 
     def equals(self, known: Any) -> Any:
         """Whether the value is ``known``, as Python has it."""
@@ -254,7 +259,7 @@ class _Cell:
             return self.value == _exact_literal(known, self.engine)
         if self.kind.is_floating() or self.kind.is_decimal():
             return self.number == _double(float(known))
-        return self.raw.cast("int64") == int(known)
+        return self.plain == int(known)
 
 
 def _code(cell: _Cell, column: Column) -> Any:

@@ -22,6 +22,8 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRobustClassifier,
 )
+from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
@@ -255,6 +257,10 @@ ARRAY_READERS: dict[str, Callable[[Any], object]] = {
     "sample-aggregate, labels": lambda y: SampleAggregate.plan(
         50, 1, subsets=50, radius=1.0, **BUDGET
     ).release(np.zeros((3, 1)), y, lambda rows, y: np.zeros(1)),
+    **{
+        kind.name: lambda X, kind=kind: kind.plan(3, 2, LogisticLoss(), **BUDGET).release(X, [[1, 1, -1]])
+        for kind in (ClippedNewton, MeasuredRobustDescent)
+    },
     "factorisation": lambda A: FactorRisk(A, [0.0, 0.5, 1.0], 1),
     "a risk": lambda X: EmpiricalRisk(X, [1, 1, -1], LogisticLoss()),
     "a risk without clipping": lambda X: UnclippedRisk(X, [1, 1, -1], PLAIN_SQUARES),

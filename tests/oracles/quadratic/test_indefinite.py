@@ -110,6 +110,23 @@ def test_backends_agree_on_boxes_and_polytopes(seed: int) -> None:
     assert best - 0.15 * slope <= min(values) <= best + 1e-6
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_vertices_against_points_of_the_set(seed: int) -> None:
+    """Concave, over an l1 ball cut by a half-space: no convex combination is below the answer."""
+    rng = np.random.default_rng(seed)
+    B, g, normal = rng.standard_normal((3, 3)), rng.standard_normal(3), rng.standard_normal(3)
+    H, ball = -B.T @ B, L1Ball(3, 1.0)
+    cut = HalfSpace(normal, float(rng.uniform(-0.5, 0.5) * np.max(np.abs(normal))))
+    answer = VertexOracle().prepare(ball, H, cut).minimize(g)
+    points = rng.dirichlet(np.full(6, 0.3), 40_000) @ ball.vertices()
+    points = points[points @ normal <= cut.offset]
+    least = float(np.min(np.einsum("ij,jk,ik->i", points, H, points) / 2 + points @ g))
+    assert answer.value <= least + 1e-12
+    assert least - answer.value <= 0.25 * (1 + abs(least))  # and the set is not left
+    assert answer.violation <= 1e-12
+    assert answer.gap <= 1e-9
+
+
 def test_in_a_hundred_dimensions_the_certificate_is_tight() -> None:
     H, g, _ = random_quadratic(100, 7)
     normal = np.random.default_rng(8).standard_normal(100)
