@@ -471,7 +471,7 @@ medical table. Neighbours: replace-one, n public.
 magnitudes is declared, nothing leaks. Their default, `clipped-newton`, finds the median and a tail quantile of every column by noisy counts,
 releases noisy second moments of rows in these units, and takes ten steps along means of gradients that are clipped after the moments have made
 all directions alike. Where noise is symmetric the model is that of least squares; where it is skewed, predictions lie between the median and the
-mean of the labels, as with Huber's regression. With fewer than about n mu = 165 (5 features; 225 for 10, 320 for 20; mu of Gaussian privacy, 0.25 at
+mean of the labels, as with Huber's regression. With fewer than about n mu = 175 (5 features; 240 for 10, 340 for 20; mu of Gaussian privacy, 0.25 at
 epsilon = 1 and delta = 1e-6) units cannot be found, and columns are taken as they are.
 
 | mechanism | a record's influence is bounded by | public inputs |
