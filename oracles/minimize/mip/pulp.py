@@ -190,7 +190,7 @@ class PulpSession(Session):
             return highs.answer(problem.solverModel, order, stopped, question.cutoff)
         if _ended(relay):
             return MipAnswer(Outcome.STOPPED, None, -math.inf, stopped, 0, f"{self._name} was ended")
-        return self._answer(problem, question.costs, watch.remaining)
+        return self._answer(problem, question.costs, watch)
 
     def _asked(self, question: Question) -> Any:
         import pulp
@@ -237,7 +237,7 @@ class PulpSession(Session):
                 if not _ended(relay):
                     raise SolverFailedError(f"{self._name} failed under PuLP: {error}") from error
 
-    def _answer(self, problem: Any, costs: FloatArray, remaining: float | None) -> MipAnswer:
+    def _answer(self, problem: Any, costs: FloatArray, watch: Watch) -> MipAnswer:
         import pulp
 
         raw = f"{self._name} {pulp.LpStatus[problem.status]}, {pulp.LpSolution[problem.sol_status]}"
@@ -245,9 +245,11 @@ class PulpSession(Session):
             values = self._values()
             # Integrality tolerances times large costs would show up as errors of the objective.
             return MipAnswer(Outcome.OPTIMAL, values, float(costs @ np.rint(values)), None, 0, raw)
-        if problem.status == pulp.LpStatusInfeasible:
+        # Stopped by its time limit before it has a relaxation, CBC says "infeasible" (seen with 2.10): that is
+        # a proof only while there is time left.
+        if problem.status == pulp.LpStatusInfeasible and not _late(watch):
             return MipAnswer(Outcome.NOTHING, None, math.inf, None, 0, raw)
-        if remaining is not None:
+        if watch.remaining is not None:
             found = problem.sol_status == pulp.LpSolutionIntegerFeasible
             values_or_none = self._values() if found else None
             return MipAnswer(Outcome.STOPPED, values_or_none, -math.inf, Status.TIME_LIMIT, 0, raw)
@@ -281,6 +283,13 @@ def _watched(work: Callable[[], object], relay: Relay, end: Callable[[], None]) 
             thread.join(_LOOK)
     if failed:
         raise failed[0]
+
+
+def _late(watch: Watch) -> bool:
+    """Whether the time limit may have stopped a solver."""
+    if watch.limits.seconds is None or watch.remaining is None:
+        return False
+    return watch.remaining < max(1.0, 0.1 * watch.limits.seconds)
 
 
 def _ended(relay: Relay) -> bool:

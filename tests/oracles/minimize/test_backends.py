@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pulp
 import pytest
 
 from privopt.mechanisms import MECHANISMS
@@ -30,7 +31,7 @@ from privopt.oracles.minimize.local_search import LocalSearchOracle
 from privopt.oracles.minimize.mip.cpsat import CpSatOracle, CpSatSession, grid_steps
 from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
 from privopt.oracles.minimize.mip.model import MipModel, News, Outcome, Question
-from privopt.oracles.minimize.mip.pulp import PulpOracle
+from privopt.oracles.minimize.mip.pulp import PulpOracle, PulpSession, translated
 from privopt.oracles.minimize.mip.remote import RemoteSession, _Worker
 from privopt.oracles.minimize.mip.scip import ScipOracle
 from privopt.oracles.minimize.native.solver import NativeOracle
@@ -455,3 +456,15 @@ def test_highs_starts_from_the_best_point_known() -> None:
     for cutoff, outcome in ((6.9, Outcome.NOTHING), (7.1, Outcome.OPTIMAL)):
         dear = question._replace(start=np.array([0, 1, 2]), cutoff=cutoff)
         assert session.solve(dear, Limits().start(), news.append).outcome is outcome
+
+
+def test_infeasible_at_the_time_limit_proves_nothing() -> None:
+    """CBC 2.10 says so of feasible models when its time is over before the first relaxation is solved."""
+    model, question = knapsack()
+    session = PulpSession(model, "CBC")
+    problem, _ = translated(model)
+    problem.assignStatus(pulp.LpStatusInfeasible, pulp.LpSolutionInfeasible)
+    answers = [session._answer(problem, question.costs, Limits(seconds=s).start()) for s in (60.0, 0.5, 1e-9)]
+    assert [a.outcome for a in answers] == [Outcome.NOTHING, Outcome.STOPPED, Outcome.STOPPED]
+    assert answers[1].bound == -np.inf
+    assert session._answer(problem, question.costs, Limits().start()).outcome is Outcome.NOTHING

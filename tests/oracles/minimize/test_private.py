@@ -68,7 +68,7 @@ def running(folder: Path) -> list[str]:
     return lines
 
 
-def wait_for(condition: object, seconds: float = 30.0) -> bool:
+def wait_for(condition: object, seconds: float = 300.0) -> bool:
     """Whether something becomes true in time; never a measure of speed."""
     assert callable(condition)
     end = time.monotonic() + seconds
