@@ -711,6 +711,8 @@ def test_a_file_that_is_replaced_while_a_call_waits_is_opened_again(
     with ThreadPoolExecutor(1) as pool:
         reserved = pool.submit(ledger.reserve, TENTH)
         assert waiting.wait(60)
+        time.sleep(0.3)
+        assert not reserved.done()  # nobody writes while another reads
         (tmp_path / "copy").write_bytes(path.read_bytes())
         os.replace(tmp_path / "copy", path)
         os.close(held)  # ends the lock
