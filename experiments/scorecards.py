@@ -48,7 +48,7 @@ from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adu
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # distinct numbers up to this are categories
 # Splits of a table with few records, and of one with many: results on few records vary more.
-_RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 2
+_RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 1
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
 SEARCHED = (0.1, 1.0, 10.0)  # epsilons
 # Seconds that a search over a lattice gets; columns of a card with few, features of FasterRisk.
@@ -388,6 +388,8 @@ def picture(found: pd.DataFrame, path: Path) -> None:
         part = found[chosen].sort_values(name)
         axis.loglog(part[name], part["core seconds"], marker="o", label="work, all cores together")
         axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
+        axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
+        axis.minorticks_off()
         axis.set_xlabel(f"{name} ({'50 features' if name == 'rows' else '100,000 rows'})")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("seconds of a first fit")

@@ -16,7 +16,7 @@ from privopt.problems import Numeric, Schema
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "experiments" / "docs"
 README, CONTRIBUTING, SCHEMAS = ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCS / "schema.md"
-PAGES = [README, CONTRIBUTING, ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [README, CONTRIBUTING, ROOT / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: Path, language: str) -> list[str]:

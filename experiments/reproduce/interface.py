@@ -58,7 +58,9 @@ class Line:
 
     @classmethod
     def of(cls, cell: Cell, point: Point) -> Line:
-        return cls(cell.panel, cell.curve, cell.level, point.run, point.at, point.measure, point.value)
+        """Six digits of the value are kept."""
+        value = float(f"{point.value:.6g}")
+        return cls(cell.panel, cell.curve, cell.level, point.run, point.at, point.measure, value)
 
 
 class Agreement(Enum):
@@ -67,7 +69,15 @@ class Agreement(Enum):
     YES = "agrees"
     PARTLY = "agrees in part"
     NO = "does not agree"
-    BESIDE = "not in the paper"
+    HOLDS = "holds (not in the paper)"
+    HOLDS_PARTLY = "holds in part (not in the paper)"
+    FAILS = "does not hold (not in the paper)"
+
+    @property
+    def beside(self) -> Agreement:
+        """The same about a statement of our own."""
+        own = {Agreement.YES: Agreement.HOLDS, Agreement.PARTLY: Agreement.HOLDS_PARTLY}
+        return own.get(self, Agreement.FAILS)
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
             "OPDisc often ends sooner than the logistic regression",
             Agreement.YES if quicker > 0.5 else Agreement.PARTLY if quicker > 0 else Agreement.NO,
             f"{100 * quicker:.0f}% of the runs of OPDisc are shorter than the median run of DP-SGD; the "
-            "search of "
-            "its grid is not counted.",
+            "search of its grid is not counted.",
         ),
         Verdict(
             "The time of OPDisc varies much, and some runs are long",
@@ -91,8 +90,7 @@ def setting(quick: bool) -> str:
     return (
         "The runs of Figure 1 with printed noise, all ε together. Our own exact solver where the paper has "
         "Gurobi, several processes at a time, so that only ratios say something; a table is prepared once, "
-        "and "
-        "that is not counted."
+        "and that is not counted."
     )
 
 

@@ -36,16 +36,19 @@ def write(
         picture.savefig(folder / f"{name}.svg", metadata={"Date": None})
         write_atomically(folder / f"{name}.md", _markdown(figure, name, quick, table, verdicts))
         links.append(f"- [{figure.title}]({name}.md)")
-        index += [(figure.name, v.claim, v.agreement.value) for v in verdicts]
+        index += [(figure.name, v.agreement.value, v.claim) for v in verdicts]
         sections.append((figure.title, _parts(figure, quick, picture, table, verdicts)))
     title = "The figures of the papers, measured again" + (", quick runs" if quick else "")
-    overview = pd.DataFrame(index, columns=["figure", "claim", "here"])
+    overview = pd.DataFrame(index, columns=["figure", "here", "statement"])
     what = [_NOT_PRIVATE, f"Made by `privopt reproduce{' --quick' if quick else ''}` on {_where()}."]
     what += [f"Not measured: {where}: {why}" for where, why in failures.items()]
     report = folder / ("report-quick.html" if quick else "report.html")
     head: list[Part] = [
-        *what,
-        Listing(overview, "Every statement of a paper about a figure, and what was seen."),
+        *(text.replace("`", "") for text in what),
+        Listing(
+            overview,
+            "Statements of the papers, some of our own, and whether they were seen here.",
+        ),
     ]
     write_atomically(report, page(title, [("In short", head), *sections]))
     contents = folder / ("figures-quick.md" if quick else "figures.md")
@@ -60,7 +63,7 @@ def _parts(
     return [
         f"The paper ({figure.paper}): {figure.shows}",
         f"Here: {figure.setting(quick)}",
-        *(f"{v.claim}: {v.agreement.value}. {v.words}" for v in verdicts),
+        *(f"{v.agreement.value.capitalize()}: {v.claim}. {v.words}" for v in verdicts),
         Picture(picture, figure.caption),
         Listing(table, "Mean ± standard deviation over runs."),
     ]
@@ -69,21 +72,17 @@ def _parts(
 def _markdown(
     figure: Reproduction, name: str, quick: bool, table: pd.DataFrame, verdicts: Sequence[Verdict]
 ) -> str:
-    judged = "\n".join(f"- **{v.claim}: {v.agreement.value}.** {v.words}" for v in verdicts)
+    judged = "\n".join(f"- **{v.agreement.value.capitalize()}**: {v.claim}. {v.words}" for v in verdicts)
     results = stem(figure.source, quick) + ".csv"
     command = f"privopt reproduce {figure.name}{' --quick' if quick else ''}"
     return (
-        f"# {figure.title}\n\n"
-        f"Made by `{command}`. {_NOT_PRIVATE}\n\n"
-        f"**The paper** ({figure.paper}). {figure.shows}\n\n**Here.** {figure.setting(quick)}\n\n"
-        f"![{figure.figure}]({name}.png)\n\n*{figure.caption}*\n\n"
-        f"## Do we agree?\n\n{judged}\n\n## Numbers\n\n{markdown(table)}\n\n"
-        f"Every run: [{results}]({results}).\n"
+        f"# {figure.title}\n\nMade by `{command}`. {_NOT_PRIVATE}\n\n**The paper** ({figure.paper}). "
+        f"{figure.shows}\n\n**Here.** "
+        f"{figure.setting(quick)}\n\n![{figure.figure}]({name}.png)\n\n*{figure.caption}*\n\n## Do we "
+        f"agree?\n\n{judged}\n\n## Numbers\n\n{markdown(table)}\n\nEvery run: [{results}]({results}).\n"
     )
 
 
 def _where() -> str:
-    libraries = ", ".join(
-        f"{name} {version}" for name, version in versions("diffprivlib", "opacus", "torch").items()
-    )
-    return f"{machine()}; {libraries}"
+    found = versions("diffprivlib", "opacus", "torch").items()
+    return "; ".join([machine(), *(f"{name} {v}" for name, v in found if v != "not installed")])

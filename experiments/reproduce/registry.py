@@ -17,6 +17,8 @@ FIGURES = (
     "wang2017-table1",
     "wang2017-table2",
     "wang2017-table3",
+    "wang-chen-xu2019-risk",
+    "wang-chen-xu2019-minima",
 )
 
 

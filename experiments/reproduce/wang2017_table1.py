@@ -14,6 +14,7 @@ _STUDY = paper.Study(
     slope=-2,
     work=1,
     relevant=20,
+    rivals=("dp-gd", "output-perturbation"),
 )
 
 FIGURE = Reproduction(
@@ -23,10 +24,8 @@ FIGURE = Reproduction(
     figure="Table 1, strongly convex problems",
     shows=(
         "Bounds for a strongly convex objective: DP-SVRG has the best known excess risk, p log(n) / (n ε)², "
-        "after "
-        "(n + κ) log n gradients; gradient perturbation as before takes n², output perturbation n κ log n, "
-        "and "
-        "objective perturbation wants an exact minimum."
+        "after (n + κ) log n gradients; gradient perturbation as before takes n², output perturbation n κ "
+        "log n, and objective perturbation wants an exact minimum."
     ),
     setting=_STUDY.setting,
     cells=_STUDY.cells,

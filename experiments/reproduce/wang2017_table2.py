@@ -15,6 +15,7 @@ _STUDY = paper.Study(
     slope=-1,
     work=1,
     relevant=20,
+    rivals=("dp-pgd", "output-perturbation"),
 )
 
 FIGURE = Reproduction(
@@ -23,9 +24,8 @@ FIGURE = Reproduction(
     cite=paper.CITE,
     figure="Table 2, convex problems",
     shows=(
-        "Bounds without strong convexity: DP-SVRG++ has the best known excess risk, √p / (n ε), after "
-        "n ε / √p + n log(n ε / p) gradients; gradient perturbation as before takes n², output perturbation "
-        "has a "
+        "Bounds without strong convexity: DP-SVRG++ has the best known excess risk, √p / (n ε), after n ε / "
+        "√p + n log(n ε / p) gradients; gradient perturbation as before takes n², output perturbation has a "
         "larger risk."
     ),
     setting=_STUDY.setting,

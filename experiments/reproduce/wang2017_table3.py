@@ -20,7 +20,7 @@ _STUDY = paper.Study(
     slope=-1,
     work=1.5,
     relevant=_RELEVANT,
-    quick_sizes=(1_000, 4_000, 16_000),
+    rivals=("dp-pmd", "dp-fw-l1"),
 )
 
 FIGURE = Reproduction(
@@ -30,8 +30,8 @@ FIGURE = Reproduction(
     figure="Table 3, many features",
     shows=(
         "Bounds over a set C of Gaussian width G_C: DP-AccMD has excess risk √(G_C² + |C|²) / (n ε) after "
-        "n^1.5 √ε / (G_C² + |C|²)^(1/4) gradients, where mirror descent took n³ ε² and a private Frank-Wolfe "
-        "over l1 balls has risk (n ε)^(-2/3) after (n ε)^(2/3) steps."
+        "n^1.5 √ε / (G_C² + |C|²)^(1/4) gradients, where mirror descent took n³ ε² and a private "
+        "Frank-Wolfe over l1 balls has risk (n ε)^(-2/3) after (n ε)^(2/3) steps."
     ),
     setting=_STUDY.setting,
     cells=_STUDY.cells,

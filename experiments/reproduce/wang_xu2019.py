@@ -210,15 +210,11 @@ def falls(values: Sequence[float]) -> int:
 def setting(quick: bool) -> str:
     """What all four figures share."""
     return (
-        f"Synthetic: 10,000 records, 100 features, labels by the sign of a random linear score; Covertype: "
+        "Synthetic: 10,000 records, 100 features, labels by the sign of a random linear score; Covertype: "
         f"{records(COVERTYPE, quick):,} records (the paper: 200,000), 54 features, Lodgepole Pine or not. "
-        "Rows "
-        "have norm at most 4, so that the sigmoid loss is 1-Lipschitz. λ = 0.01, δ = 1e-3, replacing one "
-        "record, n "
-        f"public; {runs(quick)} runs from random starts. The paper prints the sigmoid with the sign of the "
-        "margin "
-        "turned round; here it falls with the margin. The noise is privopt's exact one unless another is "
-        "named. "
-        "The step size is 1/L of the mean loss, read off the data and not paid for, like the paper's line "
-        "search."
+        "Rows have norm at most 4, so that the sigmoid loss is 1-Lipschitz. λ = 0.01, δ = 1e-3, replacing "
+        f"one record, n public; {runs(quick)} runs from random starts. The paper prints the sigmoid with the "
+        "sign of the margin turned round; here it falls with the margin. The noise is privopt's exact one "
+        "unless another is named. The step size is 1/L of the mean loss, read off the data and not paid "
+        "for, like the paper's line search."
     )

@@ -61,8 +61,7 @@ FIGURE = Reproduction(
     figure="Figure 1, levels of ε",
     shows=(
         "The norm of the gradient of DP-GD with T = 200 on synthetic data and on Covertype, for ε = 0.1, "
-        "0.5, 2 "
-        "and 5: more privacy is more error, and the larger data set has less."
+        "0.5, 2 and 5: more privacy is more error, and the larger data set has less."
     ),
     setting=lambda quick: f"T = {STEPS}. {paper.setting(quick)}",
     cells=cells,

@@ -45,10 +45,9 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
             Verdict(
                 f"{dataset}: the number of iterations matters little",
                 Agreement.YES if ratio < 1.5 else Agreement.PARTLY if ratio < 3 else Agreement.NO,
-                f"{', '.join(f'{v:.3g} at T = {t:g}' for t, v in values.items())} (means over the later half "
-                f"of the iterations): the largest is {ratio:.1f} times the smallest. More iterations carry "
-                "more "
-                "noise each, fewer stop short of the minimum.",
+                f"{', '.join(f'{v:.3g} at T = {t:g}' for t, v in values.items())} (means over the later "
+                f"half of the iterations): the largest is {ratio:.1f} times the smallest. More iterations "
+                "carry more noise each, fewer stop short of the minimum.",
             )
         )
     return found
@@ -61,8 +60,7 @@ FIGURE = Reproduction(
     figure="Figure 2, numbers of iterations",
     shows=(
         "The norm of the gradient of DP-GD at ε = 2 for several T: although noise grows with T, T matters "
-        "less "
-        "than ε does, as the bounds do not depend on it."
+        "less than ε does, as the bounds do not depend on it."
     ),
     setting=lambda quick: f"ε = {EPSILON:g}; the paper's values of T are not printed. {paper.setting(quick)}",
     cells=cells,

@@ -34,8 +34,8 @@ def draw(frame: pd.DataFrame) -> Figure:
         most = float(frame.loc[frame["panel"] == dataset, "level"].max())
 
         def look(n: float, most: float = most) -> tuple[str, str]:
-            place = 3 - SHARES.index(round(most / n))
-            return f"n = {n:,.0f}", shade(colour("dp-pgd"), 1 - 0.65 * (3 - place) / 3)
+            place = SHARES.index(round(most / n))
+            return f"n = {n:,.0f}", shade(colour("dp-pgd"), 0.35 + 0.65 * place / 3)
 
         panels.append(paper.panel(frame, dataset, title, look))
     return panels_figure(panels)
@@ -48,8 +48,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
             f"{dataset}: the more records, the smaller the gradient",
             held(paper.falls(values.to_list()), len(values) - 1),
             f"{', '.join(f'{v:.3g} at n = {n:,.0f}' for n, v in values.items())} (means over the later half "
-            "of "
-            "the iterations).",
+            "of the iterations).",
         )
         for dataset, values in norms.items()
     ]

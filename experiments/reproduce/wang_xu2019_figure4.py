@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce import wang_xu2019 as paper
-from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict, held
+from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.problems.convex.losses import SigmoidLoss
@@ -71,7 +71,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
     def against(rival: str) -> tuple[int, str]:
         ratios = norms[rival] / ours
-        words = ", ".join(f"{r:.2f} times at ε = {e:g}" for e, r in ratios.items())
+        words = ", ".join(f"{r:.2f} times as large at ε = {e:g}" for e, r in ratios.items())
         return int((ratios > 1.02).sum()), words
 
     spent, (count, words) = _spent(frame, QUOTED), against(COMPOSED)
@@ -85,24 +85,23 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     quoted = Verdict(
         "The same, with the noise of Zhang et al. as the paper quotes it",
         held(count, len(EPSILONS)),
-        f"The quoted variance lacks the factor T. The gradient is {words} as large, but T = {STEPS} steps "
+        f"The quoted variance lacks the factor T. The gradient is {words}, but T = {STEPS} steps "
         f"spend {', '.join(f'{s:.2f} where {e:g} is claimed' for e, s in spent.items())}.",
     )
     count, words = against(MOMENTS)
     moments = Verdict(
         "It gives a smaller gradient than the moments accountant's",
         held(count, len(EPSILONS)),
-        f"The moments accountant's gradient is {words} as large: on the full batch both bounds are the same "
+        f"The moments accountant's gradient is {words}: on the full batch both bounds are the same "
         "but for the rounding of orders.",
     )
     count = sum(norms[EXACT][e] < ours[e] for e in EPSILONS)
     spent = _spent(frame, ZCDP)
     exact = Verdict(
         "Accounted exactly, T steps need less noise still",
-        Agreement.BESIDE,
+        held(count, len(EPSILONS)).beside,
         f"At zCDP's noise {', '.join(f'{s:.2f} of {e:g} is spent' for e, s in spent.items())}; exact "
-        "accounting "
-        f"gives the smaller gradient at {count} of {len(EPSILONS)} values of ε "
+        f"accounting gives the smaller gradient at {count} of {len(EPSILONS)} values of ε "
         f"({', '.join(f'{norms[EXACT][e] / ours[e]:.2f} times at ε = {e:g}' for e in EPSILONS)}).",
     )
     return [composed, quoted, moments, exact]
@@ -115,10 +114,8 @@ FIGURE = Reproduction(
     figure="Figure 4, the noise of three papers",
     shows=(
         "On Covertype at ε = 0.5 and 2 the gradient of DP-GD is smaller with the paper's noise, by zCDP, "
-        "than "
-        "with that of Zhang et al. (2017) and of Wang, Ye and Xu (2017), whose constant is found as in Abadi "
-        "et "
-        "al. (2016)."
+        "than with that of Zhang et al. (2017) and of Wang, Ye and Xu (2017), whose constant is found as in "
+        "Abadi et al. (2016)."
     ),
     setting=lambda quick: (
         f"T = {STEPS}; runs with different noise share start and seed. {paper.setting(quick)}"

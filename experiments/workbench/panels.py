@@ -122,14 +122,16 @@ def _draw(axes: Axes, panel: Panel) -> None:
         axes.minorticks_off()
     if panel.yscale == "log":
         for place in (axes.yaxis.set_major_locator, axes.yaxis.set_minor_locator):
-            place(mpl.ticker.LogLocator(subs=(1.0, 2.0, 5.0) if _decades(axes) < 2.5 else (1.0,)))
+            place(mpl.ticker.LogLocator(subs=_subs(axes)))
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:.3g}" if y < 1e4 else f"{y:.0e}".replace("e+0", "e"))
     _name_ends(axes, panel)
 
 
-def _decades(axes: Axes) -> float:
+def _subs(axes: Axes) -> tuple[float, ...]:
+    """Which multiples of powers of ten are ticks: the more, the fewer powers there are."""
     low, high = axes.get_ylim()
-    return float(np.log10(high / low))
+    decades = float(np.log10(high / low))
+    return (1.0, 2.0, 3.0, 4.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
 
 
 def _name_ends(axes: Axes, panel: Panel) -> None:

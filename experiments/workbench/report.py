@@ -21,7 +21,7 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: right;
          vertical-align: top; white-space: nowrap }
 th { border-bottom: 2px solid #888 }
-.words { text-align: left }
+.words { text-align: left; white-space: normal; min-width: 6rem }
 figure { margin: 1.5rem 0 }
 img { width: 100%; min-width: 34rem; height: auto; display: block }  /* a phone scrolls rather than shrinks */
 figcaption { color: #444; font-size: .9rem; padding: .5rem 0 }

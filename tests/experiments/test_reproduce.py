@@ -120,7 +120,7 @@ def test_other_processes_measure_what_this_one_does(tmp_path: Path) -> None:
     small = replace(figure, cells=lambda quick: [cell])
     assert runner.measure([small], tmp_path, True, 2, lambda *_: None) == {}
     found = runner.frame(small, tmp_path, True)
-    assert found["value"].tolist() == [p.value for p in figure.compute(cell, True)]
+    assert found["value"].tolist() == pytest.approx([p.value for p in figure.compute(cell, True)], rel=1e-5)
 
 
 def _frame(values: dict[tuple[str, str], float]) -> pd.DataFrame:
@@ -136,8 +136,8 @@ def _frame(values: dict[tuple[str, str], float]) -> pd.DataFrame:
 
 def test_verdicts_follow_what_was_measured() -> None:
     panels = (neel.CODE, neel.PRINTED, neel.SOUND)
-    names = (neel.OPDISC, neel.RSPM, neel.LR, neel.EXPONENTIAL)
-    as_claimed = {(p, c): v for p in panels for c, v in zip(names, (0.8, 0.75, 0.6, 0.5), strict=True)}
+    names = (neel.OPDISC, neel.RSPM, neel.LR, neel.EXPONENTIAL, neel.WIDE)
+    as_claimed = {(p, c): v for p in panels for c, v in zip(names, (0.8, 0.75, 0.6, 0.5, 0.5), strict=True)}
     reversed_ = {key: 1 - value for key, value in as_claimed.items()}
     for values, agreement in ((as_claimed, Agreement.YES), (reversed_, Agreement.NO)):
         found = {v.claim: v.agreement for v in neel.verdicts(_frame(values))}

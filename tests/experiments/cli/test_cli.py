@@ -429,3 +429,23 @@ assert not {slow} & set(sys.modules), {slow} & set(sys.modules)
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("figure9",), "there are neel2020-figure1"),
+        ((), "name figures, or say --all"),
+        (("neel2020-figure2", "--all"), "name figures, or say --all"),
+        (("neel2020-figure2", "--output", "file"), "that is a file"),
+    ],
+)
+def test_figures_that_there_are_not(
+    privopt: Command, tmp_path: Path, words: tuple[str, ...], error: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    run = privopt("reproduce", *words, cwd=tmp_path)
+    assert run.returncode == 2
+    assert error in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
