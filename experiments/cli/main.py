@@ -24,7 +24,8 @@ from privopt.problems.errors import PrivOptError
 COMMANDS = {
     "fit": "Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear "
     "model; print it.",
-    "plan": "Say what fitting a scorecard will do, why, and how long it takes, before any data.",
+    "plan": "Say what fitting a scorecard, or with --robust a linear model, will do, why, and how long it "
+    "takes.",
     "calibrate": "Show the noise that a guarantee costs, before any data.",
     "predict": "Score records with a saved model: columns `score` and `prediction`.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
@@ -34,8 +35,7 @@ COMMANDS = {
     "whether all agree.",
     "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
     "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
-    "reproduce": "The figures and tables of the papers, measured again, with what they show and whether it "
-    "was seen.",
+    "reproduce": "Measure figures and tables of the papers again, and say whether what they show was seen.",
     "budget": "Keep a privacy budget in a file.",
     "audit": "Try to refute privacy claims; exit code 1 if one falls or if a mutant with too "
     "little noise passes.",

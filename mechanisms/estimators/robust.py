@@ -154,7 +154,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d and every parameter below are public. Outside the guarantee: running time,
-    and whether data were refused (NaN, another number of columns). Below about n mu = 165 for 5 features (mu
+    and whether data were refused (NaN, another number of columns). Below about n mu = 175 for 5 features (mu
     of Gaussian privacy) there are too few records to find units: columns are then taken as they are.
 
     Args:

@@ -18,8 +18,12 @@ Floats = NDArray[np.float64]
 
 # Halvings of the public grids below: of centres, of scales, of one length.
 CENTRE_ROUNDS, SCALE_ROUNDS, LENGTH_ROUNDS = 16, 9, 6
+# Where all but about as many distances as a scale may leave are 0, a search may end anywhere below these: a
+# column is left out if too many distances are beyond eight times its scale, asked thrice.
+_CHECKS, _FAR, _TOO_MANY = 3, 8.0, 0.55
 # The probability that a search for scales takes a wrong turn where nothing is beyond a number.
 _LOST = 1e-3
+COUNT_ROUNDS = CENTRE_ROUNDS + SCALE_ROUNDS + _CHECKS
 _SHARES = (0.2, 0.5)  # of mu^2
 _BLOCK = 1 << 20  # numbers that are compared at a time
 
@@ -39,7 +43,7 @@ class ColumnSearch:
 
     Attributes:
         n_records: n.
-        counts: noise on the counts of all columns, 25 times.
+        counts: noise on the counts of all columns, 28 times.
         lengths: noise on the count of lengths, 6 times.
     """
 
@@ -55,7 +59,7 @@ class ColumnSearch:
             PrivacyParameterError: a parameter out of range.
         """
         n, c = check_count(n_records, "n_records"), check_count(columns, "columns")
-        rounds = CENTRE_ROUNDS + SCALE_ROUNDS
+        rounds = COUNT_ROUNDS
         whole = c * rounds + LENGTH_ROUNDS
         counts = noise_at_level(mu * math.sqrt(c * rounds / whole), rounds, math.sqrt(c) * (1 + 1e-12), c)
         lengths = noise_at_level(mu * math.sqrt(LENGTH_ROUNDS / whole), LENGTH_ROUNDS, 1.0, 1)
@@ -70,7 +74,7 @@ class ColumnSearch:
     @property
     def level(self) -> float:
         """mu."""
-        counts = self.counts.level(CENTRE_ROUNDS + SCALE_ROUNDS)
+        counts = self.counts.level(COUNT_ROUNDS)
         return math.hypot(counts, self.lengths.level(LENGTH_ROUNDS)) * (1 + 1e-12)
 
     @property
@@ -97,7 +101,7 @@ class ColumnSearch:
     def scales(self, distances: Floats, share: Floats, source: NoiseSource) -> Floats:
         """Private thresholds that ``share`` of each column of distances, shape (n, c), are beyond.
 
-        0 for a column whose distances are all but 0.
+        0 for a column whose distances are nearly all 0, or for which the search went astray.
         """
         ranks = np.maximum(share * self.n_records, self.rank)
         noisy = self.counts.adder(source, SCALE_ROUNDS)
@@ -107,7 +111,11 @@ class ColumnSearch:
 
         end = np.full(distances.shape[1], 1 << SCALE_ROUNDS - 1)
         found = _halved(lower, lambda i: 2.0 ** (i / 2), -end, end, SCALE_ROUNDS)
-        return np.where(found > 2.0**-127.4, found, 0.0)  # the lowest end is 2^-127.5
+        again = self.counts.adder(source, _CHECKS)
+        far = _count(distances, _FAR * found, np.greater)
+        beyond = np.mean([again(far) for _ in range(_CHECKS)], axis=0)
+        usual = (found > 2.0**-127.4) & (beyond < _TOO_MANY * ranks)  # the lowest end is 2^-127.5
+        return np.where(usual, found, 0.0)
 
     def length(self, lengths: Floats, share: float, source: NoiseSource) -> float:
         """A private threshold that ``share`` of some lengths, shape (n,), are beyond."""

@@ -52,7 +52,7 @@ def open_table(data: str, name: str | None = None) -> Any:
     """An Ibis table: of Parquet files by a pattern, or the table ``name`` of a database.
 
     Args:
-        data: 'folder/*.parquet', or a URL that Ibis knows: duckdb://PATH, sqlite://PATH,
+        data: ``folder/*.parquet``, or a URL that Ibis knows: duckdb://PATH, sqlite://PATH,
             postgresql://USER@HOST/DATABASE.
         name: the table of a database; SCHEMA.TABLE where that is needed.
 

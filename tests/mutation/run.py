@@ -233,7 +233,8 @@ def report(jobs: Sequence[Job], page: Path) -> int:
     for path, row in [*rows.items(), ("**all**", total)]:
         lines.append(f"| {path} | {row.total()} | {row['killed']} | {row['equivalent']} | {row['alive']} |")
     lines += ["", f"{_share(total):.1%} of those that are not equivalent were killed. Alive:", ""]
-    lines += [f"- `{job.mutant.name}`" for job in jobs if found[job.key] == "alive"]
+    alive = [f"- `{job.mutant.name}`" for job in jobs if found[job.key] == "alive"]
+    lines += alive or ["none of them."]
     page.write_text("\n".join(lines) + "\n", "utf-8")
     return 0
 
