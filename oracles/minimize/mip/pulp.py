@@ -245,7 +245,7 @@ class PulpSession(Session):
             values = self._values()
             # Integrality tolerances times large costs would show up as errors of the objective.
             return MipAnswer(Outcome.OPTIMAL, values, float(costs @ np.rint(values)), None, 0, raw)
-        # Stopped by its time limit before it has a relaxation, CBC says "infeasible" (seen with 2.10): it is
+        # Stopped by its time limit before it has a relaxation, CBC 2.10 says "infeasible": that is
         # a proof only while there is time left.
         if problem.status == pulp.LpStatusInfeasible and not _late(watch):
             return MipAnswer(Outcome.NOTHING, None, math.inf, None, 0, raw)

@@ -18,6 +18,7 @@ from privopt.problems import Categorical, Costs, InvalidInputError, Schema
 from privopt.problems.convex.loss_check import check_loss
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, WeightedLoss
 from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.tables.counted import CountedRecords
 
 SCHEMA = Schema([Categorical(name, ["a", "b", "c"]) for name in "uv"], intercept=True)
 CLASSES = ("no", "yes")
@@ -191,3 +192,19 @@ def test_weights_beyond_a_factor_of_a_thousand_count_as_a_thousand() -> None:
     assert weights is not None
     assert weights.tolist() == [1.0, 1000.0]
     assert costs_of(weights) == Costs(1000, 1)
+
+
+def test_balanced_weights_count_records_and_not_distinct_rows() -> None:
+    """One row that stands for 900 negatives and one for 100 positives: positives weigh 9 times as much."""
+    schema = Schema([Categorical("sign", ["absent", "present"])], intercept=True)
+    frame = pd.DataFrame({"sign": ["absent"] * 900 + ["present"] * 100})
+    label = (frame["sign"] == "present").to_numpy().astype(np.int64)
+    counted = CountedRecords.of(schema, schema.codes(frame), ("no", "yes"), label)
+    assert len(counted.counts) == 2
+    options: dict[str, Any] = {"schema": schema, "classes": ("no", "yes"), "class_weight": "balanced"}
+    fitted = [
+        PrivateLogisticRegression(10.0, delta=1e-6, insecure_seed=3, mechanism="dp-gd", **options).fit(*table)
+        for table in ((counted, None), (frame, np.where(label, "yes", "no")))
+    ]
+    assert fitted[0].intercept_ == pytest.approx(fitted[1].intercept_, abs=1e-9)
+    assert fitted[0].coef_ == pytest.approx(fitted[1].coef_, abs=1e-9)

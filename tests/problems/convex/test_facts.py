@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -96,3 +97,12 @@ def test_a_copy_in_float64_is_made_of_float32_data_alone() -> None:
     w = np.array([0.3, -0.2, 0.1])
     rows = wide.X * np.minimum(1, 2.0 / np.abs(wide.X).max(axis=1))[:, None]
     assert wide.value(w) == pytest.approx(np.mean((rows @ w - wide.y) ** 2) / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 1000, 10**7])
+def test_rounding_pays_for_sums_of_n_and_for_slopes_that_move_with_their_row(n: int) -> None:
+    """In units of the bound: n + 2 roundings of a sum, a product with a count, half of 2^-50 a side."""
+    facts = RiskFacts(n, 3, LogisticLoss(), 1.0, "l2")
+    owed = Fraction(n + 3, 2**53) + Fraction(1, 2**51)
+    assert owed <= Fraction(facts.rounding)
+    assert facts.sensitivity >= 2 * facts.gradient_bound * (1 / n + float(owed)) * (1 - 1e-15)
