@@ -24,8 +24,8 @@ from privopt.problems.errors import PrivOptError
 COMMANDS = {
     "fit": "Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear "
     "model; print it.",
-    "plan": "Say what fitting a scorecard, or with --robust a linear model, will do, why, and how long it "
-    "takes.",
+    "plan": "Say, before any data, what fitting a scorecard, or with --robust a linear model, will do "
+    "and why.",
     "calibrate": "Show the noise that a guarantee costs, before any data.",
     "predict": "Score records with a saved model: columns `score` and `prediction`.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "

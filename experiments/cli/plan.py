@@ -65,7 +65,7 @@ def plan(
     steps: StepsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what fitting a scorecard, or with --robust a linear model, will do, why, and how long it takes."""
+    """Say, before any data, what fitting a scorecard, or with --robust a linear model, will do and why."""
     if mechanism in RISK_MECHANISMS and not robust:
         raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
     check_mechanism(mechanism, ("auto", *card_mechanisms(), *ROBUST_FITS))

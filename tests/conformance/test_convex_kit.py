@@ -168,7 +168,7 @@ class Wrong(QuadraticOracle):
     [
         ("linear", "towards a point of the set the value falls"),
         ("outside", "misses the set"),
-        ("no proposal", "must return a QuadraticProposal"),
+        ("no proposal", "must return QuadraticProposal"),
     ],
 )
 def test_wrong_quadratic_oracles_fail(kind: str, finding: str) -> None:
