@@ -25,11 +25,10 @@ _PASSES = 20
 def sum_share(facts: RiskFacts) -> float:
     """How much more one record moves a computed sum over a batch than its own term, if all are bounded alike.
 
-    Two sums of up to n terms are each off by n times ``rounding``. And membership in a batch moves the other
-    rows: their predictions stay the same to the last bit, but vectorised slopes may differ in it, by 2^-50 of
-    their bound, say; n of them by n 2^-50, which is taken twice.
+    Two sums of up to n terms are each off by n times ``rounding``, which pays for the slopes of rows that
+    membership in a batch moves as well.
     """
-    return 1 + facts.n_records * (2 * facts.rounding + 2.0**-49)
+    return 1 + facts.n_records * 2 * facts.rounding
 
 
 def record_bound(facts: RiskFacts) -> float:
