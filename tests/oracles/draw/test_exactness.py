@@ -21,12 +21,16 @@ from privopt.oracles.draw.interface import (
     Exactness,
     GibbsOracle,
     Law,
+    PreparedGibbs,
+    Sample,
+    Sampler,
     chain_error,
     clock_error,
     exponentials,
     lost_to_the_source,
     race_error,
 )
+from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.limits import Limits
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -242,3 +246,15 @@ def test_sums_are_off_by_less_than_is_stated(name: str, beta: float, radius: flo
     assert draw.log_partition is not None
     off = abs(float(EXACT.ln(total) - Decimal(draw.log_partition)))
     assert off <= draw.exactness.log_error
+
+
+def test_a_point_outside_the_lattice_is_no_draw() -> None:
+    """A claim is made for draws from the lattice: whatever else a sampler returns is not released."""
+
+    class Astray(Sampler):
+        def draw(self, request: object) -> Sample:
+            return Sample(np.array([2, 0]), Exactness(0.0, 0.0))
+
+    problem = ZeroOneHalfspace([[1, 0], [0, 1]], [1, -1], IntegerLattice(-1, 1, dimension=2))
+    with pytest.raises(SolverFailedError, match="outside the lattice"):
+        PreparedGibbs("astray", problem, Law.GIBBS, Astray()).draw(1.0, Bits())
