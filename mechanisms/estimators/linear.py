@@ -359,6 +359,17 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 class LinearClassifier(ScoredClassifier, PrivateLinearModel):
     """Predictions by the largest score."""
 
+    classes: Sequence[Any] | None
+
+    def _class_targets(self, y: ArrayLike, n_rows: int, loss: Loss) -> Targets:
+        """Labels -1 and +1, shape (n,): two classes are one release, more a release per class."""
+        labels = checked_labels(y, n_rows)
+        classes = distinct_classes(self.classes, labels)
+        index = class_indices(labels, classes)
+        positive = range(1, 2) if len(classes) == 2 else range(len(classes))
+        signed = [np.where(index == k, 1.0, -1.0) for k in positive]
+        return Targets(signed, loss, classes, number=np.asarray(index, dtype=np.int64))
+
     def decision_function(self, X: Any) -> Floats:
         """Scores, shape (n,) for two classes, otherwise (n, classes)."""
         scores = self._scores(X)
@@ -398,7 +409,6 @@ class Probabilities:
 class _PrivateLinearClassifier(LinearClassifier):
     """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
 
-    classes: Sequence[Any] | None
     class_weight: dict[Any, float] | str | None
     prevalence: float | Sequence[float] | None
 
@@ -429,12 +439,7 @@ class _PrivateLinearClassifier(LinearClassifier):
         """The loss, for labels -1 and +1."""
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
-        labels = checked_labels(y, n_rows)
-        classes = distinct_classes(self.classes, labels)
-        index = class_indices(labels, classes)
-        positive = range(1, 2) if len(classes) == 2 else range(len(classes))
-        signed = [np.where(index == k, 1.0, -1.0) for k in positive]
-        return Targets(signed, self._loss(), classes, number=np.asarray(index, dtype=np.int64))
+        return self._class_targets(y, n_rows, self._loss())
 
     def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
         return ClassWeights.of(self.class_weight, self.prevalence, np.asarray(targets.classes), epsilon)
@@ -517,6 +522,13 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
 class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
     """One vector of weights, and R squared as the score."""
 
+    def _labels(self, y: ArrayLike, n_rows: int) -> Floats:
+        """Labels that are numbers, one for each row, shape (n,)."""
+        labels = real_labels(y)
+        if len(labels) != n_rows:
+            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+        return labels
+
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
         super()._set(coef, intercept, spend)
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
@@ -585,9 +597,7 @@ class PrivateLinearRegression(LinearRegressor):
         keep_arguments(self, locals())
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
-        labels = real_labels(y)
-        if len(labels) != n_rows:
-            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+        labels = self._labels(y, n_rows)
         if self.label_range is None:
             leak("label_range was read off the labels, which is not private; declare it")
             low, high = float(np.min(labels)), float(np.max(labels))

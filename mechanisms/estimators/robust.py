@@ -20,8 +20,6 @@ from privopt.mechanisms.estimators.common import (
     as_table,
     booked,
     check_limits,
-    checked_labels,
-    class_indices,
     declared_schema,
     keep_arguments,
     public_delta,
@@ -33,9 +31,7 @@ from privopt.mechanisms.estimators.linear import (
     PrivateLinearModel,
     Probabilities,
     Targets,
-    distinct_classes,
     encoded,
-    real_labels,
 )
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
@@ -195,10 +191,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         keep_arguments(self, locals())
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
-        labels = real_labels(y)
-        if len(labels) != n_rows:
-            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
-        return Targets([labels], PLAIN_SQUARES)
+        return Targets([self._labels(y, n_rows)], PLAIN_SQUARES)
 
     def predict(self, X: Any) -> Floats:
         """Predictions, shape (n,)."""
@@ -220,8 +213,6 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
     """
 
-    classes: Sequence[Any] | None
-
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -238,9 +229,4 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
         keep_arguments(self, locals())
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
-        labels = checked_labels(y, n_rows)
-        classes = distinct_classes(self.classes, labels)
-        index = class_indices(labels, classes)
-        positive = range(1, 2) if len(classes) == 2 else range(len(classes))
-        signed = [np.where(index == k, 1.0, -1.0) for k in positive]
-        return Targets(signed, LogisticLoss(), classes)
+        return self._class_targets(y, n_rows, LogisticLoss())

@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.convex.iteration import Perturb, StepClock
 from privopt.mechanisms.convex.mechanism import RealRelease
-from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
-from privopt.mechanisms.heavy_tails.units import FARTHEST, OFFSET, Units
+from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
+from privopt.mechanisms.heavy_tails.units import FARTHEST, OFFSET
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits, started
-from privopt.problems.arguments import as_reals, check_type
+from privopt.problems.arguments import check_type
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SquaredLoss
 
 Floats = NDArray[np.float64]
@@ -37,7 +38,7 @@ MOST_FEATURES = 1000  # a matrix of moments is noised in every entry, and held i
 
 
 @dataclass(frozen=True)
-class ClippedNewton:
+class ClippedNewton(UnboundedFit):
     """Newton steps with a private metric, along means of gradients that are each clipped to a public norm.
 
     1. A search by noisy counts for the median and a tail quantile of every column, of numeric labels too, and
@@ -61,11 +62,7 @@ class ClippedNewton:
     is ours: it was the most accurate at equal privacy (experiments/docs/heavy-tails.md).
 
     Attributes:
-        n_records, dimension: n and d, without the constant feature.
-        loss: the squared loss for numbers, the logistic one for classes.
-        releases: how many label vectors share rows, moments and budget.
-        steps: T of each.
-        search: for units, or None: columns are as they are.
+        steps: T of each release.
         moment_noise: on the moments.
         step_noise: on the mean gradient.
         spend: the claim.
@@ -74,12 +71,7 @@ class ClippedNewton:
     name: ClassVar[str] = "clipped-newton"
     noised: ClassVar[str] = "counts, once the moments of rows, and the mean clipped gradient of every step"
 
-    n_records: int
-    dimension: int
-    loss: Loss
-    releases: int
     steps: int
-    search: ColumnSearch | None
     moment_noise: VectorNoise
     step_noise: VectorNoise
     spend: PrivacySpend
@@ -140,7 +132,7 @@ class ClippedNewton:
             raise PrivacyParameterError("the calibrated noise does not meet its own target: report this")
         note = shared_by(runs, "units and moments in common")
         spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
-        return cls(n, d, loss, runs, steps, search, moments, gradients, spend)
+        return cls(n, d, loss, runs, search, steps, moments, gradients, spend)
 
     @staticmethod
     def clip_of(dimension: int, loss: Loss) -> float:
@@ -178,13 +170,7 @@ class ClippedNewton:
             PlanMismatchError: another shape, or another number of label vectors.
             UnfinishedDrawError: a limit was reached.
         """
-        X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
-        ys = [self.loss.check_labels(y) for y in labels]
-        if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
-            raise PlanMismatchError(
-                f"this plan was made for {self.n_records} records of {self.dimension} features and "
-                f"{self.releases} label vectors; the data have shape {X.shape} and {len(ys)}: plan again"
-            )
+        X, ys = self._checked(X, labels)
         source, clock = checked_source(noise), StepClock(started(limits), 2 + self.steps * self.releases)
         clock.tick()
         units = self._units(X, ys[0], source)
@@ -197,11 +183,6 @@ class ClippedNewton:
         noisy = self.step_noise.adder(source, self.steps * self.releases)
         points = [units.raw(turn @ self._descend(turned, y, noisy, clock)) for y in targets]
         return [RealRelease(point, spend, self.noise) for point in points]
-
-    def _units(self, X: Floats, y: Floats, source: NoiseSource) -> Units:
-        if self.search is None:
-            return Units.as_they_are(self.dimension)
-        return Units.found(self.search, X, y if self.loss.labels is Labels.REAL else None, source)
 
     def _turn(self, rows: Floats, source: NoiseSource) -> Floats:
         """The inverse root of the moments, shape (p, p): what makes gradients of all directions alike."""

@@ -8,23 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from privopt.mechanisms.convex.mechanism import RealRelease
-from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
-from privopt.mechanisms.heavy_tails.units import Floats, Units
+from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
+from privopt.mechanisms.heavy_tails.units import Floats
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits, started
-from privopt.problems.arguments import as_reals
 from privopt.problems.convex.losses import Labels, Loss
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L2Ball
@@ -37,15 +34,13 @@ _GUESS = Descent(smoothness=2.0)
 
 
 @dataclass(frozen=True)
-class MeasuredDescent:
+class MeasuredDescent(UnboundedFit):
     """A search for units, and in them a descent along robust means: Algorithms 3 and 4, nothing declared.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public: the search
     spends part of epsilon and half of delta, the descent the rest (basic composition).
 
     Attributes:
-        n_records, dimension, loss, releases: as of ``ClippedNewton``.
-        search: for units, or None: columns are as they are.
         descent: in these units, of weights with the intercept's.
         spend: the claim.
     """
@@ -53,11 +48,6 @@ class MeasuredDescent:
     kind: ClassVar[type[Any]]
     name: ClassVar[str]
 
-    n_records: int
-    dimension: int
-    loss: Loss
-    releases: int
-    search: ColumnSearch | None
     descent: RobustDescent
     spend: PrivacySpend
 
@@ -121,17 +111,9 @@ class MeasuredDescent:
         limits: Limits | None = None,
     ) -> list[RealRelease]:
         """As ``ClippedNewton.release``."""
-        X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
-        ys = [self.loss.check_labels(y) for y in labels]
-        if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
-            raise PlanMismatchError(
-                f"this plan was made for {self.n_records} records of {self.dimension} features and "
-                f"{self.releases} label vectors; the data have shape {X.shape} and {len(ys)}: plan again"
-            )
+        X, ys = self._checked(X, labels)
         source, watch = checked_source(noise), started(limits)
-        units, root = Units.as_they_are(self.dimension), math.sqrt(self.dimension)
-        if self.search is not None:
-            units = Units.found(self.search, X, ys[0] if self.loss.labels is Labels.REAL else None, source)
+        units, root = self._units(X, ys[0], source), math.sqrt(self.dimension)
         rows = units.rows(X) * root  # of length 1 at most: their numbers, of a size of about 1
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         found = []

@@ -1,0 +1,50 @@
+"""What fits of records that nothing bounds have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
+from privopt.mechanisms.heavy_tails.units import Floats, Units
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.problems.arguments import as_reals
+from privopt.problems.convex.losses import Labels, Loss
+
+
+@dataclass(frozen=True)
+class UnboundedFit:
+    """The public facts that such a plan rests on.
+
+    Attributes:
+        n_records, dimension: n and d, without the constant feature.
+        loss: the squared loss for numbers, the logistic one for classes.
+        releases: how many label vectors share rows, units and budget.
+        search: for units, or None: columns are as they are.
+    """
+
+    n_records: int
+    dimension: int
+    loss: Loss
+    releases: int
+    search: ColumnSearch | None
+
+    def _checked(self, X: Floats, labels: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+        """Records and label vectors, of the shapes that were planned for."""
+        X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
+        ys = [self.loss.check_labels(y) for y in labels]
+        if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
+            raise PlanMismatchError(
+                f"this plan was made for {self.n_records} records of {self.dimension} features and "
+                f"{self.releases} label vectors; the data have shape {X.shape} and {len(ys)}: plan again"
+            )
+        return X, ys
+
+    def _units(self, X: Floats, y: Floats, source: NoiseSource) -> Units:
+        """Private units: costs what the search does; of classes nothing is measured."""
+        if self.search is None:
+            return Units.as_they_are(self.dimension)
+        return Units.found(self.search, X, y if self.loss.labels is Labels.REAL else None, source)
