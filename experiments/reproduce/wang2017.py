@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Verdict
+from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict
 from privopt.experiments.reproduce.tables import pivot
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
@@ -100,6 +100,25 @@ class Study:
     relevant: int
     rivals: Sequence[str]
     quick_sizes: tuple[int, ...] = (1_000, 4_000, 16_000)
+
+    def reproduction(self, name: str, figure: str, shows: str) -> Reproduction:
+        """The entry of its table."""
+        return Reproduction(
+            name=name,
+            paper=PAPER,
+            cite=CITE,
+            figure=figure,
+            shows=shows,
+            setting=self.setting,
+            cells=self.cells,
+            compute=self.compute,
+            draw=self.draw,
+            caption=(
+                "Excess risk and gradients evaluated, mean and one standard deviation, on logarithmic axes."
+            ),
+            table=self.table,
+            verdicts=self.verdicts,
+        )
 
     @property
     def ours(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from privopt.experiments.reproduce import wang2017 as paper
-from privopt.experiments.reproduce.interface import Reproduction
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L2Ball
 
@@ -18,21 +17,12 @@ _STUDY = paper.Study(
     rivals=("dp-pgd", "output-perturbation"),
 )
 
-FIGURE = Reproduction(
+FIGURE = _STUDY.reproduction(
     name="wang2017-table2",
-    paper=paper.PAPER,
-    cite=paper.CITE,
     figure="Table 2, convex problems",
     shows=(
         "Bounds without strong convexity: DP-SVRG++ has the best known excess risk, √p / (n ε), after n ε / "
         "√p + n log(n ε / p) gradients; gradient perturbation as before takes n², output perturbation has a "
         "larger risk."
     ),
-    setting=_STUDY.setting,
-    cells=_STUDY.cells,
-    compute=_STUDY.compute,
-    draw=_STUDY.draw,
-    caption="Excess risk and gradients evaluated, mean and one standard deviation, on logarithmic axes.",
-    table=_STUDY.table,
-    verdicts=_STUDY.verdicts,
 )

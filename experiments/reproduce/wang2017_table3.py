@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from privopt.experiments.reproduce import wang2017 as paper
-from privopt.experiments.reproduce.interface import Reproduction
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L1Ball
 
@@ -23,21 +22,12 @@ _STUDY = paper.Study(
     rivals=("dp-pmd", "dp-fw-l1"),
 )
 
-FIGURE = Reproduction(
+FIGURE = _STUDY.reproduction(
     name="wang2017-table3",
-    paper=paper.PAPER,
-    cite=paper.CITE,
     figure="Table 3, many features",
     shows=(
         "Bounds over a set C of Gaussian width G_C: DP-AccMD has excess risk √(G_C² + |C|²) / (n ε) after "
         "n^1.5 √ε / (G_C² + |C|²)^(1/4) gradients, where mirror descent took n³ ε² and a private "
         "Frank-Wolfe over l1 balls has risk (n ε)^(-2/3) after (n ε)^(2/3) steps."
     ),
-    setting=_STUDY.setting,
-    cells=_STUDY.cells,
-    compute=_STUDY.compute,
-    draw=_STUDY.draw,
-    caption="Excess risk and gradients evaluated, mean and one standard deviation, on logarithmic axes.",
-    table=_STUDY.table,
-    verdicts=_STUDY.verdicts,
 )
