@@ -39,6 +39,9 @@ _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "
     "off them, and regression needs a table in memory"
 )
+# Data frames of so many records are counted before a linear model is fitted, which costs as much as a few passes
+# over them; not by columns with more values than this, which hardly any two records share.
+_LONG, _MOST_CODES = 100_000, 4096
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
 
@@ -316,6 +319,20 @@ def counted_parts(
     facts, known, parts = declared_schema(schema), public_classes(classes, np.array([])), parts_of(X, y)
     assert parts is not None
     return CountedRecords.together(parts.each(partial(_counted, schema=facts, classes=known)))
+
+
+def counted_here(
+    X: Any, y: Any, schema: Schema | None, classes: Sequence[Any] | None
+) -> CountedRecords | None:
+    """The records of a long table in memory, counted, if its columns can be; otherwise None.
+
+    Whether they are depends on public facts alone. Errors are those of ``Schema.encode`` and of labels.
+    """
+    if schema is None or classes is None or not isinstance(X, pd.DataFrame) or len(X) < _LONG:
+        return None
+    if max(column.n_codes for column in schema.columns) > _MOST_CODES:
+        return None
+    return _counted((X, y), schema, public_classes(classes, np.array([])))
 
 
 def _counted(pair: tuple[Any, Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:

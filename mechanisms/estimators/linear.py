@@ -38,6 +38,7 @@ from privopt.mechanisms.estimators.common import (
     check_whole_model,
     checked_labels,
     class_indices,
+    counted_here,
     counted_records,
     declared_schema,
     integer_features,
@@ -230,7 +231,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _parts(self, X: Any, y: Any, schema: Schema | None) -> Parts:
         """The table as ``Prepared``: one of them in memory, otherwise one for each of its parts."""
-        counted = counted_records(X, y, schema, getattr(self, "classes", None))
+        classes = getattr(self, "classes", None)
+        counted = counted_records(X, y, schema, classes) or counted_here(X, y, schema, classes)
         undeclared = {
             "schema or data_norm": schema is None and self.data_norm is None,
             "classes": getattr(self, "classes", ()) is None,
