@@ -39,8 +39,8 @@ _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "
     "off them, and regression needs a table in memory"
 )
-# Data frames of so many records are counted before a linear model is fitted, which costs as much as a few passes
-# over them; not by columns with more values than this, which hardly any two records share.
+# Data frames of so many records are counted before a linear model is fitted, which costs as much as a few
+# passes over them; not by columns with more values than this, which hardly any two records share.
 _LONG, _MOST_CODES = 100_000, 4096
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 

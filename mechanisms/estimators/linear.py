@@ -106,7 +106,7 @@ class Prepared(NamedTuple):
     targets: Targets
     counts: NDArray[np.int64] | None
     columns: int
-    names: Any
+    names: tuple[str, ...]
     middle: Floats | None
     bound: float
 
@@ -119,7 +119,7 @@ class Outline(NamedTuple):
     held: NDArray[np.int64] | None
     targets: Targets
     columns: int
-    names: Any
+    names: tuple[str, ...]
     middle: Floats | None
     bound: float
 
@@ -181,8 +181,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         self.n_features_in_ = d
-        if seen.names is not None:
-            self.feature_names_in_ = seen.names
+        vars(self).pop("feature_names_in_", None)
+        if seen.names:
+            self.feature_names_in_ = np.array(seen.names, dtype=object)
         targets, bound = seen.targets, seen.bound
         weights = self._class_weights(targets, check_epsilon(self.epsilon))
         carried = weights.known
@@ -266,7 +267,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             X = shortened(X, bound, self.norm)
         if self.fit_intercept and not (schema is not None and schema.intercept):
             X = _with_constant(X, _constant(bound, self.norm))
-        names = getattr(self, "feature_names_in_", None)
+        names = tuple(getattr(self, "feature_names_in_", ()))
         return Prepared(X, targets, counts, d, names, middle, bound)
 
     def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
@@ -744,9 +745,7 @@ def _together(parts: list[Outline]) -> Outline:
     if not parts:
         raise InvalidInputError("no records: at least one row is needed")
     first = parts[0]
-    if any(
-        part.columns != first.columns or list(part.names or ()) != list(first.names or ()) for part in parts
-    ):
+    if any(part.columns != first.columns or part.names != first.names for part in parts):
         raise InvalidInputError("partitions differ in their columns")
     held = None if first.held is None else np.sum(np.array([part.held for part in parts]), axis=0)
     return first._replace(records=sum(part.records for part in parts), held=held)
