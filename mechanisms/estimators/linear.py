@@ -181,7 +181,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         self.n_features_in_ = d
-        vars(self).pop("feature_names_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
         if seen.names:
             self.feature_names_in_ = np.array(seen.names, dtype=object)
         targets, bound = seen.targets, seen.bound
@@ -749,6 +749,16 @@ def _together(parts: list[Outline]) -> Outline:
         raise InvalidInputError("partitions differ in their columns")
     held = None if first.held is None else np.sum(np.array([part.held for part in parts]), axis=0)
     return first._replace(records=sum(part.records for part in parts), held=held)
+
+
+def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
+    """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
+    schema = None if model.schema is None else declared_schema(model.schema)
+    table = model._parts(X, y, schema)
+    seen = _together(table.each(_outline))
+    constant = model.fit_intercept and not (schema is not None and schema.intercept)
+    facts = _risk_facts(seen.records, seen.columns, seen.targets.loss, seen.bound, model.norm, constant)
+    return _risk(table, 0, None, facts)
 
 
 def _risk(table: Parts, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:

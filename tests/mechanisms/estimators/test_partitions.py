@@ -20,6 +20,7 @@ from privopt.mechanisms import (
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Binned, Categorical, Numeric, Schema
+from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.parts import Blocks
 
@@ -259,3 +260,22 @@ class TestFiles:
     ) -> None:
         with pytest.warns(PrivacyLeakWarning, match="data_norm"):
             PrivateLogisticRegression(1.0, classes=(0, 1)).fit(*mapped)
+
+
+def test_long_frames_are_counted_and_give_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, table, y = frame()
+    facts: dict[str, Any] = {"schema": schema, "classes": ("well", "ill"), "insecure_seed": 2}
+    model = PrivateLogisticRegression(1.0, mechanism="dp-gd", **facts)
+    plain = model.fit(table, y).coef_
+    seen: list[int] = []
+    own = EmpiricalRisk.__init__
+
+    def counting(self: EmpiricalRisk, X: Any, *args: Any, **options: Any) -> None:
+        seen.append(len(X))
+        own(self, X, *args, **options)
+
+    monkeypatch.setattr("privopt.mechanisms.estimators.common._LONG", N)
+    monkeypatch.setattr(EmpiricalRisk, "__init__", counting)
+    np.testing.assert_allclose(model.fit(table, y).coef_, plain, rtol=0, atol=1e-9)
+    assert seen[0] < N
+    assert model.n_features_in_ == schema.n_features
