@@ -255,8 +255,8 @@ def _on_paper(results: Sequence[Measured]) -> str:
     rate = longest[CARD].rate
     text = (
         f"On paper: at {rate / 1e6:.1f} million rows a second, 10^10 rows take {1e10 / rate / 60:.0f} "
-        "minutes on this machine. Counts of parts add up, so a cluster divides that by its number of such machines, "
-        "and what it sends to the client is as small as here."
+        "minutes on this machine. Counts of parts add up, so a cluster divides that by its number of such "
+        "machines, and what it sends to the client is as small as here."
     )
     if HELD_STEP not in longest:
         return text
