@@ -95,8 +95,8 @@ _ERRATA = """\
   privately finding second-order stationary points") correct that and prove n^(-1/3) + (sqrt(d) / (n
   epsilon))^(1/2), up to logarithms, as for first-order points at the time. Their algorithm is not here.
 - *SPIDER.* One phase after the warm start: an anchor's noise is paid for once, and differences shrink with
-  the steps. The warm start is noisy descent; Lowy, Ullman and Wright (2024) take any private method that makes
-  F small, for risks without structure the exponential mechanism.
+  the steps. The warm start is noisy descent; Lowy, Ullman and Wright (2024) take any private method that
+  makes F small, for risks without structure the exponential mechanism.
 - *Newton.* dp-newton is the cubic method of Ganesh, Haghifam, Steinke and Thakurta (2023), whose analysis
   is for strongly convex risks. Without convexity nothing is proved of its steps; what is claimed of a
   point is tested, and does not depend on how it was reached.

@@ -97,7 +97,7 @@ class DPFrankWolfeL1(RiskMechanism):
     with the logarithm of their number. For sparse data a step costs the non-zeros and the vertices, never
     n times p. The step size is as in ``DPFrankWolfeL2``. The last iterate is the default without convexity as
     well, where Theorem 6 is about a random one at a constant step: that one had twice the excess risk, in the
-    geometric mean of 27 synthetic tasks (three losses, three shapes, three epsilons), and at most 5% less.
+    geometric mean of 27 synthetic tasks (three losses, three shapes, three epsilons), and nowhere 5% less.
 
     Privacy: rho-zCDP with rho = T eps0^2 / 8 (bounded range), stated as (epsilon, delta); neighbours by
     replacing one record, n public. Source: Wang and Xu (2019), Algorithm 4 and Theorem 6; Talwar, Thakurta
