@@ -253,19 +253,19 @@ def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
     parts = [
         "# What is feasible",
         "Made by `python -m privopt.experiments.feasible`: default scorecards (`PrivateHalfspaceClassifier`) "
-        f"on drawn tables and on Adult, more and more records. {machine()}. Drawn tables have "
-        "categorical columns, a logistic law with points of deviation 2 in all, and 20% positive labels; "
+        f"on drawn tables and on Adult, more and more records. {machine()}. Drawn tables have categorical "
+        "columns, a logistic law with points of deviation 2, and 20% positive labels; "
         "20,000 further records measure. delta = 1/n^2. Means over 8 draws of up to 3,000 records, 4 of up "
         "to 30,000, 2 of 100,000, one of a million, ± one standard deviation. Seconds are those of all cores "
         "together for a fit, encoding included; memory is that of the whole process.",
-        "**A rule to plan by.** Records times epsilon per feature (a feature is a level of a column) decides. "
-        f"From {least:,.0f} on every card here was within {CLOSE:g} AUC of a fit without privacy. "
+        "**A rule to plan by.** Records times epsilon per feature, a level of a column, decides. "
+        f"From {least:,.0f} on every card was within {CLOSE:g} AUC of a fit without privacy. "
         f"{_loss(found)} Fewer columns, wider bins or a larger epsilon help. Time does not decide: it grows "
         "with rows times features and not with epsilon.",
         "![cost and time](feasible.png)",
         markdown_table(overview(lines)),
         f"Linear models with real weights (`PrivateLogisticRegression`) are {behind:.3f} of AUC ahead of "
-        "cards in the mean over all of these. Exact draws and searches over lattices end on smaller tables only: "
+        "cards in the mean over all. Exact draws and searches over lattices end on smaller tables only: "
         "[how far](scaling.md). More rows than memory holds: [large tables](large-tables.md). Real tables: "
         "[scorecards](scorecards.md).",
         "Every fit: [feasible.csv](feasible.csv).",
