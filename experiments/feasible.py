@@ -31,7 +31,8 @@ from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.linear import PrivateLogisticRegression, encoded
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
-from privopt.problems.tables.schema import Categorical, Schema
+from privopt.problems.tables.columns import Categorical
+from privopt.problems.tables.schema import Schema
 
 SHAPES = ((5, 4), (10, 5), (20, 10), (40, 12))  # columns, levels of each
 ROWS = (1_000, 10_000, 100_000, 1_000_000)
@@ -200,8 +201,11 @@ def enough(found: pd.DataFrame) -> float:
 def _loss(found: pd.DataFrame) -> str:
     """What is lost below, by powers of ten of the ratio."""
     cards = found[found["model"] == CARD]
-    loss = cards.groupby(np.floor(np.log10(cards["ratio"])))["gap"].mean()
-    parts = [f"{gap:.2f} between {10**power:g} and {10 ** (power + 1):g}" for power, gap in loss.items()]
+    powers = np.floor(np.log10(cards["ratio"])).astype(int)
+    parts = [
+        f"{cards['gap'][powers == power].mean():.2f} between {10.0**power:g} and {10.0 ** (power + 1):g}"
+        for power in sorted(set(powers.tolist()))
+    ]
     return f"In the mean it loses {', '.join(parts)}."
 
 

@@ -138,7 +138,8 @@ def accuracy_figure(
 def _accuracy_curves(rows: pd.DataFrame, measure: str) -> list[Curve]:
     """Hues are for mechanisms, dashes for further curves of the same hue."""
     curves: list[Curve] = []
-    for (mechanism, lattice), group in rows.groupby(["mechanism", "lattice"], sort=False):
+    for key, group in rows.groupby(["mechanism", "lattice"], sort=False):
+        mechanism, lattice = map(str, key)
         hue = colour(mechanism)
         label = named(mechanism) + (f", {weights(lattice)}" if "^" in lattice else "")
         if group["delta"].max() == 0 < rows["delta"].max():
