@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -140,9 +141,10 @@ def make_numbers(folder: Path, rows: int) -> None:
     (folder / "X.partial").rename(folder / "X.npy")
 
 
-def run(subject: str, folder: Path) -> Iterator[tuple[float, float]]:
-    """Seconds and peak memory of one subject in this process."""
-    ask = _dask(subject, folder) if subject in (SUM, STEP, HELD_SUM, HELD_STEP) else _query(subject, folder)
+def run(subject: str, folder: Path, address: str | None) -> Iterator[tuple[float, float]]:
+    """Seconds and peak memory of one subject in this process, a client of the cluster at that address."""
+    numbers = subject in (SUM, STEP, HELD_SUM, HELD_STEP)
+    ask = _dask(subject, folder, address) if numbers else _query(subject, folder)
     began = perf_counter()
     ask()
     yield perf_counter() - began, peak_megabytes()
@@ -178,19 +180,18 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
     return other.get(subject, lambda: model.fit(open_table(pattern), "income"))
 
 
-def _dask(subject: str, folder: Path) -> Callable[[], object]:
+def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], object]:
     from privopt.mechanisms import PrivateLogisticRegression
     from privopt.mechanisms.estimators.linear import risk_of_table
 
     array: Any = import_module("dask.array")  # whose names are not typed
     arrays = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy")
     X, y = (array.from_array(a, chunks=(_CHUNK, *a.shape[1:])) for a in arrays)
-    if subject in (HELD_SUM, HELD_STEP):
-        cluster: Any = import_module("distributed")
-        own = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
-        cluster.Client(cluster.LocalCluster(**own))
+    if address is not None:
+        distributed: Any = import_module("distributed")
+        distributed.Client(address)
         X, y = X.persist(), y.persist()
-        cluster.wait([X, y])
+        distributed.wait([X, y])
     if subject in (SUM, HELD_SUM):
         X[:_CHUNK].sum(axis=0).compute()
         return lambda: X.sum(axis=0).compute()
@@ -202,12 +203,25 @@ def _dask(subject: str, folder: Path) -> Callable[[], object]:
 
 def measured(rows: int, subject: str, folder: Path, repeats: int) -> Measured:
     """The least of so many runs, and of what it is compared with, in turn."""
-    found = [
-        [next(isolated(run, what, folder)) for what in (AGAINST[subject], subject)] for _ in range(repeats)
-    ]
-    plain, own = zip(*found, strict=True)
+    runs = []
+    with _workers(subject == HELD_STEP) as address:
+        for _ in range(repeats):
+            runs.append([next(isolated(run, what, folder, address)) for what in (AGAINST[subject], subject)])
+    plain, own = zip(*runs, strict=True)
     seconds, peak = min(s for s, _ in own), max(p for _, p in own)
     return Measured(rows, subject, seconds, min(s for s, _ in plain), peak)
+
+
+@contextmanager
+def _workers(wanted: bool) -> Iterator[str | None]:
+    """The address of a cluster of two worker processes."""
+    if not wanted:
+        yield None
+        return
+    distributed: Any = import_module("distributed")
+    own = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
+    with distributed.LocalCluster(**own) as cluster:
+        yield cluster.scheduler_address
 
 
 def table(results: Sequence[Measured]) -> pd.DataFrame:
