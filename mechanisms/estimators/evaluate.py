@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,10 +13,12 @@ from privopt.mechanisms.evaluation.bins import bins_of
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
 from privopt.mechanisms.evaluation.metrics import Evaluation
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.arguments import record_counts
 from privopt.problems.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
 
 def evaluate(
@@ -48,7 +50,7 @@ def evaluate(
         epsilon: > 0, of this evaluation.
         target: what intervals are about, "population" or "table"; see ``Evaluation``.
         confidence: of each interval, in (0, 1).
-        ledger: a ``Ledger`` or its path: the spend is booked before the release, an overdraft refused.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before the release; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,7 +50,6 @@ from privopt.mechanisms.estimators.common import (
 )
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -63,6 +62,9 @@ from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.schema import Schema, Table
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
 _MODEL_FORMAT = "privopt-linear/1"
 
@@ -485,7 +487,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
             schema with a constant of its own needs none and gets none.
         steps: number of noisy steps of mechanisms that have one; by default the theory's.
         limits: time limit of all releases together, progress callback and cancellation.
-        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
