@@ -34,7 +34,7 @@ RULES = ("basic", "zcdp", "gdp")
 # Ten tenths are one: the rounding of decimal numbers, and of sums of squares, is forgiven. The conversions
 # keep a larger margin of their own.
 _ROUNDING = 1 + 1e-15
-_TINY, _HUGE = 5e-324, sys.float_info.max
+_TINY, _HUGE = 1e-300, sys.float_info.max  # what squares count for at least, and at most
 _VAST = 1e300  # beyond it a rho or mu^2 is stated as an epsilon, which is no less true
 
 

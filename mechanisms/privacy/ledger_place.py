@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import sqlite3
+import time
 import uuid
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import Connection, Engine
@@ -22,6 +25,10 @@ from privopt.problems.errors import InvalidInputError, InvalidTypeError
 
 _WAIT = 60  # seconds for others who book
 _NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+_NO_URL = (
+    "that is no URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of a "
+    "password is written as %2F %3A %40 %23 %25"
+)
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -69,6 +76,8 @@ class Address:
                 "a ledger is an SQLite file, named by its path, or a PostgreSQL database, named by its URL "
                 "postgresql://USER@HOST/DATABASE; this is neither"
             )
+        if rest.count("@") > 1:  # whatever part of a password would pass for a host
+            raise InvalidInputError(_NO_URL)
         return cls(f"postgresql+psycopg://{rest}", chosen)
 
     @property
@@ -164,18 +173,30 @@ def engine(place: str) -> Engine:
             poolclass=NullPool,
             isolation_level="READ COMMITTED",  # whoever waited for the head reads what is there now
             connect_args={"connect_timeout": 10},
+            use_native_hstore=False,  # a type that would be looked up at every connection
         )
     except ImportError:
         raise LedgerError(
             "a ledger in PostgreSQL needs the driver psycopg: pip install 'privopt[postgres]'"
         ) from None
     except (SQLAlchemyError, ValueError):
-        raise InvalidInputError(
-            "that is no URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of "
-            "a password is written as %2F %3A %40 %23 %25"
-        ) from None
+        raise InvalidInputError(_NO_URL) from None
     sql.event.listen(made, "begin", _begin_on_server)
+    sql.event.listen(made, "do_connect", _connected)
     return made
+
+
+def _connected(dialect: Any, _: Any, words: Any, more: Any) -> Any:
+    """A connection; where a crowd has taken all that a server gives, wait for one."""
+    end = time.monotonic() + _WAIT
+    while True:
+        try:
+            return dialect.connect(*words, **more)
+        except dialect.dbapi.OperationalError as error:
+            crowded = "too many" in str(error) or "connection slots" in str(error)
+            if not crowded or time.monotonic() > end:
+                raise
+        time.sleep(random.uniform(0.05, 0.3))
 
 
 def _begin_on_server(db: Connection) -> None:

@@ -102,6 +102,8 @@ class Book:
         """
         query = _BUDGETS.select().order_by(_BUDGETS.c.name)
         rows = self._db.execute(query.where(_BUDGETS.c.name.in_(names)) if names else query).all()
+        if self.number and not rows and not names:
+            raise self.store.corrupt("its budgets are gone")
         if unknown := sorted(set(names) - {row.name for row in rows}):
             known = self._db.execute(sql.select(_BUDGETS.c.name).order_by(_BUDGETS.c.name)).scalars().all()
             raise LedgerError(
@@ -310,10 +312,11 @@ class Store:
         name = getattr(cause, "sqlite_errorname", "")
         if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB"):
             return self.corrupt("the file is damaged, or no database")
-        said = " ".join(str(cause).split())[:200]
+        said = " ".join(str(cause).split())[:300]
         if not self.address.is_file:
-            password = sql.make_url(self.address.place).password
-            said = said.replace(str(password), "***") if password else said
+            url = sql.make_url(self.address.place)
+            for secret in filter(None, (url.password, url.query.get("password"))):
+                said = said.replace(str(secret), "***")
         return LedgerUnavailableError(
             f"the ledger {self} cannot be used: {said} ({type(cause).__name__}). What was reserved before "
             "counts as spent"
