@@ -1,4 +1,7 @@
-"""``privopt budget``: ledgers of what has been spent, for people and for programs."""
+"""``privopt budget``: ledgers of what has been spent, for people and for programs.
+
+The libraries for databases and accounting are imported by the commands, not for their help.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,12 +17,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.privacy.budget import RULES, Budget, Total
-from privopt.mechanisms.privacy.ledger import Ledger
-from privopt.mechanisms.privacy.ledger import verify as found_wrong
-from privopt.mechanisms.privacy.ledger_trail import Entry
-from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError, did_you_mean
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.budget import Budget, Total
+    from privopt.mechanisms.privacy.ledger import Ledger
+    from privopt.mechanisms.privacy.ledger_trail import Entry
+    from privopt.mechanisms.privacy.spend import PrivacySpend
 
 app = typer.Typer(help="Keep privacy budgets: a file, or a database for a team.", no_args_is_help=True)
 tell = Console(soft_wrap=True, emoji=False)
@@ -43,9 +47,12 @@ def create(
     ledger: LedgerArgument,
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
-    rule: Annotated[str, typer.Option(help=", ".join(RULES))] = "basic",
+    rule: Annotated[str, typer.Option(help="How releases add up: basic, zcdp or gdp.")] = "basic",
 ) -> None:
     """Start a budget, in a new ledger or beside the others of one."""
+    from privopt.mechanisms.privacy.budget import RULES
+    from privopt.mechanisms.privacy.ledger import Ledger
+
     if rule not in RULES:
         raise InvalidInputError(
             f"unknown rule {rule!r}{did_you_mean(rule, RULES)}; there are {', '.join(RULES)}"
@@ -59,7 +66,7 @@ def create(
 @app.command("list")
 def list_budgets(ledger: LedgerArgument) -> None:
     """The budgets of a ledger: what each has, and what is left of it."""
-    book = Ledger(ledger)
+    book = _opened(ledger)
     entries = book.entries()
     table = Table("budget", "epsilon spent", "delta spent", "rule", "releases", "last")
     for name, (budget, spent) in book.budgets().items():
@@ -75,7 +82,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
 @app.command()
 def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
     """What has been spent, by whom, by what, and what is left."""
-    book = Ledger(ledger)
+    book = _opened(ledger)
     entries = book.entries()
     if as_json:
         typer.echo(json.dumps(budget_report(book, entries), indent=2))
@@ -104,7 +111,7 @@ def picture(
     if output.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInputError(f"--output {output}: pictures end in .png, .svg or .pdf")
     check_files({"--output": output})
-    book = Ledger(ledger)
+    book = _opened(ledger)
     spending(book.budgets(), book.course()).savefig(output, dpi=150)
     tell.print(f"{escape(str(output))}: {', '.join(map(escape, book.budgets()))}")
 
@@ -118,7 +125,7 @@ def export(
     ] = None,
 ) -> None:
     """Write down every release; as JSON also the trail with its hashes."""
-    book = Ledger(ledger)
+    book = _opened(ledger)
     entries = book.entries()
     if output is None:
         typer.echo(_as_csv(entries), nl=False)
@@ -142,13 +149,15 @@ def export(
 @app.command()
 def verify(ledger: LedgerArgument) -> None:
     """Exit code 1 if rows were altered, removed or moved, or if sums are not theirs; says which."""
-    found = found_wrong(ledger)
+    from privopt.mechanisms.privacy.ledger import verify as examine
+
+    found = examine(ledger)
     for fault in found:
         tell.print(escape(fault))
     if found:
         tell.print("No further spending is allowed. Count every doubtful reservation as spent")
         raise typer.Exit(1)
-    last = Ledger(ledger).history()[-1]
+    last = _opened(ledger).history()[-1]
     tell.print(
         f"nothing is wrong: {last.number} rows, the last of {_moment(last.time)}. Who keeps their number and "
         f"the last hash elsewhere can tell later whether all was made anew: {last.number} {last.hash}"
@@ -163,7 +172,7 @@ def check(
     mechanism: NameOption = "unnamed",
 ) -> None:
     """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
-    book = Ledger(ledger)
+    book = _opened(ledger)
     if why := book.shortfall(_spend(epsilon, delta, mechanism)):
         tell.print(f"not affordable: {escape(why)}")
         raise typer.Exit(1)
@@ -180,12 +189,18 @@ def spend(
 ) -> None:
     """Book a release that is about to run elsewhere; exit code 1, and nothing booked, if it overdraws."""
     try:
-        book = Ledger(ledger)
+        book = _opened(ledger)
         book.commit(book.reserve(_spend(epsilon, delta, mechanism)))
     except BudgetExceededError as error:
         tell.print(escape(str(error)))
         raise typer.Exit(1) from error
     tell.print("booked")
+
+
+def _opened(address: str) -> Ledger:
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+    return Ledger(address)
 
 
 def budget_report(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
@@ -245,6 +260,8 @@ def _moment(time: str) -> str:
 
 
 def _spend(epsilon: float, delta: float, mechanism: str) -> PrivacySpend:
+    from privopt.mechanisms.privacy.spend import PrivacySpend
+
     if delta == 0:
         return PrivacySpend.pure(epsilon, mechanism)
     return PrivacySpend.approximate(epsilon, delta, mechanism)
