@@ -270,7 +270,6 @@ budget list mysql://ana:hunter2@127.0.0.1/base | a ledger is an SQLite file
 budget picture no.ledger | no ledger no.ledger
 budget picture good.ledger --output p.gif | pictures end in .png
 budget picture good.ledger --output no/p.png | its folder does not exist
-budget picture good.ledger --output /dev/null.png | --output /dev/null.png
 budget export no.ledger | no ledger no.ledger
 budget export good.ledger --output e.txt | exports end in .csv or .json
 budget export good.ledger --output no/e.csv | its folder does not exist
