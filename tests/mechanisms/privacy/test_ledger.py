@@ -14,6 +14,7 @@ import pickle
 import sqlite3
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,18 @@ def check_that_it_is_found(place: str, what: str) -> None:
             with pytest.raises(LedgerError):
                 use()
         assert before == (Path(place).read_bytes() if "://" not in place else b"")
+
+
+@pytest.mark.parametrize("number", [4, 8])
+def test_a_row_that_is_made_anew_with_its_hash_does_not_fit_the_next(tmp_path: Path, number: int) -> None:
+    """Each hash covers the one before: the row after it is found, or its head if it was the last."""
+    path = tmp_path / "ledger.db"
+    row = spent_ledger(str(path)).history()[number - 1]
+    other = replace(row, content=row.content.replace("0.1", "0.01"))
+    before = Ledger(path).history()[number - 2].hash
+    values = f"content = '{other.content}', hash = '{other.digest(before)}'"
+    change(str(path), f"UPDATE privopt_trail SET {values} WHERE number = {number}")
+    assert ("row 5 was altered" if number == 4 else "rows are gone: the last one") in verify(path)[0]
 
 
 def test_an_altered_reservation_is_not_cancelled(place: str) -> None:
