@@ -33,6 +33,7 @@ from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
 from privopt.oracles.minimize.mip.model import MipModel, News, Outcome, Question
 from privopt.oracles.minimize.mip.pulp import PulpOracle, PulpSession, translated
 from privopt.oracles.minimize.mip.remote import RemoteSession, _Worker
+from privopt.oracles.minimize.mip.row_model import formulation
 from privopt.oracles.minimize.mip.scip import ScipOracle
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
@@ -215,6 +216,17 @@ def test_a_cancelled_solve_tells_its_best_point_and_an_honest_bound(oracle: Disc
     assert all(p.bound <= answer.certificate.value for p in seen)
     pull = Perturbation.linear(asked.problem.lattice, np.full(24, 1000.0))  # outweighs every loss
     assert asked.minimize(pull).require().tolist() == [-1] * 24
+
+
+@linux
+def test_a_cancelled_program_writes_down_its_best_point() -> None:
+    asked = formulation(hard(), Task.LINEAR, Perturbation.zero(hard().lattice))
+    session, began = PulpSession(asked.model, "CBC"), time.monotonic()
+    limits = Limits(seconds=120, cancelled=lambda: time.monotonic() > began + 3.0)
+    answer = session.solve(Question(asked.costs), limits.start(), lambda news: None)
+    assert (answer.outcome, answer.reason) == (Outcome.STOPPED, Status.INTERRUPTED)
+    assert answer.values is not None
+    assert 0 < asked.costs @ np.rint(answer.values) + asked.constant <= 150
 
 
 @pytest.mark.parametrize("oracle", LIVELY, ids=identity)
