@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -434,18 +435,39 @@ def test_an_installed_package_offers_oracles_by_name() -> None:
     assert model.fit(table, table["a"]).predict(table).shape == (60,)
 
 
-def test_it_is_offered_on_the_command_line_too(stranger: Path) -> None:
+def on_the_command_line(stranger: Path, *words: object) -> str:
+    """What ``privopt`` prints where the package is installed."""
     code = "from privopt.experiments.cli.start import main; main()"
     path = os.pathsep.join([str(stranger), *filter(None, [os.environ.get("PYTHONPATH")])])
     run = subprocess.run(
-        [sys.executable, "-c", code, "solvers"],
+        [sys.executable, "-c", code, *map(str, words)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
     )
     assert run.returncode == 0, run.stderr
-    assert "patient" in run.stdout
-    assert "no licence" in " ".join(run.stdout.split())
+    return run.stdout
+
+
+def test_it_is_offered_on_the_command_line_too(stranger: Path) -> None:
+    told = on_the_command_line(stranger, "solvers")
+    assert "patient" in told
+    assert "no licence" in " ".join(told.split())
+
+
+def test_it_fits_on_the_command_line(stranger: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.choice(["no", "yes"], 80) for name in ("a", "b", "label")})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    schema = "".join(
+        f'[[columns]]\nkind = "categorical"\nname = "{name}"\ncategories = ["no", "yes"]\n' for name in "ab"
+    )
+    (tmp_path / "schema.toml").write_text(schema)
+    words = ["--data", tmp_path / "table.csv", "--target", "label", "--schema", tmp_path / "schema.toml"]
+    words += ["--classes", "no,yes", "--epsilon", "5", "--mechanism", "rspm", "--oracle", "patient"]
+    report = tmp_path / "report.json"
+    on_the_command_line(stranger, "fit", *words, "--insecure-seed", "0", "--json", report)
+    assert json.loads(report.read_text())["oracle"] == "patient"
 
 
 @cpsat
