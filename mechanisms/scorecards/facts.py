@@ -77,7 +77,7 @@ class CardFacts:
         """
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         # A number and its missing level are no levels that could be shifted together.
-        lines = tuple(_line(s, c) for s, c in zip(ends, schema.columns, strict=False) if _is_line(c))
+        lines = tuple(_line(s, c) for s, c in zip(ends, schema.columns, strict=False) if is_line(c))
         columns = tuple(itertools.pairwise(sorted({*ends, *(start + 1 for start, _, _ in lines)})))
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
         norm, middle = math.sqrt(squares) * (1 + 1e-12), ()
@@ -92,7 +92,8 @@ class CardFacts:
         )
 
 
-def _is_line(column: Column) -> bool:
+def is_line(column: Column) -> bool:
+    """Whether the first feature of a column is a number."""
     return isinstance(plain_column(column)[0], Numeric)
 
 

@@ -213,7 +213,7 @@ def as_lattice(
 def _points(given: LatticeLike, schema: Schema) -> IntegerLattice:
     """The weights that "seeded" rounds to."""
     if given is None:
-        return SeededScorecard.default_lattice(schema.n_features, schema.intercept, len(schema.columns))
+        return SeededScorecard.default_lattice(schema)
     plain = as_lattice(given, None, schema.n_features)
     if isinstance(given, IntegerLattice) or len(given) > 2:
         return plain

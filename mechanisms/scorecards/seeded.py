@@ -19,7 +19,7 @@ from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_d
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.facts import CardFacts, is_line
 from privopt.mechanisms.scorecards.picks import ColumnPicks, Pick, Units
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.statistics import ColumnStatistics
@@ -30,6 +30,7 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.tables.schema import Schema
 
 # The share of epsilon that pays for the choice: on synthetic tasks more of it gained nothing where records
 # are enough to tell thresholds apart, in units of records times epsilon. Where there are fewer it is more, up
@@ -40,9 +41,9 @@ _CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.05, 0.2, 150.0
 # for each feature.
 _MOST_READ, _LARGER = 1.5e9, 25
 # Up to so many n mu for each feature noisy moments were no worse on synthetic tables than any other model.
-_LARGEST = 500
-# Points of a level when nobody says otherwise.
-_POINTS = 10
+_LARGEST = 200
+# Points of a level when nobody says otherwise, and of all of a number, of which records have a part.
+_POINTS, _POINTS_OF_NUMBERS = 10, 40
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,15 @@ class SeededScorecard:
         return cls(facts, seed, choice, spend, picks)
 
     @staticmethod
-    def default_lattice(dimension: int, intercept: bool, columns: int) -> IntegerLattice:
-        """-10 to 10 points for each level, and for the intercept what so many columns can add up to."""
-        return points_lattice(-_POINTS, _POINTS, dimension, intercept, columns)
+    def default_lattice(schema: Schema) -> IntegerLattice:
+        """-10 to 10 points a level, -40 to 40 for all of a number; for the intercept what they can add up to."""
+        most = np.full(schema.n_features, _POINTS)
+        ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)])
+        numbers = [a for a, column in zip(ends[:-1], schema.columns, strict=True) if is_line(column)]
+        most[numbers] = _POINTS_OF_NUMBERS
+        if schema.intercept:
+            most[-1] = np.sum(np.maximum.reduceat(most[:-1], ends[:-1]))
+        return IntegerLattice(-most, most)
 
     @property
     def lattice(self) -> IntegerLattice:

@@ -15,7 +15,7 @@ from privopt.mechanisms.scorecards.facts import CardFacts
 Floats = NDArray[np.float64]
 
 # Prior variances of weights that are compared, and shares of columns that tell anything.
-_PRIORS, _SHARES = np.geomspace(1e-4, 1e3, 40), np.array([0.05, 0.1, 0.2, 0.4, 0.7, 0.95])
+_PRIORS, _SHARES = np.geomspace(1e-4, 1e5, 46), np.array([0.05, 0.1, 0.2, 0.4, 0.7, 0.95])
 # The least share of records that a level is taken to have, and the variance of a number of which nothing is
 # known, as a part of the largest that it can have at its mean.
 _RARE, _TYPICAL = 1e-3, 0.25
@@ -66,11 +66,10 @@ class ColumnStatistics(SufficientStatistics):
             noise + (1 - label**2) * float(np.trace(block)) / len(block) / self.facts.n_records
             for block in own
         ]
-        seen = [b[s] for s in used]
-        priors = _priors(seen, own, noises)
-        A = _together(A[np.ix_(kept, kept)], own, sigma)
-        spread = np.repeat(priors, [len(block) for block in own])
-        each = np.repeat(noises, [len(block) for block in own])
+        seen, sizes = [b[s] for s in used], [len(block) for block in own]
+        spread = np.repeat(_priors(seen, own, noises), sizes)
+        A, left = _together(A[np.ix_(kept, kept)], own, sigma)
+        each = np.repeat(noises, sizes) + left @ spread
         weights[kept] = spread * (A @ np.linalg.solve((A * spread) @ A + np.diag(each), np.concatenate(seen)))
         return weights
 
@@ -113,8 +112,11 @@ def _priors(seen: list[Floats], own: list[Floats], noises: list[float]) -> Float
     return np.asarray(np.maximum(chance * _PRIORS[prior], 1e-12))
 
 
-def _together(A: Floats, own: list[Floats], sigma: float) -> Floats:
-    """Covariances of all features, >= 0: those within blocks as given, others shrunk as noise asks for."""
+def _together(A: Floats, own: list[Floats], sigma: float) -> tuple[Floats, Floats]:
+    """Covariances of all features: those within blocks as given, others shrunk as noise asks for.
+
+    And the variances that noise leaves them with, a posteriori.
+    """
     sizes = [len(block) for block in own]
     block = np.repeat(np.arange(len(own)), sizes)
     within = block[:, None] == block
@@ -123,10 +125,10 @@ def _together(A: Floats, own: list[Floats], sigma: float) -> Floats:
     for (start, stop), known in zip(itertools.pairwise(ends), own, strict=True):
         found[start:stop, start:stop] = known
     if np.all(within):
-        return found
+        return found, np.zeros_like(A)
     # Squared correlations of mean size tau beside noise: A_ij^2 = tau A_ii A_jj + sigma^2 / 2.
     sizes_of = np.outer(np.diag(found), np.diag(found))
     tau = max(float(np.sum((A**2 - sigma**2 / 2)[~within]) / np.sum(sizes_of[~within])), 0.0)
-    kept = tau * sizes_of / (tau * sizes_of + sigma**2 / 2)
-    values, vectors = np.linalg.eigh(np.where(within, found, kept * A))
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    kept = np.where(within, 0.0, tau * sizes_of / (tau * sizes_of + sigma**2 / 2))
+    values, vectors = np.linalg.eigh(found + kept * A)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), kept * sigma**2 / 2
