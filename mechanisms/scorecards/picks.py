@@ -71,7 +71,7 @@ class ColumnPicks:
             return None
         most = min(most, facts.max_columns or columns)
         width = min(bounded_range_at_gdp(mu * math.sqrt(_SHARE / most)), _ENOUGH / facts.n_records)
-        return cls(facts, tuple(_draw(len(CUTS) * (columns - k), width) for k in range(most)))
+        return cls(facts, tuple(column_draw(len(CUTS) * (columns - k), width) for k in range(most)))
 
     @property
     def row_norm(self) -> float:
@@ -123,7 +123,7 @@ class ColumnPicks:
         return Asked(start, stop)
 
 
-def _draw(candidates: int, width: float) -> ExponentialMechanism:
+def column_draw(candidates: int, width: float) -> ExponentialMechanism:
     """An exponential mechanism of at most that range over a list."""
     domain = IntegerLattice([0], [candidates - 1])
     made = ExponentialMechanism.plan(ColumnQuestions, domain, epsilon=width)

@@ -149,7 +149,7 @@ class SeededScorecard:
 
     @staticmethod
     def default_lattice(schema: Schema) -> IntegerLattice:
-        """-10 to 10 points a level, -40 to 40 for all of a number; for the intercept what they can add up to."""
+        """-10 to 10 points a level, -40 to 40 for all of a number; the intercept: what they add up to."""
         most = np.full(schema.n_features, _POINTS)
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)])
         numbers = [a for a, column in zip(ends[:-1], schema.columns, strict=True) if is_line(column)]
