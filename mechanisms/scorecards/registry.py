@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,13 +174,11 @@ def _fitting(
         )
     if ball:
         raise InvalidInputError(
-            f"exact draws over {weights} may take {work:.2g} steps or never end, and what is sure to end "
+            f"exact draws over {weights} {_lasting(work)}, and what is sure to end "
             f"knows no norm bound. To do: leave the radius out, raise max_work (--max-work), or name "
             "exponential, rspm or opdisc and wait"
         )
-    few = (
-        "" if work <= max_work else f"; an exact draw over {weights} may take {work:.2g} steps, or never end"
-    )
+    few = "" if work <= max_work else f"; an exact draw over {weights} {_lasting(work)}"
     return (
         SeededScorecard.name,
         oracle,
@@ -188,6 +187,13 @@ def _fitting(
             f"with so many records it was near the best linear models{few}"
         ),
     )
+
+
+def _lasting(work: float) -> str:
+    """How long an exact draw may take, in words."""
+    if work == math.inf:
+        return "has no bound on its steps that is known before data"
+    return f"may take {work:.2g} steps"
 
 
 def as_lattice(
