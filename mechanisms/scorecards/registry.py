@@ -138,6 +138,9 @@ def plan_card(
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
+        if seeded.picks is not None:
+            drawn, there = len(seeded.picks.draws), len(schema.columns)
+            reason += f"; at this budget it first draws {drawn} of the {there} columns to give points to"
         return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
     if name not in MECHANISMS:
         known = card_mechanisms()
