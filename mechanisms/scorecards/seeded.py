@@ -129,7 +129,7 @@ class SeededScorecard:
         moments = loss is None and model == "auto" and _moments_do(facts, mu)
         if picks is not None or moments:
             own = mu if picks is None else math.sqrt((mu - picks.level) * (mu + picks.level)) * (1 - 1e-12)
-            seed = _moments(facts, risk, epsilon, own)
+            seed: RiskMechanism = _moments(facts, risk, epsilon, own)
         else:
             seed = _seed(model, risk, rest, delta, mu)
         if seed.spend.level is None or seed.spend.notion != "gdp":
