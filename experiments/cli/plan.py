@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.fit import (
     EpsilonOption,
     LossOption,
     RobustOption,
     StepsOption,
     check_mechanism,
+    open_ledger,
     parse_delta,
     parse_lattice,
     parse_prevalence,
@@ -53,7 +53,7 @@ def plan(
     lattice: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
     oracle: Annotated[str, typer.Option(help="As in `privopt fit`.")] = "auto",
     ledger: Annotated[
-        Path | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
+        str | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
     ] = None,
     class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
     prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
@@ -106,7 +106,7 @@ def plan(
 
 
 def show(
-    report: dict[str, Any], lines: list[str], spend: PrivacySpend, *, as_json: bool, ledger: Path | None
+    report: dict[str, Any], lines: list[str], spend: PrivacySpend, *, as_json: bool, ledger: str | None
 ) -> None:
     """Print a plan, and whether a budget affords it."""
     if as_json:
@@ -117,8 +117,8 @@ def show(
     if ledger is not None:
         book = open_ledger(ledger)
         if not book.affords(spend):
-            raise BudgetExceededError(f"{ledger} does not afford this: see `privopt budget show {ledger}`")
-        tell.print(f"{ledger} affords it; nothing was booked", highlight=False, markup=False)
+            raise BudgetExceededError(f"{book} does not afford this: see `privopt budget show {book}`")
+        tell.print(f"{book} affords it; nothing was booked", highlight=False, markup=False)
 
 
 def robust_plan(

@@ -58,7 +58,7 @@ def test_plans_say_what_why_and_how_long(tmp_path: Path) -> None:
 
 def test_plans_do_not_book(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-3)
-    words = ["--records", "9000", "--ledger", str(ledger.path)]
+    words = ["--records", "9000", "--ledger", ledger.address]
     assert "affords it; nothing was booked" in planned(tmp_path, *words, "--epsilon", "1").output
     assert planned(tmp_path, *words, "--epsilon", "1.1").exit_code != 0
     assert ledger.entries() == []
