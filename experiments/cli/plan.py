@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -199,9 +200,10 @@ def _lines(planned: CardPlan) -> list[str]:
 
 
 def _weights(lattice: IntegerLattice) -> str:
-    """The box in words where only the last weight, an intercept's, differs from the others."""
-    low, high = lattice.low.tolist(), lattice.high.tolist()
-    if len(set(low)) == len(set(high)) == 1 or len(set(low[:-1])) > 1 or len(set(high[:-1])) > 1:
+    """The box in words where few kinds of features differ in their bounds, and the last is an intercept."""
+    pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
+    kinds = Counter(pairs[:-1])
+    if len(set(pairs)) == 1 or len(kinds) > 3:
         return str(lattice)
-    features = f"{low[0]} to {high[0]} for each of {len(low) - 1} features"
-    return f"{features}, {low[-1]} to {high[-1]} for the intercept"
+    features = [f"{low} to {high} for each of {count} features" for (low, high), count in kinds.items()]
+    return ", ".join([*features, f"{pairs[-1][0]} to {pairs[-1][1]} for the intercept"])
