@@ -184,9 +184,7 @@ def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], objec
     from privopt.mechanisms import PrivateLogisticRegression
     from privopt.mechanisms.estimators.linear import risk_of_table
 
-    array: Any = import_module("dask.array")  # whose names are not typed
-    arrays = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy")
-    X, y = (array.from_array(a, chunks=(_CHUNK, *a.shape[1:])) for a in arrays)
+    X, y = (_partitions(folder / f"{name}.npy") for name in "Xy")
     if address is not None:
         distributed: Any = import_module("distributed")
         distributed.Client(address)
@@ -199,6 +197,23 @@ def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], objec
     w = np.full(risk.facts.dimension, 0.1)
     risk.gradient(w)
     return lambda: risk.gradient(w)
+
+
+def _partitions(path: Path) -> Any:
+    """A Dask array of a NumPy file, of which every worker reads its parts."""
+    dask: Any = import_module("dask")  # whose names are not typed
+    whole, array = np.load(path, mmap_mode="r"), import_module("dask.array")
+    parts = [
+        array.from_delayed(
+            dask.delayed(_rows)(path, start), (min(_CHUNK, len(whole) - start), *whole.shape[1:]), whole.dtype
+        )
+        for start in range(0, len(whole), _CHUNK)
+    ]
+    return array.concatenate(parts)
+
+
+def _rows(path: Path, start: int) -> Any:
+    return np.load(path, mmap_mode="r")[start : start + _CHUNK]
 
 
 def measured(rows: int, subject: str, folder: Path, repeats: int) -> Measured:
@@ -298,6 +313,7 @@ def picture(results: Sequence[Measured]) -> Figure:
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     panels = figure.subplots(1, 3)
     marks = dict(zip(AGAINST, "osD^v", strict=True))
+    sizes = [m.rows for m in results]
     lines = {name: [m for m in results if m.subject == name] for name in AGAINST}
     for axes, plain in zip(panels, ((GROUP_BY,), (SUM, HELD_SUM), ()), strict=False):
         for base in plain:
@@ -311,7 +327,9 @@ def picture(results: Sequence[Measured]) -> Figure:
             if line and (not plain or AGAINST[name] in plain):
                 numbers = [m.seconds if plain else m.peak for m in line]
                 axes.plot([m.rows for m in line], numbers, marker=marks[name], color=f"C{k}", label=name)
-        axes.set(xscale="log", xlabel="rows", ylabel="seconds" if plain else "peak memory, MB")
+        axes.set_xscale("log")
+        axes.set(xlim=(min(sizes) / 1.5, max(sizes) * 1.5), xlabel="rows")
+        axes.set_ylabel("seconds" if plain else "peak memory, MB")
         axes.grid(alpha=0.3)
     for axes in panels[:2]:
         axes.set_yscale("log")
