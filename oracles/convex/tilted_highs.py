@@ -157,7 +157,7 @@ class QuadraticTilted(HighsTilted):
         risk, d = self.risk, self.box.dimension
         A = risk.clipped_rows()
         weighted = sp.diags_array(risk.counts.astype(np.float64)) @ A
-        squares = A.T @ weighted
+        squares: Any = A.T @ weighted
         H = np.asarray(squares.toarray() if sp.issparse(squares) else squares)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = d, 0
