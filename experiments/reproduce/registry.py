@@ -10,6 +10,7 @@ from privopt.problems.errors import InvalidInputError
 FIGURES = (
     "neel2020-figure1",
     "neel2020-figure2",
+    "neel2020-opsamp",
     "wang-xu2019-figure1",
     "wang-xu2019-figure2",
     "wang-xu2019-figure3",

@@ -38,6 +38,8 @@ _PALETTE = {
     "dp-gld": "#009E73",
     "net": "#8C510A",
     "dp-sosp": "#0072B2",
+    "opsamp": "#D55E00",
+    "opsamp-convex": "#CC79A7",
     "robust-gd": "#0072B2",
     "trimmed-gd": "#D55E00",
     "diffprivlib": "#8C510A",

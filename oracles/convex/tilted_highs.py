@@ -158,7 +158,7 @@ class QuadraticTilted(HighsTilted):
         A = risk.clipped_rows()
         weighted = sp.diags_array(risk.counts.astype(np.float64)) @ A
         squares: Any = A.T @ weighted
-        H = np.asarray(squares.toarray() if sp.issparse(squares) else squares)
+        H = np.asarray(squares.toarray() if sp.issparse(risk.X) else squares)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = d, 0
         lp.col_cost_ = -np.asarray(weighted.T @ risk.y.astype(np.float64))
