@@ -318,6 +318,19 @@ def a_sum_of_deviations() -> Demonstration:
     return Demonstration(10, "every coordinate, and not their sum", columns, tuple(rows))
 
 
+def a_variance_without_the_steps() -> Demonstration:
+    """Noise that is the same however many steps it has to hide, each on all records."""
+    rows = []
+    for steps, epsilon, delta in [(1, 1.0, 1e-3), (200, 0.5, 1e-3), (200, 2.0, 1e-3), (10_000, 1.0, 1e-5)]:
+        # sigma in units of G / n; a mean of n gradients moves by 2 G / n.
+        quoted = math.sqrt(32 * math.log(1 / delta) * math.log(steps / delta)) / epsilon
+        scales = (quoted, math.sqrt(steps) * quoted)
+        spent = [gaussian_epsilon(2 * math.sqrt(steps) / sigma, delta) for sigma in scales]
+        rows.append((str(steps), f"{delta:g}", f"{epsilon:g}", *(_short(s) for s in spent)))
+    columns = ("T", "delta", "claimed", "spent: variance as quoted", "spent: variance times T")
+    return Demonstration(11, "a variance without the number of steps", columns, tuple(rows))
+
+
 def _excess(m: int, p: float, delta: float) -> float:
     """What the mean of m coins exceeds p by with a probability of at most delta, by Chernoff's bound."""
 
@@ -339,6 +352,7 @@ DEMONSTRATIONS: Sequence[Callable[[], Demonstration]] = (
     advanced_composition,
     distances_that_one_answer_moves,
     a_sum_of_deviations,
+    a_variance_without_the_steps,
 )
 
 

@@ -38,6 +38,17 @@ from privopt.problems.datasets.adult import adult_labels, adult_schema, load_adu
 from privopt.problems.datasets.covertype import covertype_binary
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
+PANELS = {
+    "Steps on all records": ("dp-gd", "dp-pgd", "dp-accmd", "dp-fw-l2", "dp-fw-l1"),
+    "Steps on batches": (
+        "dp-sgd",
+        "dp-svrg",
+        "dp-svrg++",
+        "Opacus DP-SGD, replace-one",
+        "Opacus DP-SGD, add/remove",
+    ),
+    "Perturbed objectives and minimisers": ("objective-perturbation", "output-perturbation", "diffprivlib"),
+}
 MECHANISMS = (
     "objective-perturbation",
     "output-perturbation",
@@ -200,7 +211,8 @@ def run(
 def _section(output: Path, task: Task, rows: pd.DataFrame) -> str:
     rows = rows[rows["lattice"] == task.name]
     best, larger = reference(task), float(max(np.mean(task.y_test == 1), np.mean(task.y_test == -1)))
-    figure = accuracy_figure(rows, {"not private": best, "larger class": larger}, "test_accuracy")
+    levels = {"not private": best, "larger class": larger}
+    figure = accuracy_figure(rows, levels, "test_accuracy", PANELS)
     picture = f"first-order-{task.name.lower()}.png"
     save(figure, output / picture)
     return (
@@ -210,9 +222,9 @@ def _section(output: Path, task: Task, rows: pd.DataFrame) -> str:
         f"{best:.4f}, of the larger class {larger:.4f}.\n\n{markdown_table(table(rows))}\n\n"
         f"*Test accuracy by epsilon, mean ± standard deviation of the draws; the last column is the median "
         f"time of a fit.*\n\n![test accuracy on {task.name}]({picture})\n\n"
-        f"*{task.name}: mean test accuracy against epsilon, with bars of one standard deviation. The last of "
-        "the list are peers, where they were installed. Grey dashed lines: the regression without privacy, "
-        "and always answering the larger class.*\n"
+        f"*{task.name}: mean test accuracy against epsilon, with bars of one standard deviation. Opacus and "
+        "diffprivlib are peers, where they were installed. Grey dashed lines: the regression without "
+        "privacy, and always answering the larger class.*\n"
     )
 
 

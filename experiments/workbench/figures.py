@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.oracles.limits import Progress
 
 # Colour-blind safe (Okabe and Ito 2008). Lattices differ by marker and line.
@@ -44,13 +45,15 @@ _PALETTE = {
     "trimmed-gd": "#D55E00",
     "diffprivlib": "#8C510A",
     "opacus": "#7B3294",
+    "Opacus DP-SGD, replace-one": "#7B3294",
+    "Opacus DP-SGD, add/remove": "#7B3294",
     "not private": "#777777",
     # The noise of dp-pgd by other rules.
     "noise by zCDP": "#E69F00",
     "noise by moments": "#7B3294",
     "noise by composition": "#D55E00",
 }
-_MARKERS = "osD^vPX"
+_DASHES: tuple[Literal["", "dashed", "dotted"], ...] = ("", "dashed", "dotted")
 _LINES = ("-", "--", ":", "-.")
 
 _NAMES = {
@@ -94,49 +97,59 @@ def guarantee(delta: float) -> str:
     return "pure (δ = 0)" if delta == 0 else f"δ = {delta:.2g}"
 
 
-def accuracy_figure(rows: pd.DataFrame, optimum: Mapping[str, float], measure: str) -> Figure:
+# Which mechanisms of a comparison over lattices share a panel: seven curves at most, no hue twice.
+OVER_LATTICES = {
+    "Exact draws": ("exponential", "permute-and-flip"),
+    "Noise on an objective, or on gradients": ("opdisc", "rspm", "rspm-laplace", "dp-gd logistic"),
+}
+
+
+def accuracy_figure(
+    rows: pd.DataFrame,
+    optimum: Mapping[str, float],
+    measure: str,
+    groups: Mapping[str, Sequence[str]] = OVER_LATTICES,
+) -> Figure:
     """Mean accuracy against epsilon with one standard deviation, one curve per mechanism and lattice.
 
     Args:
         rows: the rows of ``privopt.experiments.workbench.runs.Results``.
         optimum: non-private accuracies to draw as horizontal lines, by label.
         measure: "train_accuracy" or "test_accuracy".
+        groups: panels by title, each with its mechanisms; those that were not measured are left out.
     """
-    curves = list(rows.groupby(["mechanism", "lattice"], sort=False))
-    figure = Figure(figsize=(7, 4.2 + 0.2 * len(curves)), layout="constrained")
-    axes = figure.subplots()
-    mechanisms, lattices = (list(dict.fromkeys(rows[key])) for key in ("mechanism", "lattice"))
-    for k, (key, curve) in enumerate(curves):
-        mechanism, lattice = np.atleast_1d(np.array(key, dtype=object))
-        points = curve.groupby("epsilon")[measure].agg(["mean", "std"])
-        number = mechanisms.index(mechanism)
-        # Colours are for mechanisms, signs for lattices; a mechanism whose colour is taken has another sign.
-        sign = lattices.index(lattice) + number // len(_COLOURS)
-        # Beside each other rather than on top: curves that agree would hide one another.
-        shift = 1.012 ** (2 * k - len(curves) + 1)
-        axes.errorbar(
-            points.index * shift,
-            points["mean"],
-            yerr=points["std"].fillna(0.0),
-            color=_COLOURS[number % len(_COLOURS)],
-            marker=_MARKERS[sign % len(_MARKERS)],
-            linestyle=_LINES[sign % len(_LINES)],
-            linewidth=1.4,
-            elinewidth=0.8,
-            markersize=5,
-            capsize=2,
-            label=f"{named(mechanism)}, {weights(lattice)}, {guarantee(curve['delta'].iloc[0])}",
-        )
-    for label, level in optimum.items():
-        axes.axhline(level, color="0.4", linestyle=(0, (6, 3)), linewidth=1)
-        axes.text(0.01, level, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize=9)
-    axes.set(xscale="log", xlabel="ε, the privacy budget of one release (replace-one)")
-    axes.set_ylabel(f"{MEASURES.get(measure, measure)}, mean ± 1 s.d.")
-    epsilons = sorted(rows["epsilon"].unique())
-    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
-    axes.minorticks_off()
-    _finish(figure, axes)
-    return figure
+    means = rows.groupby(["mechanism", "lattice", "epsilon"])[measure].agg(["mean", "std"]).fillna(0.0)
+    ends = [(means["mean"] - means["std"]).min(), (means["mean"] + means["std"]).max(), *optimum.values()]
+    room = 0.09 * (max(ends) - min(ends))
+    panels = []
+    for title, names in groups.items():
+        some = rows[rows["mechanism"].isin(names)]
+        if len(some):
+            panel = Panel(
+                title=f"{title}; {guarantee(some['delta'].max())}",
+                xlabel="ε, the privacy budget of one release (replace-one)",
+                ylabel=f"{MEASURES.get(measure, measure)}, mean ± 1 s.d.",
+                curves=_accuracy_curves(some, measure),
+                levels=dict(optimum),
+                ylim=(min(ends) - room, max(ends) + room),
+            )
+            panels.append(panel)
+    return panels_figure(panels)
+
+
+def _accuracy_curves(rows: pd.DataFrame, measure: str) -> list[Curve]:
+    """Hues are for mechanisms, dashes for further curves of the same hue."""
+    curves: list[Curve] = []
+    for key, group in rows.groupby(["mechanism", "lattice"], sort=False):
+        mechanism, lattice = map(str, key)
+        hue = colour(mechanism)
+        label = named(mechanism) + (f", {weights(lattice)}" if "^" in lattice else "")
+        if group["delta"].max() == 0 < rows["delta"].max():
+            label += ", pure"
+        points = group.groupby("epsilon")[measure].agg(["mean", "std"]).fillna({"std": 0.0})
+        dashes = _DASHES[sum(curve.colour == hue for curve in curves)]
+        curves.append(Curve(label, hue, points, dashes=dashes))
+    return curves
 
 
 def solver_profile(rows: pd.DataFrame) -> Figure:

@@ -60,10 +60,13 @@ def test_pictures_and_page(tmp_path: Path) -> None:
     ]
     ticks = [label.get_text() for label in figures[0].axes[0].get_xticklabels()]
     assert ticks == ["1", "5"]
-    legend = [text.get_text() for text in figures[0].legends[0].get_texts()]
-    assert legend[0] == "Exponential mechanism, [-1, 1]³, pure (δ = 0)"
-    assert "RSPM, Gaussian noise, [-1, 1]³, δ = 0.001" in legend
-    assert len(legend) == len(MECHANISMS)
+    draws, noise = figures[0].axes
+    assert draws.get_title(loc="left") == "Exact draws; pure (δ = 0)"
+    assert noise.get_title(loc="left") == "Noise on an objective, or on gradients; δ = 0.001"
+    names = [text.get_text() for axes in (draws, noise) for text in axes.texts if text.get_text() != "best"]
+    assert names[0] == "Exponential mechanism, [-1, 1]³"
+    assert {"RSPM, Gaussian noise, [-1, 1]³", "RSPM, Laplace noise, [-1, 1]³, pure"} <= set(names)
+    assert len(names) == len(MECHANISMS)
     profile = [text.get_text() for text in figures[1].legends[0].get_texts()]
     assert profile[0] == "Exponential mechanism, [-1, 1]³, ε from 1 to 5"
     for number, figure in enumerate(figures):

@@ -31,6 +31,7 @@ from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.errors import InvalidInputError
 
+DOCS = Path(runner.__file__).parents[1] / "docs"
 CELLS = [Cell("a panel", curve, level) for curve in ("one", "other") for level in (1.0, 2.0, 4.0)]
 
 
@@ -79,6 +80,28 @@ def test_every_figure_is_what_its_name_says() -> None:
         assert figure.source in FIGURES
     with pytest.raises(InvalidInputError, match="neel2020-figure1"):
         reproduction("figure 7")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_the_page_shows_is_measured_again(name: str) -> None:
+    """The first cell of a figure, within the spread of the runs that the documentation holds."""
+    figure = reproduction(name)
+    if figure.measured_by is not None:
+        pytest.skip("draws what another figure measured")
+    shown = runner.frame(figure, DOCS / "figures", True)
+    cell = figure.cells(True)[0]
+    again = pd.DataFrame([Line.of(cell, point) for point in figure.compute(cell, True)])
+    keys = ["panel", "curve", "level", "measure", "at"]
+    both = {
+        name: frame.groupby(keys)["value"]
+        .agg(["mean", "std"])
+        .drop("seconds", level="measure", errors="ignore")
+        for name, frame in (("shown", shown), ("again", again))
+    }
+    found = both["again"].assign(shown=both["shown"]["mean"], spread=both["shown"]["std"].fillna(0))
+    assert len(found) > 0
+    assert found["shown"].notna().all()
+    assert ((found["mean"] - found["shown"]).abs() <= found["spread"] + 1e-3 * found["shown"].abs()).all()
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(toy: Reproduction, tmp_path: Path) -> None:
