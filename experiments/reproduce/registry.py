@@ -20,6 +20,10 @@ FIGURES = (
     "wang2017-table3",
     "wang-chen-xu2019-risk",
     "wang-chen-xu2019-minima",
+    "wang-xiao2020-figure1",
+    "wang-xiao2020-figure2",
+    "wang-xiao2020-figure3",
+    "wang-xiao2020-figure4",
 )
 
 

@@ -43,6 +43,7 @@ _PALETTE = {
     "opsamp-convex": "#CC79A7",
     "robust-gd": "#0072B2",
     "trimmed-gd": "#D55E00",
+    "clipped-newton": "#009E73",
     "diffprivlib": "#8C510A",
     "opacus": "#7B3294",
     "Opacus DP-SGD, replace-one": "#7B3294",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from privopt.problems.convex.kinked_losses import KinkedLoss
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
-_STEPS = 500
+_STEPS, _STARTS = 500, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +44,20 @@ class SmoothTilted(TiltedOracle):
                 stopped = reason
                 raise StopIteration
 
-        found = minimize(
-            objective,
-            self.box.clip(np.zeros(self.box.dimension)),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(self.box.low, self.box.high),
-            callback=watched,
-            options={"maxiter": _STEPS, "ftol": 1e-15, "gtol": 1e-10, "maxls": 50},
-        )
-        return TiltedProposal(np.asarray(found.x), status=stopped)
+        w, best = self.box.clip(np.zeros(self.box.dimension)), math.inf
+        for _ in range(_STARTS):  # it takes an unlucky step for the end; a fresh start from there goes on
+            found = minimize(
+                objective,
+                w,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=Bounds(self.box.low, self.box.high),
+                callback=watched,
+                options={"maxiter": _STEPS, "ftol": 1e-15, "gtol": 1e-10, "maxls": 50},
+            )
+            if not found.fun < best:
+                break
+            w, best = np.asarray(found.x), float(found.fun)
+            if stopped is not Status.OPTIMAL:
+                break
+        return TiltedProposal(w, status=stopped)
