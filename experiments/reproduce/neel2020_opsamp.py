@@ -242,18 +242,17 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
         )
     )
     early = frame[(frame["panel"] == GAP) & (frame["curve"] == EARLY)]
-    proved = early[early["measure"] == _WORST].groupby("level")["value"].max()
-    released = early[early["measure"] == _RELEASED].groupby("level")["value"].agg(["min", "max"])
-    kept = [a for a in proved.index if (released.loc[a, "max"] == 1) <= (proved[a] <= a)]
+    runs_of = early.pivot_table(index=["level", "run"], columns="measure", values="value").reset_index()
+    right = (runs_of[_RELEASED] == 1) == (runs_of[_WORST] <= runs_of["level"])
     words = "; ".join(
-        f"a gap of {a:g}: {'released' if released.loc[a, 'min'] else 'refused'}, {proved[a]:,.0f} was proved"
-        for a in proved.index
+        f"a gap of {a:g}: {(r[_RELEASED] == 1).sum()} of {len(r)} released, {r[_WORST].max():,.0f} was proved"
+        for a, r in runs_of.groupby("level")
     )
     verdicts.append(
         Verdict(
             "An oracle that is stopped early is released where its proved gap was paid for, and only there",
-            held(len(kept), len(proved)),
-            f"Paid for {words}.",
+            held(int(right.sum()), len(right)),
+            f"Paid for {words} at most.",
         )
     )
     return verdicts

@@ -264,7 +264,7 @@ def ends(frame: pd.DataFrame, panel: str, statistic: str = "mean") -> dict[str, 
     }
 
 
-def iteration_verdicts(frame: pd.DataFrame, panels: tuple[str, str]) -> list[Verdict]:
+def iteration_verdicts(frame: pd.DataFrame, panels: tuple[str, ...]) -> list[Verdict]:
     """The paper's statements about Figures 1 and 2, and one of ours."""
     found = []
     for panel in panels:

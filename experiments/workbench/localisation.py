@@ -105,6 +105,11 @@ def localised(
     return w
 
 
+def deviation(clip: float, n: int, mu: float) -> float:
+    """Of the noise on a mean gradient of n records: T Gaussian releases are one of sqrt(T) times the mu."""
+    return 2 * clip * math.sqrt(_STEPS) / (n * mu)
+
+
 def _descent(
     X: Floats,
     y: Floats,
@@ -118,7 +123,7 @@ def _descent(
 ) -> Floats:
     """Steps along clipped mean gradients with noise, later iterates weighing more."""
     n, lengths = len(X), np.maximum(np.linalg.norm(X, axis=1), 1e-300)
-    sigma = 2 * clip * math.sqrt(_STEPS) / (n * mu)  # T Gaussian releases are one
+    sigma = deviation(clip, n, mu)
     w, total, weight = centre.copy(), np.zeros_like(centre), 0
     for k in range(_STEPS):
         slopes: Any = np.clip(loss.slope(X @ w, y), -clip / lengths, clip / lengths)

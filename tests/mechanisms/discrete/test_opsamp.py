@@ -30,6 +30,7 @@ from privopt.problems.convex.kinked_losses import HingeLoss
 from privopt.problems.convex.losses import LogisticLoss, Loss, SigmoidLoss
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.box import Box
+from privopt.problems.datasets.adult import load_adult23
 from privopt.problems.discrete.objective import rounding_slack
 from privopt.problems.discrete.problem import DiscreteProblem
 
@@ -235,6 +236,16 @@ def test_a_convex_solver_stopped_early_is_paid_for_or_refused() -> None:
     found = plans[1].release(oracle, NoiseSource(insecure_seed=0), stopped)
     assert 1.0 < found.worst_gap <= 1e5
     assert plans[1].mean.sensitivity > plans[0].mean.sensitivity
+
+
+def test_an_unlucky_end_is_gone_on_from() -> None:
+    """On this tilt SciPy's L-BFGS-B takes a step of no gain for the end, 235 errors above the minimum."""
+    X, y, _ = load_adult23()
+    rows = np.column_stack([X / 7920, np.ones(len(X))])
+    risk = EmpiricalRisk(rows, y, LogisticLoss(), norm="linf")
+    tilt = [13424, 4007, 14490, 573, 2418, 2385, 6947, 875, 7812, 1535, 8319, 6667, 585, 3922, 1134, 21837]
+    tilt += [2636, 299, 2976, 5630, 12630, 3548, 546, 5049]
+    assert SmoothTilted(risk, Box(-np.ones(24), np.ones(24))).solve(np.array(tilt, float)).gap < 1e-2
 
 
 def test_losses_that_a_solver_cannot_take() -> None:
