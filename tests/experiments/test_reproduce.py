@@ -7,8 +7,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from privopt.experiments.workbench import dpsgd_baseline
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, averaged, panels_figure
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.select import minimizer
 from privopt.oracles.task import Task
 from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
@@ -33,7 +35,8 @@ from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.discrete.objective import UNIT, Perturbation
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
 DOCS = Path(runner.__file__).parents[1] / "docs"
@@ -214,20 +217,36 @@ def test_verdicts_on_descents_follow_what_was_measured(name: str) -> None:
         assert found[-1].agreement is (Agreement.FAILS if values is close else Agreement.HOLDS)
 
 
-def test_an_oracle_that_is_stopped_early_admits_it_again() -> None:
-    prepared = minimizer("native").prepare(_halfspaces(), Task.LINEAR)
-    oracle = neel2020_opsamp.Impatient(prepared, 0)
-    tilt = Perturbation.linear(prepared.problem.lattice, -np.linspace(1.0, 30.0, 12))
-    stopped, whole = oracle.minimize(tilt), prepared.minimize(tilt)
-    assert oracle.worst == stopped.certificate.gap > whole.certificate.gap == 0
-    assert oracle.minimize(tilt).certificate.gap == stopped.certificate.gap  # counted, not timed
+@dataclass(frozen=True)
+class Slow(DiscreteOracle):
+    """Asks five times whether to stop; its bound is short by what is left."""
+
+    name: ClassVar[str] = "slow"
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        return []
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        exact = minimizer("enumerate").prepare(problem, task)
+
+        def solve(query: Query) -> Proposal:
+            answer = exact.minimize(query.perturbation)
+            left = next((5 - k for k in range(5) if query.watch.stop() is not None), 0)
+            return Proposal(answer.point, answer.certificate.fixed_bound - left * UNIT)
+
+        return solve
 
 
-def _halfspaces() -> ZeroOneHalfspace:
-    rng = np.random.default_rng(0)
-    X = np.concatenate([np.eye(4, dtype=np.int64)[rng.integers(0, 4, 400)] for _ in range(3)], axis=1)
-    y = np.where(X @ rng.normal(size=12) + rng.normal(size=400) > 0, 1, -1)
-    return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=12))
+def test_an_impatient_oracle_counts_questions_and_keeps_the_largest_gap() -> None:
+    lattice = IntegerLattice(-1, 1, dimension=2)
+    problem = ZeroOneHalfspace([[1, 2], [3, 4]], [1, -1], lattice)
+    prepared = Slow().prepare(problem, Task.LINEAR)
+    tilt = Perturbation.linear(lattice, [0.5, 0.25])
+    assert prepared.minimize(tilt).certificate.gap == 0
+    for polls, gap in ((1, 4.0), (2, 3.0), (9, 0.0)):
+        oracle = neel2020_opsamp.Impatient(prepared, polls)
+        assert [oracle.minimize(tilt).certificate.gap for _ in range(2)] == [gap, gap]
+        assert oracle.worst == gap
 
 
 def test_verdicts_on_opsamp_follow_what_was_measured() -> None:
