@@ -148,7 +148,7 @@ def test_an_oracle_that_fails_has_the_origin_for_an_answer(estimator: object) ->
 
 
 def test_a_loss_stands_for_its_empirical_risk() -> None:
-    plan = dataclasses.replace(planned(), n_records=60, subsets=3, averaged=2)
+    plan = dataclasses.replace(planned(), n_records=60, subsets=3, averaged=2, gamma=100.0)
     X, y = np.ones((60, 1)), np.random.default_rng(0).pareto(2.0, 60) / 10
     found = [
         plan.release(X, y, *which, noise=NoiseSource(insecure_seed=1)).point[0]
