@@ -23,7 +23,7 @@ test: lint types
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
-	$(CHECKED) $(BIN)/python -m pytest -m "slow or not slow" -k "not adult and not Adult" $(COMPILED) tests/oracles/draw tests/oracles/minimize/test_native.py tests/oracles/minimize/test_interval.py
+	$(CHECKED) $(BIN)/python -m pytest -m "slow or not slow" -k "not adult and not Adult" $(COMPILED) tests/oracles/draw tests/oracles/minimize/test_native.py tests/oracles/minimize/test_nested.py tests/oracles/minimize/test_interval.py
 
 # Compiled code with every access to an array checked, in a cache of its own: a wrong index gives wrong numbers
 # otherwise, or none. On one thread, which has to do as well.

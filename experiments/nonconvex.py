@@ -29,7 +29,6 @@ from privopt.experiments.workbench.kept import Kept, each
 from privopt.experiments.workbench.nonconvex_page import page
 from privopt.experiments.workbench.nonconvex_peers import (
     DOUBLES,
-    SPIDERS,
     Floats,
     Peer,
     PrintedFrankWolfeL1,
@@ -45,6 +44,7 @@ from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.newton import DPCubicNewton
 from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
+from privopt.mechanisms.nonconvex.spider import DPSpider
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -125,6 +125,7 @@ SADDLED: dict[str, type[Any]] = {
     for kind in (
         DPStationaryPoint,
         DPCubicNewton,
+        DPSpider,
         DPLangevin,
         DPGradientDescent,
         DPConstrainedStationaryPoint,
@@ -139,7 +140,11 @@ def planned(kind: type[Any], problem: Planted, records: int, epsilon: float) -> 
     space = L2Ball(facts.dimension, radius) if kind is DPConstrainedStationaryPoint else None
     options = {"output": Output.LAST} if kind in (DPGradientDescent, DPLangevin) else {}
     plan = kind.plan(facts, space, epsilon=epsilon, delta=DELTA, **options)
-    return dataclasses.replace(plan, facts=problem.risk.facts)
+    small = dataclasses.replace(plan, facts=problem.risk.facts)
+    if isinstance(plan, DPSpider):  # its noise follows the sensitivity of a difference: that of n records
+        scale = problem.risk.facts.n_records / records
+        small = dataclasses.replace(small, multiplier=plan.multiplier * scale)
+    return small
 
 
 def _from_the_saddle(part: Part, draw: int) -> dict[str, float]:
@@ -232,14 +237,14 @@ def least_risk(n: int, dimension: int, draw: int) -> float:
 
 
 RISKED: dict[str, type[Any]] = {
-    kind.name: kind for kind in (DPLangevin, NetMechanism, DPGradientDescent, DPCubicNewton)
+    kind.name: kind for kind in (DPLangevin, NetMechanism, DPGradientDescent, DPCubicNewton, DPSpider)
 }
 
 
 def _excess(part: Part, draw: int) -> dict[str, float]:
     risk = classes(part.records, 2, draw)
     kind = RISKED[part.mechanism]
-    options = {} if kind in (NetMechanism, DPCubicNewton) else {"output": Output.LAST}
+    options = {"output": Output.LAST} if kind in (DPLangevin, DPGradientDescent) else {}
     plan = kind.plan(
         risk.facts, None, ridge(_RIDGE), epsilon=part.epsilon, delta=1 / part.records**2, **options
     )
@@ -273,7 +278,8 @@ def _later(part: Part, draw: int) -> dict[str, float]:
     return {"gradient": float(np.linalg.norm(risk.gradient(w))), "risk": risk.value(w)}
 
 
-PEERS: dict[str, tuple[Peer, ...]] = {"DP-SPIDER, warm": SPIDERS, "double noise": DOUBLES}
+LATER = (DPStationaryPoint.name, DPCubicNewton.name, DPSpider.name, DPGradientDescent.name, "double noise")
+PEERS: dict[str, tuple[Peer, ...]] = {"double noise": DOUBLES}
 
 
 # --- Generalised linear models and robust regression, population risk ------------------------------------
@@ -327,7 +333,11 @@ def _frank_wolfe(part: Part, draw: int) -> dict[str, float]:
     delta, printed = 1 / part.records**2, part.mechanism == "printed"
     steps = printed_steps(risk.facts, part.epsilon, delta, geometry == "l1") if printed else None
     plan = kinds[f"{geometry} {part.mechanism}"].plan(
-        risk.facts, ball, epsilon=part.epsilon, delta=delta, steps=steps
+        *(risk.facts, ball),
+        epsilon=part.epsilon,
+        delta=delta,
+        steps=steps,
+        output=Output.RANDOM if printed else None,
     )
     w = plan.release(risk, NoiseSource(insecure_seed=draw)).point
     start = np.zeros(len(true))
@@ -355,7 +365,7 @@ def _speed(part: Part, draw: int) -> dict[str, float]:
         f"a step of {kind.name}": kind.plan(
             risk.facts, epsilon=1.0, delta=DELTA, steps=20, output=Output.LAST
         )
-        for kind in (DPGradientDescent, DPLangevin, DPCubicNewton)
+        for kind in (DPGradientDescent, DPLangevin, DPCubicNewton, DPSpider)
     }
     ways: dict[str, tuple[int, Callable[[], object]]] = {
         "Hessian, in blocks": (1, lambda: risk.hessian(w)),
@@ -389,7 +399,7 @@ def parts(quick: bool) -> Iterator[Part]:
     yield Part("speed", "one machine", "all", 20_000 if quick else 200_000, 1.0, 1, _speed)
     for problem in list(saddles())[: 2 if quick else None]:
         for n in RECORDS[2:5:2] if quick else RECORDS:
-            for name in (DPStationaryPoint.name, DPCubicNewton.name, DPLangevin.name):
+            for name in (DPStationaryPoint.name, DPCubicNewton.name, DPSpider.name, DPLangevin.name):
                 yield Part("saddle", problem, name, n, 1.0, draws, _from_the_saddle)
             yield Part("saddle", problem, "without noise", n, 1.0, 1, _from_the_saddle)
         if problem in _RADIUS:
@@ -404,7 +414,7 @@ def parts(quick: bool) -> Iterator[Part]:
                 yield Part("excess", "two classes, d = 2", name, 2_000, epsilon, draws, _excess)
     for problem in list(later_problems())[: 1 if quick else None]:
         for n in (20_000,) if quick else (20_000, 200_000):
-            for name in (DPStationaryPoint.name, DPCubicNewton.name, DPGradientDescent.name, *PEERS):
+            for name in LATER:
                 yield Part("later", problem, name, n, 1.0, draws // 2, _later)
     for loss in list(GLM_LOSSES)[: 1 if quick else None]:
         for geometry in ("l2", "l1"):
@@ -445,9 +455,9 @@ def paths() -> tuple[Planted, dict[str, Floats]]:
     """Ways out of the saddle of a quartic in the plane at n = 5,000."""
     problem = saddles()["quartic, d = 2"]
     found = {}
-    for name in (DPStationaryPoint.name, DPCubicNewton.name):
+    for name in (DPStationaryPoint.name, DPCubicNewton.name, DPSpider.name):
         plan = planned(SADDLED[name], problem, 5_000, 1.0)
-        seed = {DPStationaryPoint.name: 1, DPCubicNewton.name: 0}[name]
+        seed = {DPStationaryPoint.name: 1, DPCubicNewton.name: 0, DPSpider.name: 1}[name]
         found[name] = plan.release(
             problem.risk, NoiseSource(insecure_seed=seed), start=problem.saddle
         ).trajectory

@@ -37,7 +37,7 @@ from privopt.problems.errors import InvalidInputError
 
 SOLVED, OPEN, REFUSED, FAILED, DIED = "solved", "open", "refused", "failed", "died"
 _POINTS = 200  # of a trace at most
-_CLOCK = 4.0  # seconds on the clock for each second of processor time
+_CLOCK = 20.0  # seconds on the clock for each second of processor time
 _LOOK = 0.1  # seconds between two looks at the processor time
 
 

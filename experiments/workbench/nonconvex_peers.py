@@ -20,49 +20,6 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Spider:
-    """DP-SPIDER (Arora et al. 2023) from a warm start (Lowy, Ullman and Wright 2024), on all records.
-
-    ``warm`` of mu^2 goes to gradient descent; then v is a noisy gradient once per ``phase`` steps,
-    ``anchors`` of what is left, and in between v += the noisy difference of two gradients, one record's
-    share of which is at most L |w - w_before|: replacing it moves the mean by 2 L |w - w_before| / n. Steps
-    are 1/L.
-    """
-
-    steps: int
-    phase: int
-    warm: float = 0.5
-    anchors: float = 0.5
-    warm_steps: int = 100
-
-    def __call__(
-        self,
-        risk: TwiceDifferentiableRisk,
-        facts: RiskFacts,
-        mu: float,
-        start: Floats,
-        rng: np.random.Generator,
-    ) -> Floats:
-        w, left, size = start.copy(), math.sqrt(1 - self.warm) * mu, facts.dimension
-        sigma = facts.sensitivity * math.sqrt(self.warm_steps / self.warm) / mu
-        for _ in range(self.warm_steps):
-            w = w - (risk.gradient(w) + sigma * rng.normal(size=size)) / facts.smoothness
-        whole = -(-self.steps // self.phase)
-        full = facts.sensitivity * math.sqrt(whole / self.anchors) / left
-        between = 2 * facts.smoothness / facts.n_records / left
-        between *= math.sqrt(max(1, self.steps - whole) / (1 - self.anchors))
-        v, before = np.zeros(size), w
-        for k in range(self.steps):
-            if k % self.phase == 0:
-                v = risk.gradient(w) + full * rng.normal(size=size)
-            else:
-                noise = between * float(np.linalg.norm(w - before)) * rng.normal(size=size)
-                v = v + risk.gradient(w) - risk.gradient(before) + noise
-            w, before = w - v / facts.smoothness, w
-        return w
-
-
-@dataclass(frozen=True)
 class DoubleNoise:
     """Newton steps with noise on the gradient and on the step (Ganesh, Haghifam, Steinke and Thakurta 2023).
 
@@ -98,12 +55,7 @@ class DoubleNoise:
 
 Peer = Callable[[TwiceDifferentiableRisk, RiskFacts, float, Floats, np.random.Generator], Floats]
 
-# Grids from which each peer gets its best member per problem, chosen by the result: in its favour.
-SPIDERS = tuple(
-    Spider(steps, phase, warm, 0.5, warm_steps)
-    for steps, phase in ((50, 5), (200, 20), (400, 10))
-    for warm, warm_steps in ((0.5, 100), (0.8, 400))
-)
+# A grid from which the best member per problem is shown, chosen by the result: in its favour.
 DOUBLES = tuple(DoubleNoise(steps, floor) for steps in (10, 30) for floor in (1.0, 3.0))
 
 

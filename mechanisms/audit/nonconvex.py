@@ -33,6 +33,7 @@ from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.newton import DPCubicNewton
 from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease, SecondOrderMechanism
+from privopt.mechanisms.nonconvex.spider import DPSpider, SpiderRelease, difference_sensitivity
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.convex.losses import Labels, Loss, RealArray
@@ -165,10 +166,67 @@ def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Float
     return np.asarray(law / math.fsum(law))
 
 
+@dataclass(frozen=True)
+class _FirstDifference:
+    """The bin of the first noisy difference, in units of its sensitivity, signed by the step before it."""
+
+    plan: DPSpider
+    risk: EmpiricalRisk
+    edges: tuple[float, ...]
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        return [self._outcome(self.plan.release(self.risk, noise)) for _ in range(runs)]
+
+    def _outcome(self, released: SpiderRelease) -> int:
+        """Steps are -eta v: that from the anchor, and the next, after the first difference."""
+        path = released.trajectory[self.plan.warm :, 0]
+        first, second = np.diff(path)[:2]
+        moved = -(second - first) / self.plan.step_sizes[0]
+        unit = difference_sensitivity(self.plan.facts, path[1:2], path[:1])
+        return int(np.digitize(math.copysign(1.0, first) * moved / unit, self.edges))
+
+
+def _spider() -> tuple[AuditedClaim, ...]:
+    """A pair whose gradients differ and one whose differences do, with idle records that keep steps short."""
+    pair = outlier()
+    plan = DPSpider.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, steps=2)
+    edges = np.linspace(-4, 4, 65) * math.hypot(plan.warm_noise.sigma, plan.anchor_noise.sigma)
+
+    def law(one: DPSpider, records: Records) -> Floats:
+        slope = 2 * records.slope(np.zeros(1))[0]
+        spread = math.hypot(one.warm_noise.sigma, one.anchor_noise.sigma)
+        return masses(special.ndtr((edges + slope) / spread))
+
+    quiet = {name: quieter(getattr(plan, name)) for name in ("warm_noise", "anchor_noise")}
+    mutants = {"noise of gradients halved": dataclasses.replace(plan, **quiet)}
+    return risk_claim(plan, pair, "outlier", binned(edges), law, mutants), _curved_difference()
+
+
+def _curved_difference() -> AuditedClaim:
+    """Curved up or down at 0: a difference is +-(w+ - w) / n but for a millionth, half its sensitivity."""
+    idle = 999
+    rows = np.eye(1 + idle, 1)
+    risks = [EmpiricalRisk(rows, [y, *[1.0] * idle], _Tilt(True)) for y in (1.0, -1.0)]
+    plan = DPSpider.plan(risks[0].facts, epsilon=_EPSILON, delta=_DELTA, steps=4)
+    edges = np.linspace(-4, 4, 65) * plan.multiplier
+    subjects = []
+    quiet = dataclasses.replace(plan, multiplier=plan.multiplier / 4)
+    for title, one in ((RELEASED, plan), ("noise of differences quartered", quiet)):
+        seen = [_FirstDifference(one, risk, tuple(edges.tolist())) for risk in risks]
+        laws = [masses(special.ndtr((edges - half) / one.multiplier)) for half in (0.5, -0.5)]
+        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+        worst = exact_epsilon(laws[0], laws[1], _DELTA)
+        subjects.append(Subject(title, seen[0], seen[1], _EPSILON, _DELTA, worst, kept))
+    return AuditedClaim(
+        DPSpider.name, f"curved up or down, n = {1 + idle}, d = 1", subjects[0], (subjects[1],)
+    )
+
+
 NONCONVEX_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPLangevin.name: partial(gradient_claims, DPLangevin, WholeSpace(1), _noise_halved),
     NetMechanism.name: _net,
     DPStationaryPoint.name: partial(_second_order, DPStationaryPoint, WholeSpace(1)),
     DPCubicNewton.name: partial(_second_order, DPCubicNewton, WholeSpace(1)),
+    DPSpider.name: _spider,
     DPConstrainedStationaryPoint.name: partial(_second_order, DPConstrainedStationaryPoint, L2Ball(1, 1.0)),
 }

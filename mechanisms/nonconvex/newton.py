@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from privopt.mechanisms.convex.iteration import StepClock
-from privopt.mechanisms.convex.step_counts import SPREAD
+from privopt.mechanisms.convex.step_counts import SPREAD, whole_steps
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.limits import Watch
@@ -26,11 +26,11 @@ class DPCubicNewton(SecondOrderMechanism):
     """w+ = w + argmin over s of <g, s> + <s, (H + h I) s>/2 + r |s|^3/6, g and H the noisy derivatives at w.
 
     A step leaves a saddle at once, along the least eigenvector, and is as long as curvature lets it be, so T
-    is 30 by default where gradient descent wants hundreds: noise is that much less. h = sigma_H sqrt(2 d) is
-    the typical largest eigenvalue of the noise of H, and keeps steps short where noise hides how flat F is.
-    r is rho / m^(3/2), as if rows spread evenly over m = min(d, 100) directions: rho itself, which would
-    make every step of a noiseless run descend, makes them needlessly short. 30 steps, the share of Hessians,
-    h and r were chosen on synthetic tasks; none matters for privacy or for what is claimed.
+    is by default some 20 to 50 where gradient descent wants hundreds: noise is that much less. h = sigma_H
+    sqrt(2 d) is the typical largest eigenvalue of the noise of H, and keeps steps short where noise hides how
+    flat F is. r is rho / m^(3/2), as if rows spread evenly over m = min(d, 100) directions: rho itself, which
+    would make every step of a noiseless run descend, makes them needlessly short. The rule for T, the share
+    of Hessians, h and r were chosen on synthetic tasks; none matters for privacy or for what is claimed.
 
     Every iterate has a noisy gradient and a noisy Hessian, so that any may be shown to be an alpha-SOSP, as
     in ``DPStationaryPoint``; the last that is, is returned.
@@ -51,7 +51,11 @@ class DPCubicNewton(SecondOrderMechanism):
     def _default_steps(
         cls, facts: RiskFacts, space: ConvexSet, regularizer: ElasticNet, mu: float, failure: float
     ) -> int:
-        return 30
+        """Five for every factor e by which a gradient may exceed its noise, mu being per unit of noise.
+
+        Where a loss has exponential tails, each step goes about one unit further, and divides gradients by e.
+        """
+        return whole_steps(max(10.0, 5 * math.log(max(1.0, mu * facts.gradient_bound))))
 
     def _slow_curvature(self) -> float:
         """None: a step sees the least eigenvalue."""

@@ -8,6 +8,7 @@ from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoin
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.newton import DPCubicNewton
+from privopt.mechanisms.nonconvex.spider import DPSpider
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 
 NONCONVEX: tuple[type[RiskMechanism], ...] = (
@@ -15,6 +16,7 @@ NONCONVEX: tuple[type[RiskMechanism], ...] = (
     NetMechanism,
     DPStationaryPoint,
     DPCubicNewton,
+    DPSpider,
     DPConstrainedStationaryPoint,
 )
 

@@ -71,7 +71,8 @@ class ChordOracle(IndefiniteOracle):
         ends = [(minimize(Q[:, i]).bound, -minimize(-Q[:, i]).bound) for i in used]
         terms = [
             (float(d[i]), Q[:, i], low, max(low, high)) for i, (low, high) in zip(used, ends, strict=True)
-        ]  # What the eigenvalues left out can amount to.
+        ]
+        # What the eigenvalues left out can amount to.
         lost = 1e-14 * float(np.max(np.abs(d), initial=0.0)) * len(d) * convex_set.radius**2
 
         def solve(g: Vector, watch: Watch) -> IndefiniteProposal:

@@ -72,6 +72,10 @@ class FactorRisk:
         facts = FactorFacts(n, d * rank, linear.facts.loss, row_norm, rank=rank)
         object.__setattr__(self, "facts", facts)
 
+    def in_float64(self) -> FactorRisk:
+        """Itself."""
+        return self
+
     def value(self, w: ArrayLike) -> float:
         """F(U). Not private."""
         return float(np.mean(self.facts.loss.value(self._lengths(self._seen(w)), self.y)))

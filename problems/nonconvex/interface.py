@@ -22,6 +22,9 @@ class TwiceDifferentiableRisk(Protocol):
     def facts(self) -> RiskFacts:
         """What is public."""
 
+    def in_float64(self) -> TwiceDifferentiableRisk:
+        """The same risk, computed in float64 throughout: itself where it is already."""
+
     def value(self, w: ArrayLike, /) -> float:
         """F(w). Not private."""
 

@@ -518,7 +518,7 @@ SHARES = {
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
     "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.62, "dp-gld": 0.99,
-    "net": 0.86, "prevalence": 0.99, "dp-sosp": 0.56, "dp-newton": 0.56, "dp-gd-so": 0.56,
+    "net": 0.86, "dp-spider": 0.88, "prevalence": 0.99, "dp-sosp": 0.56, "dp-newton": 0.56, "dp-gd-so": 0.56,
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a
     # factor of 5 in rho.
     "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.26, "trimmed-gd": 0.26,
@@ -570,7 +570,9 @@ def fit(counts: Sequence[int], law: Sequence[float]) -> float:
     return float(stats.chisquare(seen, expected).pvalue)
 
 
-@pytest.mark.parametrize("name", [*RISK_AUDITS, "evaluation", "dp-gld", "dp-sosp", "dp-newton", "dp-gd-so"])
+@pytest.mark.parametrize(
+    "name", [*RISK_AUDITS, "evaluation", "dp-gld", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so"]
+)
 def test_releases_of_first_order_mechanisms_follow_the_laws(name: str) -> None:
     """Real releases, of claims and of mutants; those of a mutant do not follow the law of its claim."""
     for audited in cached(name):

@@ -48,8 +48,8 @@ FACTS = st.builds(
 )
 # Costly to plan; their own tests below use few parameters.
 SAMPLED = ("dp-sgd", "dp-svrg", "dp-svrg++")
-# Purely private with a cost that grows with the dimension, or with two noises: tests/mechanisms/nonconvex.
-ELSEWHERE = ("net", "dp-sosp", "dp-newton", "dp-gd-so")
+# Purely private with a cost that grows with the dimension, or several noises: tests/mechanisms/nonconvex.
+ELSEWHERE = ("net", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so")
 QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(ELSEWHERE))
 
 

@@ -12,21 +12,21 @@ from __future__ import annotations
 import heapq
 import os
 import threading
+import time
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privopt.oracles.cells.regions import (
     BIG,
     Box,
     CellCosts,
     CellModel,
-    bound,
     give_to_norm,
     new_region,
-    restrict_to_ball,
     update,
     why_not,
 )
@@ -36,6 +36,7 @@ from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.native import bounds as bounds
+from privopt.oracles.minimize.native import nested
 from privopt.oracles.minimize.native import search as trees
 from privopt.oracles.minimize.native.descent import descend
 from privopt.oracles.task import Task
@@ -46,11 +47,17 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 _LARGEST_COST = 1 << 52  # of a perturbation; leaves room for sums with the stand-in for infinity
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
-_FIRST_SWEEPS, _MORE_SWEEPS, _PART_SWEEPS = 2, 10, 4
-_STRONG_TILT, _STRONG_SWEEPS = 7, 20  # of a region whose tree grew too large; binary digits of the tilt
+_FIRST_SWEEPS, _MORE_SWEEPS = 2, 10
 _REPRESENTATIVES = 8  # of the numeric weight vectors, to find out where duals should start
-_FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # of one tree, before its region gets a better dual, is split
+_TREE_NODES = 8_000  # of one tree over stars of cells, before its region is searched by tries
 _SLICE = 4000  # nodes between two looks at the clock and at the other threads
+_PASSES, _PART_PASSES = (
+    30,
+    3,
+)  # at most, over a trie, before it is searched: of a region, and of a part of one
+_LEAST_GAIN = UNIT // 4  # of a pass that is not the last one
+_PART_NODES = 500  # of a trie, before what is left of it waits for its turn
+_MOMENT = 0.05  # seconds in a trie between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -113,9 +120,12 @@ def _compile() -> None:
     worker = _Worker(run, leader=False)
     worker.start(0, swept=False)
     worker._tighten(0, 2)
-    worker._strengthen(0)
     run.value = UNIT * problem.largest_loss + 1
-    worker._search(0, _TREE_NODES)
+    worker._nest(0, 0)
+    run.value = UNIT * problem.largest_loss + 1
+    worker._search_part(_Job(0, 0, True, ()))
+    run.value = UNIT * problem.largest_loss + 1
+    worker._search(0)
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,7 @@ class _Model:
     rows: IntArray  # number of records of each variable's level, a search order
     shares: bounds.Shares
     tilts: IntArray  # where the dual starts on the first and second visit of a region, (2, r)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def make(cls, problem: ZeroOneHalfspace, regions: CellModel) -> _Model:
@@ -138,6 +149,16 @@ class _Model:
         return cls(
             problem, regions, least, rows, shares, _tilts(regions, shares, least, problem.largest_loss)
         )
+
+    @property
+    def tries(self) -> nested.Tries:
+        """Made when the first region needs them."""
+        with self.lock:
+            return self._tries
+
+    @cached_property
+    def _tries(self) -> nested.Tries:
+        return nested.make_tries(self.regions.shape, self.rows)
 
 
 def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
@@ -219,17 +240,6 @@ def _first_in_order(run: _Run, threads: int) -> Status | None:
     return None
 
 
-@dataclass
-class _Part:
-    """Part of a region, and its dual, put aside."""
-
-    bound: int
-    dom_size: IntArray
-    dom: IntArray
-    shift: IntArray
-    theta: IntArray
-
-
 @dataclass(order=True)
 class _Job:
     """A region, or a part of one, with a lower bound."""
@@ -237,7 +247,7 @@ class _Job:
     bound: int
     number: int
     swept: bool = False  # whether it had its first sweeps
-    part: _Part | None = field(default=None, compare=False)
+    fixed: tuple[int, ...] | None = field(default=None, compare=False)  # levels, by the tries' order
 
 
 class _Run:
@@ -271,6 +281,7 @@ class _Run:
         self._active: dict[int, int] = {}  # bounds of the regions that threads are working on
         shape = model.regions.shape
         self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
+        self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # of the whole tries of regions
         self._waiting = 0  # threads without work
         self._queue = self._regions()
 
@@ -369,11 +380,6 @@ class _Run:
                 self._stopped = reason
                 self.lock.notify_all()
 
-    def is_next(self, bound: int) -> bool:
-        """Whether no region that waits has a lower bound."""
-        with self.lock:
-            return not self._queue or bound <= self._queue[0].bound
-
     @property
     def starved(self) -> bool:
         """Whether a thread waits for work and there is none."""
@@ -398,6 +404,7 @@ class _Worker:
         self.run, self.leader, self.shape = run, leader, run.model.regions.shape
         self.region = new_region(self.shape, np.int64)
         self.forward = np.zeros_like(self.region.tables)
+        self.state: nested.State | None = None
         self.levels = np.zeros(len(self.shape.low), dtype=np.int64)
         self.trial = np.zeros(len(run.low), dtype=np.int64)
 
@@ -405,12 +412,18 @@ class _Worker:
         """Raise the bound of a region; the second time around, search it."""
         run, low = self.run, job.bound
         run.count(1, 0)
-        if self.start(job.number, job.swept) and (job.part is None or self._resume(job.part)):
-            low = self._tighten(low, _MORE_SWEEPS if job.swept else _FIRST_SWEEPS)
-            if low < run.cutoff and job.swept and not run.over:
-                low = self._explore(low, job)
-            if low < run.cutoff:
-                run.postpone(_Job(low, job.number, True, job.part))
+        if not self.start(job.number, job.swept):
+            return
+        if job.fixed is not None:
+            self._search_part(job)
+            return
+        low = self._tighten(low, _MORE_SWEEPS if job.swept else _FIRST_SWEEPS)
+        if low < run.cutoff and job.swept and not run.over:
+            low = self._search(low)
+            if low < run.cutoff and not run.over:
+                low, job = self._nest(low, job.number), replace(job, fixed=())
+        if low < run.cutoff:
+            run.postpone(_Job(low, job.number, True, job.fixed))
 
     def start(self, number: int, swept: bool) -> bool:
         """Set up the region of one numeric weight vector; False if it is empty.
@@ -450,49 +463,82 @@ class _Worker:
             self.trial[self.shape.coordinate] = self.shape.low + self.levels
             self.run.offer(value, self.trial)
 
-    def _explore(self, low: int, job: _Job) -> int:
-        """Search the region at hand by trees. If one grows too large, the region gets a stronger dual; if
-        that does not help, it is split, and idle threads are given parts. Returns a lower bound of what was
-        left undone; BIG if nothing was."""
-        parts: list[_Part] = []
-        strong = job.part is not None
-        while True:
-            if low < self.run.cutoff:
-                low = self._search(low, _TREE_NODES if strong else _FIRST_TREE_NODES)
-            if self._interrupted():
-                return min(low, *(p.bound for p in parts)) if parts else low
-            if low < self.run.cutoff and not strong:
-                low, strong = self._strengthen(low), True
-                if not self.run.is_next(low):
-                    return low
-                continue
-            if low < self.run.cutoff:
-                parts += self._split(low)
-            if not parts:
+    def _nest(self, low: int, number: int) -> int:
+        """The region at hand as a trie, with a good dual that all its parts start from; a better bound."""
+        run, state, tries = self.run, self._loaded(), self.run.model.tries
+        for number_of_pass in range(_PASSES):
+            before = low
+            low = max(low, nested.enter(tries, state, 0, 1, run.cutoff))
+            if low >= run.cutoff:
                 return BIG
-            while len(parts) > 1 and self.run.starved:
-                self.run.postpone(_Job(parts[0].bound, job.number, True, parts.pop(0)))
-            part = parts.pop()
-            low = part.bound
-            if low < self.run.cutoff and self._resume(part):
-                low = self._tighten(low, _PART_SWEEPS)
+            if number_of_pass % 5 == 1:
+                self._improve(state.level)
+            if self._interrupted() or low - before < _LEAST_GAIN:
+                break
+        with run.lock:
+            run.duals[number] = nested.dual(tries, state)
+        return low
 
-    def _strengthen(self, low: int) -> int:
-        """A new dual from a tilt that lets most levels be dropped: trees need that more than a bound."""
-        n, low = self.run.model.problem.largest_loss, max(low, bound(self.shape, self.region))
-        self.region.shift[:] = 0
-        give_to_norm(self.shape, self.region, n * UNIT >> _STRONG_TILT)
-        update(self.shape, self.region, None)
-        return self._tighten(low, _STRONG_SWEEPS)
+    def _loaded(self) -> nested.State:
+        if self.state is None:
+            self.state = nested.new_state(self.run.model.tries, len(self.run.costs.radial))
+        nested.load(self.shape, self.region, self.run.model.tries, self.state)
+        return self.state
 
-    def _search(self, low: int, nodes: int) -> int:
-        """Search the region at hand by one tree; the same returns as ``_explore``."""
+    def _improve(self, level: IntArray) -> None:
+        """Descend from a point of a trie, if it is one of the norm ball."""
+        self.levels[self.run.model.tries.order] = level
+        shape = self.shape
+        if shape.squares[np.arange(len(level)), self.levels].sum() < self.region.width[0]:
+            self._descend()
+
+    def _search_part(self, job: _Job) -> None:
+        """Search a part of a region by tries; what is left after a while waits for its turn."""
+        run, state, tries = self.run, self._loaded(), self.run.model.tries
+        assert job.fixed is not None
+        nested.resume(tries, state, run.duals[job.number], np.array(job.fixed, dtype=np.int64))
+        depth = len(job.fixed)
+        if depth == tries.last:
+            if (value := nested.settle(tries, state, depth)) <= run.value:
+                self.trial[tries.coordinate] = tries.low + state.level
+                run.offer(value, self.trial)
+            return
+        if nested.enter(tries, state, depth, _PART_PASSES, run.cutoff) >= run.cutoff:
+            return
+        self._improve(state.level)
+        left, slice_ = _PART_NODES, 8
+        while left > 0:
+            with run.lock:
+                value, ties = run.value, run.ties
+                best = self.trial if run.point is None else run.point
+            began = time.perf_counter()
+            what, found, expanded, opened = nested.search(
+                tries, state, value, best, self.trial, min(left, slice_), ties
+            )
+            took = time.perf_counter() - began
+            slice_ = max(1, min(2 * slice_, int(slice_ * _MOMENT / max(took, 1e-6))))
+            run.count(expanded, opened)
+            left -= expanded
+            if what == nested.IMPROVED:
+                run.offer(found, self.trial)
+                self._improve(state.level)
+            if what == nested.DONE:
+                return
+            if self._interrupted() or run.starved:
+                break
+        for bound, levels in nested.what_is_left(tries, state, job.fixed):
+            if bound < run.cutoff:
+                run.postpone(_Job(max(bound, job.bound), job.number, True, levels))
+
+    def _search(self, low: int) -> int:
+        """Search the region at hand by one tree over stars of cells. Returns a lower bound of what was left
+        undone; BIG if nothing was."""
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
         trees.sprout(shape, region, tree)
         run.searched += 1
-        left = nodes if np.any(region.dom_size[order] > 1) else BIG
+        left = _TREE_NODES if np.any(region.dom_size[order] > 1) else BIG
         while left > 0:
             with run.lock:
                 value, ties = run.value, run.ties
@@ -509,32 +555,3 @@ class _Worker:
             if self._interrupted():
                 break
         return max(low, int(region.constant[0]) + trees.open_bound(tree))
-
-    def _split(self, low: int) -> list[_Part]:
-        """A part for each level of the variable with most rows, the best one last."""
-        region = self.region
-        order, _ = trees.choose_order(self.shape, region, self.run.model.rows)
-        j = int(order[np.argmax(region.dom_size[order] > 1)])
-        whole, parts = self._put_aside(low), []
-        for i in range(int(whole.dom_size[j])):
-            part = replace(whole, dom_size=whole.dom_size.copy(), dom=whole.dom.copy())
-            part.dom_size[j], part.dom[j, 0] = 1, whole.dom[j, i]
-            if self._resume(part):
-                better = self._tighten(low, _FIRST_SWEEPS)
-                if better < self.run.cutoff:
-                    parts.append(self._put_aside(better))
-        return sorted(parts, key=lambda p: -p.bound)
-
-    def _put_aside(self, low: int) -> _Part:
-        region = self.region
-        return _Part(low, region.dom_size.copy(), region.dom.copy(), region.shift.copy(), region.theta.copy())
-
-    def _resume(self, part: _Part) -> bool:
-        """Take a part up again; False if it is empty."""
-        region = self.region
-        region.dom_size[:], region.dom[:] = part.dom_size, part.dom
-        region.shift[:], region.theta[:] = part.shift, part.theta
-        if not restrict_to_ball(self.shape, region):
-            return False
-        update(self.shape, region, None)
-        return True

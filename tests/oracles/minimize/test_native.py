@@ -16,6 +16,7 @@ from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interval import IntervalOracle
 from privopt.oracles.minimize.native import bounds as bounds
+from privopt.oracles.minimize.native import nested
 from privopt.oracles.minimize.native import solver as native
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
@@ -111,13 +112,23 @@ def test_ties_are_broken_however_few_are_opened(ties: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_trees_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tries_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if shared:  # as if other threads were waiting for parts all the time
         monkeypatch.setattr(native._Run, "starved", property(lambda run: True))
-    monkeypatch.setattr(native, "_FIRST_TREE_NODES", nodes)
-    monkeypatch.setattr(native, "_TREE_NODES", nodes)
+    monkeypatch.setattr(native, "_TREE_NODES", 1)
+    monkeypatch.setattr(native, "_PART_NODES", nodes)
     monkeypatch.setattr(native, "_MORE_SWEEPS", 1)
-    for shape in ("three blocks in a ball", "wide weights", "two numbers", "lopsided"):
+    monkeypatch.setattr(native, "_PASSES", nodes)
+    searched = 0
+    true_search = nested.search
+
+    def counted(*arguments: object) -> object:
+        nonlocal searched
+        searched += 1
+        return true_search(*arguments)
+
+    monkeypatch.setattr(nested, "search", counted)
+    for shape in ("three blocks in a ball", "wide weights", "two numbers", "lopsided", "flags and a block"):
         problem = make_problem(shape, nodes)
         oracle = NativeOracle(threads=1).prepare(problem, Task.NORMALIZED)
         for noise in noises(problem, Task.NORMALIZED, nodes):
@@ -125,6 +136,7 @@ def test_trees_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch
             first = oracle.minimize(noise, break_ties=True)
             assert agree(first, expected)
             np.testing.assert_array_equal(first.require(lexicographic=True), expected.point)
+    assert searched > 20
 
 
 def test_conformance() -> None:

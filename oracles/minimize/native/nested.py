@@ -1,0 +1,640 @@
+"""Cells nested in one another: a stronger bound, and a search for regions where stars of cells are too weak.
+
+The cells of a region, each a list of its variables in one order, make a trie: cells with the same first
+variables share them. A node of the trie knows the sum t of the variables on its path, and what its records
+cost at least is
+
+    G[t] = own[t] + sum over its children of min over v of G_child[t + v] + shift(v),
+
+v being the level of the variable on the child's edge. A variable that occurs on several edges has copies that
+may disagree, which shifts make expensive, as they do between cells (``regions``); but a copy now stands for
+all cells below its edge, while the bound of single cells has one in each. The norm term is one more factor,
+that has all variables.
+
+The search fixes the variables in that order. Once the first is fixed, its edge is gone, and what was below it
+is merged with what else hangs from the root: tables and shifts are added, the trie gets smaller and its
+bound better. When no path is longer than one edge there are no copies, and the bound is the minimum.
+
+Everything is int64 arithmetic; shares are rounded, which costs tightness, never validity.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from privopt.oracles.cells.regions import BIG, Region, Shape, last_table
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+
+DONE, PAUSED, IMPROVED = 0, 1, 2
+NORM_SHARE = (
+    0.2  # of what a variable costs, kept for the norm term; edges get theirs by the root of their size
+)
+
+
+class Tries(NamedTuple):
+    """The tries when the first 0, 1, ..., m variables are fixed, one after the other in flat arrays.
+
+    Nodes are in preorder, the root first, children by increasing variable. Numbers of nodes and places in
+    tables count from the start of their trie. k variables.
+    """
+
+    order: IntArray  # (k,) the variables of ``Shape`` in the order in which they are fixed
+    coordinate: IntArray  # (k,) of w
+    low: IntArray  # (k,) smallest weights
+    span: IntArray  # (k,) levels
+    squares: IntArray  # (k, B)
+    group: IntArray  # (k + 1,) first of the variables that follow each other and share no path; then k
+    place: IntArray  # (cells,) node of each cell in the first trie
+    first: IntArray  # (m + 2,) first node of each trie
+    var: IntArray  # (N,) variable of the edge above a node, -1 for roots
+    parent: IntArray  # (N,)
+    end: IntArray  # (N,) the next node that is not below this one
+    below: IntArray  # (N,) the groups of the variables on edges below a node, as bits; may have more
+    into: IntArray  # (N,) node of the next trie
+    share: FloatArray  # (N,) of its variable's cost
+    table: IntArray  # (m + 2,) first table entry of each trie
+    start: IntArray  # (N,)
+    size: IntArray  # (N,)
+    above: IntArray  # (N,) where the minima over the level of its edge start, as many as the parent's table
+    last: int  # number of variables that are fixed in the last trie, m
+
+
+def make_tries(shape: Shape, rows: IntArray) -> Tries:
+    """By decreasing number of records, but the block with most variables last: it is the one that is left."""
+    leaves = shape.block == np.argmax(np.bincount(shape.block))
+    by_rows = np.argsort(-rows, kind="stable")
+    last = np.flatnonzero(leaves)
+    order = np.concatenate([by_rows[~leaves[by_rows]], last[np.argsort(shape.coordinate[last])]])
+    rank = np.argsort(order)
+    span, blocks = shape.span[order], shape.block[order]
+    keys = [
+        tuple(sorted(rank[shape.member_var[a:b]].tolist()))
+        for a, b in itertools.pairwise(shape.member_start[:-1].tolist())
+    ]
+    records = shape.records[:-1].tolist()
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    first, table, place, fixed = [0], [0], np.zeros(0, dtype=np.int64), 0
+    nodes, where = _nodes(keys)
+    place = np.array([where[key] for key in keys], dtype=np.int64)
+    group = _groups(blocks.tolist())
+    while True:
+        size = _describe(nodes, where, dict(_sums(keys, records)), span, group, columns)
+        first.append(first[-1] + len(nodes))
+        table.append(table[-1] + size)
+        if fixed > 0 and max(map(len, nodes)) <= 1:
+            columns["into"].extend([-1] * len(nodes))
+            break
+        below, there = _nodes([key[key[0] == fixed :] if key else key for key in keys])
+        columns["into"].extend(there[n[n[0] == fixed :] if n else n] for n in nodes)
+        keys = [key[key[0] == fixed :] if key else key for key in keys]
+        nodes, where, fixed = below, there, fixed + 1
+    integers = {n: np.array(c, dtype=np.int64) for n, c in columns.items() if n != "share"}
+    return Tries(
+        order=order,
+        coordinate=shape.coordinate[order],
+        low=shape.low[order],
+        span=span,
+        squares=shape.squares[order],
+        group=np.array([*group, len(order)]),
+        place=place,
+        first=np.array(first),
+        table=np.array(table),
+        share=np.array(columns["share"], dtype=np.float64),
+        last=fixed,
+        **integers,
+    )
+
+
+Key = tuple[int, ...]
+_COLUMNS = ("var", "parent", "end", "below", "into", "share", "start", "size", "above")
+
+
+def _groups(blocks: list[int]) -> list[int]:
+    """The first of the variables in a row that are of one block, for each variable."""
+    first: list[int] = []
+    for j, block in enumerate(blocks):
+        first.append(first[-1] if j > 0 and blocks[j - 1] == block else j)
+    return first
+
+
+def _bit(group: int) -> int:
+    return 1 << group % 62
+
+
+def _nodes(keys: list[Key]) -> tuple[list[Key], dict[Key, int]]:
+    """The nodes of a trie by their paths, in preorder, and their numbers."""
+    nodes = sorted({key[:length] for key in keys for length in range(len(key) + 1)})
+    return nodes, {node: number for number, node in enumerate(nodes)}
+
+
+def _sums(keys: list[Key], records: list[int]) -> dict[Key, int]:
+    """The records of each cell; cells that became one are added up."""
+    total: dict[Key, int] = {}
+    for key, count in zip(keys, records, strict=True):
+        total[key] = total.get(key, 0) + count
+    return total
+
+
+def _describe(
+    nodes: list[Key],
+    where: dict[Key, int],
+    records: dict[Key, int],
+    span: IntArray,
+    group: list[int],
+    columns: dict[str, list[Any]],
+) -> int:
+    """Append one trie; returns the size of its tables."""
+    n = len(nodes)
+    weight, end, size = [records.get(node, 0) for node in nodes], list(range(1, n + 1)), [1] * n
+    parent, below = [where[node[:-1]] if node else -1 for node in nodes], [0] * n
+    for q in range(n - 1, 0, -1):
+        below[parent[q]] |= below[q] | _bit(group[nodes[q][-1]])
+        weight[parent[q]] += weight[q]
+        end[parent[q]] = max(end[parent[q]], end[q])
+    for q in range(1, n):
+        size[q] = size[parent[q]] + int(span[nodes[q][-1]]) - 1
+    above = [0, *(size[parent[q]] for q in range(1, n))]
+    root = np.sqrt(weight)
+    total = np.zeros(len(span))
+    for q in range(1, n):
+        total[nodes[q][-1]] += root[q]
+    columns["var"].extend(node[-1] if node else -1 for node in nodes)
+    columns["parent"].extend(parent)
+    columns["end"].extend(end)
+    columns["below"].extend(below)
+    columns["share"].extend([0.0, *(root[q] / max(total[nodes[q][-1]], 1e-9) for q in range(1, n))])
+    columns["size"].extend(size)
+    columns["start"].extend(np.cumsum([0, *size[:-1]]).tolist())
+    columns["above"].extend(np.cumsum([0, *above[:-1]]).tolist())
+    return int(sum(size))
+
+
+class State(NamedTuple):
+    """Memory of one search; a row, or a stretch, for each number of fixed variables."""
+
+    own: IntArray  # tables of all tries
+    shift: IntArray  # (N, B) of all tries
+    theta: NDArray[np.int64]  # (m + 1, k, B) what the norm term is left of the variables' costs
+    dom_size: IntArray  # (m + 1, k)
+    dom: NDArray[np.int64]  # (m + 1, k, B) levels that are left
+    unary: IntArray  # (k, B)
+    constant: IntArray  # (m + 1,)
+    square: IntArray  # (m + 1,) sum of squares of the fixed variables
+    norm: IntArray  # (S,)
+    level: IntArray  # (k,) of the fixed variables, and of the others what the last pass thought best
+    child: NDArray[np.int64]  # (m + 1, B) levels, best first
+    child_bound: NDArray[np.int64]  # (m + 1, B)
+    child_count: IntArray  # (m + 1,)
+    child_next: IntArray  # (m + 1,)
+    inner: IntArray  # G of the trie at hand
+    outer: IntArray  # what everything else costs at least, by the sum at a node
+    least: IntArray  # minima over the level of each edge
+    path: IntArray  # nodes from the root
+    scratch: NDArray[np.int64]  # (2, longest table)
+    before: NDArray[np.int64]  # (k + 1, S) knapsacks of the variables before each
+    after: NDArray[np.int64]  # (k + 1, S) knapsacks of the others and the norm term
+    marginal: IntArray  # (B,)
+    excess: IntArray  # (k, B)
+    depth: IntArray  # (2,) first and current number of fixed variables
+
+
+def new_state(tries: Tries, width: int) -> State:
+    k, most = tries.squares.shape
+    m = tries.last + 1
+
+    def zeros(*size: int) -> NDArray[np.int64]:
+        return np.zeros(size, dtype=np.int64)
+
+    tables, nodes = int(np.diff(tries.table).max()), int(np.diff(tries.first).max())
+    least = int(max(tries.above[b - 1] + tries.size[b - 1] for b in tries.first[1:].tolist()))
+    return State(
+        own=zeros(int(tries.table[-1])),
+        shift=zeros(len(tries.var), most),
+        theta=zeros(m, k, most),
+        dom_size=zeros(m, k),
+        dom=zeros(m, k, most),
+        unary=zeros(k, most),
+        constant=zeros(m),
+        square=zeros(m),
+        norm=zeros(width),
+        level=zeros(k),
+        child=zeros(m, most),
+        child_bound=zeros(m, most),
+        child_count=zeros(m),
+        child_next=zeros(m),
+        inner=zeros(tables),
+        outer=zeros(tables),
+        least=zeros(least),
+        path=zeros(nodes + 1),
+        scratch=zeros(2, int(tries.size.max()) + 1),
+        before=zeros(k + 1, width),
+        after=zeros(k + 1, width),
+        marginal=zeros(most),
+        excess=zeros(k, most),
+        depth=zeros(2),
+    )
+
+
+@njit(cache=True, nogil=True)
+def load(shape: Shape, region: Region, tries: Tries, state: State) -> None:
+    """A region at the root: nothing fixed, nothing shifted."""
+    state.own[: tries.table[1]] = 0
+    for c in range(shape.cells):
+        q = tries.place[c]
+        table = last_table(shape, region, c)
+        state.own[tries.start[q] : tries.start[q] + len(table)] += table
+    state.shift[: tries.first[1]] = 0
+    for j in range(len(tries.order)):
+        old = tries.order[j]
+        state.unary[j] = region.unary[old]
+        state.theta[0, j] = region.unary[old]
+        state.dom_size[0, j] = region.dom_size[old]
+        state.dom[0, j] = region.dom[old]
+    state.norm[:] = BIG
+    norm = last_table(shape, region, shape.cells)[: region.width[0]]
+    state.norm[: len(norm)] = norm
+    state.constant[0], state.square[0] = region.constant[0], 0
+    state.depth[:] = 0
+
+
+@njit(cache=True, nogil=True)
+def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
+    """Minima over the level of the edge above node q, by the sum at its parent."""
+    a = tries.first[i] + q
+    j, begin = tries.var[a], tries.start[a]
+    inner = state.inner[begin : begin + tries.size[a]]
+    out[:] = BIG
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        source, cost = inner[v:], state.shift[a, v]
+        for t in range(len(out)):
+            out[t] = min(out[t], source[t] + cost)
+
+
+@njit(cache=True, nogil=True)
+def _lift(tries: Tries, state: State, i: int, q: int) -> None:
+    """The parent's G follows that of node q."""
+    a = tries.first[i] + q
+    p = tries.first[i] + tries.parent[a]
+    size = tries.size[p]
+    new, old = state.scratch[1, :size], state.least[tries.above[a] : tries.above[a] + size]
+    _least(tries, state, i, q, new)
+    inner = state.inner[tries.start[p] : tries.start[p] + size]
+    for t in range(size):
+        inner[t] += new[t] - old[t]
+        old[t] = new[t]
+
+
+@njit(cache=True, nogil=True)
+def gather(tries: Tries, state: State, i: int) -> None:
+    """G of all nodes, from the leaves to the root."""
+    base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
+    state.inner[: tries.table[i + 1] - tries.table[i]] = state.own[tries.table[i] : tries.table[i + 1]]
+    for q in range(n - 1, 0, -1):
+        a = base + q
+        p = base + tries.parent[a]
+        size = tries.size[p]
+        out = state.least[tries.above[a] : tries.above[a] + size]
+        _least(tries, state, i, q, out)
+        inner = state.inner[tries.start[p] : tries.start[p] + size]
+        for t in range(size):
+            inner[t] += out[t]
+
+
+@njit(cache=True, nogil=True)
+def _collect(tries: Tries, state: State, i: int, begin: int, end: int) -> None:
+    """Move the min-marginals of the edges with variables begin..end-1 into theta, edge after edge."""
+    base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
+    bit = 1 << tries.group[end - 1] % 62
+    state.outer[0] = 0
+    q, top = 1, 0
+    state.path[0] = 0
+    while True:
+        while top > 0 and (q >= n or state.path[top] != tries.parent[base + q]):
+            _lift(tries, state, i, state.path[top])
+            top -= 1
+        if q >= n:
+            return
+        a = base + q
+        j, p = tries.var[a], base + tries.parent[a]
+        if j >= end:
+            q = tries.end[p]
+            continue
+        if j < begin and tries.below[a] & bit == 0:
+            q = tries.end[a]
+            continue
+        size = tries.size[p]
+        rest, inner = state.scratch[0, :size], state.inner[tries.start[p] :]
+        outer, least = state.outer[tries.start[p] :], state.least[tries.above[a] :]
+        for t in range(size):
+            rest[t] = outer[t] + inner[t] - least[t]
+        below = state.inner[tries.start[a] : tries.start[a] + tries.size[a]]
+        shift = state.shift[a]
+        if j < begin:
+            out = state.outer[tries.start[a] : tries.start[a] + tries.size[a]]
+            out[:] = BIG
+            for u in range(state.dom_size[i, j]):
+                v = state.dom[i, j, u]
+                target, cost = out[v:], shift[v]
+                for t in range(size):
+                    target[t] = min(target[t], rest[t] + cost)
+            top += 1
+            state.path[top] = q
+            q += 1
+            continue
+        for u in range(state.dom_size[i, j]):
+            v = state.dom[i, j, u]
+            source = below[v:]
+            lowest = 2 * BIG
+            for t in range(size):
+                lowest = min(lowest, rest[t] + source[t])
+            state.theta[i, j, v] += lowest + shift[v]
+            shift[v] = -lowest
+        _lift(tries, state, i, q)
+        q = tries.end[a]
+
+
+@njit(cache=True, nogil=True)
+def _deal(tries: Tries, state: State, i: int, begin: int, end: int) -> None:
+    """Give each edge with variables begin..end-1 its share of their excess costs."""
+    base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
+    bit = 1 << tries.group[end - 1] % 62
+    q, top = 1, 0
+    state.path[0] = 0
+    while True:
+        while top > 0 and (q >= n or state.path[top] != tries.parent[base + q]):
+            _lift(tries, state, i, state.path[top])
+            top -= 1
+        if q >= n:
+            return
+        a = base + q
+        j = tries.var[a]
+        if j >= end:
+            q = tries.end[base + tries.parent[a]]
+            continue
+        if j < begin and tries.below[a] & bit == 0:
+            q = tries.end[a]
+            continue
+        if j < begin:
+            top += 1
+            state.path[top] = q
+            q += 1
+            continue
+        for u in range(state.dom_size[i, j]):
+            v = state.dom[i, j, u]
+            piece = np.int64(state.excess[j, v] * tries.share[a])
+            state.shift[a, v] += piece
+            state.theta[i, j, v] -= piece
+        _lift(tries, state, i, q)
+        q = tries.end[a]
+
+
+@njit(cache=True, nogil=True)
+def _knapsack(
+    tries: Tries, state: State, i: int, j: int, out: IntArray, source: IntArray, forward: bool
+) -> None:
+    """One variable more in a knapsack over the sum of squares."""
+    out[:] = BIG
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        cost, square = state.theta[i, j, v], tries.squares[j, v]
+        for s in range(len(out) - square):
+            if forward:
+                out[s + square] = min(out[s + square], source[s] + cost)
+            else:
+                out[s] = min(out[s], source[s + square] + cost)
+
+
+@njit(cache=True, nogil=True)
+def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
+    """One pass over all variables, the last first; G must be up to date, and is on return.
+
+    Levels with no point below the cutoff are dropped. Returns a lower bound, BIG if nothing is left. The
+    bound of each level of the variable that comes first is in ``marginal``.
+    """
+    k, width = len(tries.span), len(state.norm) - state.square[i]
+    if width <= 0:
+        return BIG
+    before, after = state.before[:, :width], state.after[:, :width]
+    before[i] = BIG
+    before[i, 0] = 0
+    for j in range(i, k):
+        _knapsack(tries, state, i, j, before[j + 1], before[j], True)
+    after[k] = state.norm[state.square[i] :]
+    bound, end = -BIG, k
+    excess, keep = state.excess, (NORM_SHARE if len(state.norm) > 1 else 0.0)
+    while end > i:
+        begin = max(i, tries.group[end - 1])
+        _collect(tries, state, i, begin, end)
+        # The thetas of this group have changed, and with them the knapsacks of those before each.
+        for j in range(begin, end):
+            _knapsack(tries, state, i, j, before[j + 1], before[j], True)
+        for j in range(end - 1, begin - 1, -1):
+            lowest, floor = 2 * BIG, state.constant[i] + state.inner[0]
+            for u in range(state.dom_size[i, j]):
+                v = state.dom[i, j, u]
+                square, least = tries.squares[j, v], BIG
+                for s in range(width - square):
+                    least = min(least, before[j, s] + after[j + 1, s + square])
+                state.marginal[v] = min(BIG, least + state.theta[i, j, v])
+                if state.marginal[v] < lowest:
+                    lowest, state.level[j] = state.marginal[v], v
+            kept = 0
+            for u in range(state.dom_size[i, j]):
+                v = state.dom[i, j, u]
+                if state.marginal[v] < BIG >> 1 and state.marginal[v] + floor < cutoff:
+                    state.dom[i, j, kept] = v
+                    kept += 1
+                    excess[j, v] = np.int64((state.marginal[v] - lowest) * (1.0 - keep))
+                    state.marginal[v] += floor
+            state.dom_size[i, j] = kept
+            if kept == 0:
+                return BIG
+            bound = max(bound, lowest + floor)
+            # Its pieces are dealt below; the knapsacks go on with what is left.
+            for u in range(kept):
+                v = state.dom[i, j, u]
+                state.theta[i, j, v] -= excess[j, v]
+            _knapsack(tries, state, i, j, after[j], after[j + 1], False)
+            for u in range(kept):
+                v = state.dom[i, j, u]
+                state.theta[i, j, v] += excess[j, v]
+        _deal(tries, state, i, begin, end)
+        end = begin
+    return bound
+
+
+@njit(cache=True, nogil=True)
+def fix(tries: Tries, state: State, i: int, v: int) -> None:
+    """The next trie: its first variable is at level v."""
+    base, n, following = tries.first[i], tries.first[i + 1] - tries.first[i], tries.first[i + 1]
+    state.own[tries.table[i + 1] : tries.table[i + 2]] = 0
+    state.shift[following : tries.first[i + 2]] = 0
+    edge, last = (
+        0,
+        0,
+    )  # node below the edge of variable i, the first that is not
+    if n > 1 and tries.var[base + 1] == i:
+        edge, last = 1, tries.end[base + 1]
+    for q in range(n):
+        a, b = base + q, following + tries.into[base + q]
+        begin = tries.table[i] + tries.start[a] + (v if 0 < edge <= q < last else 0)
+        target = state.own[tries.table[i + 1] + tries.start[b] :][: tries.size[b]]
+        for t in range(min(len(target), tries.table[i] + tries.start[a] + tries.size[a] - begin)):
+            target[t] += state.own[begin + t]
+        if q > 0 and q != edge:
+            state.shift[b] += state.shift[a]
+    state.theta[i + 1] = state.theta[i]
+    state.dom_size[i + 1] = state.dom_size[i]
+    state.dom[i + 1] = state.dom[i]
+    state.constant[i + 1] = state.constant[i] + state.unary[i, v]
+    state.square[i + 1] = state.square[i] + tries.squares[i, v]
+    state.level[i] = v
+
+
+@njit(cache=True, nogil=True)
+def settle(tries: Tries, state: State, i: int) -> int:
+    """The minimum at the last trie, BIG if there is none; levels are written to ``level``.
+
+    Of several minimisers it is the first in lexicographic order of the variables that are left.
+    """
+    k, width = len(tries.span), len(state.norm) - state.square[i]
+    if width <= 0:
+        return BIG
+    after = state.after[:, :width]
+    gather(tries, state, i)
+    _collect(tries, state, i, i, k)
+    after[k] = state.norm[state.square[i] :]
+    for j in range(k - 1, i - 1, -1):
+        _knapsack(tries, state, i, j, after[j], after[j + 1], False)
+    if after[i, 0] >= BIG >> 1:
+        return BIG
+    t = 0
+    for j in range(i, k):
+        for u in range(state.dom_size[i, j]):
+            v = state.dom[i, j, u]
+            further = t + tries.squares[j, v]
+            if further < width and after[j + 1, further] + state.theta[i, j, v] == after[j, t]:
+                state.level[j], t = v, further
+                break
+    return int(state.constant[i] + state.inner[0] + after[i, 0])
+
+
+@njit(cache=True, nogil=True)
+def enter(tries: Tries, state: State, i: int, passes: int, cutoff: int) -> int:
+    """Bound the node at hand and list its children, best first. Returns its bound, BIG if it is pruned."""
+    gather(tries, state, i)
+    bound = -BIG
+    for _ in range(passes):
+        bound = max(bound, tighten(tries, state, i, cutoff))
+        if bound >= cutoff:
+            return BIG
+    count = state.dom_size[i, i]
+    for u in range(count):
+        v, at = state.dom[i, i, u], u
+        while at > 0 and state.child_bound[i, at - 1] > state.marginal[v]:
+            state.child_bound[i, at] = state.child_bound[i, at - 1]
+            state.child[i, at] = state.child[i, at - 1]
+            at -= 1
+        state.child_bound[i, at], state.child[i, at] = max(bound, state.marginal[v]), v
+    state.child_count[i], state.child_next[i] = count, 0
+    return bound
+
+
+@njit(cache=True, nogil=True)
+def _may_precede(tries: Tries, state: State, i: int, best: IntArray, trial: IntArray) -> bool:
+    """Whether the node at hand may hold a point before ``best``: its lowest corner is."""
+    for j in range(len(tries.span)):
+        trial[tries.coordinate[j]] = tries.low[j] + (state.level[j] if j < i else state.dom[i, j, 0])
+    return precedes(trial, best)
+
+
+@njit(cache=True, nogil=True)
+def precedes(a: IntArray, b: IntArray) -> bool:
+    for i in range(len(a)):
+        if a[i] != b[i]:
+            return bool(a[i] < b[i])
+    return False
+
+
+@njit(cache=True, nogil=True)
+def search(
+    tries: Tries,
+    state: State,
+    cutoff: int,
+    best: IntArray,
+    trial: IntArray,
+    budget: int,
+    tie_budget: int,
+) -> Any:
+    """Go on until the tree is empty, a better point is found, or ``budget`` nodes are entered.
+
+    The first node must have been entered. See ``search.search`` for what is given and returned.
+    """
+    last, nodes, ties = tries.last, 0, 0
+    while True:
+        i = state.depth[1]
+        at = state.child_next[i]
+        if at >= state.child_count[i]:
+            if i == state.depth[0]:
+                return DONE, 0, nodes, ties
+            state.depth[1] = i - 1
+            continue
+        bound, v = state.child_bound[i, at], state.child[i, at]
+        equal = bound == cutoff and ties < tie_budget
+        if bound >= cutoff and not equal:
+            state.child_next[i] = state.child_count[i]
+            continue
+        if nodes >= budget:
+            return PAUSED, 0, nodes, ties
+        state.child_next[i] += 1
+        nodes += 1
+        fix(tries, state, i, v)
+        if equal:
+            ties += 1
+            if not _may_precede(tries, state, i + 1, best, trial):
+                continue
+        if i + 1 == last:
+            value = settle(tries, state, last)
+            if value < cutoff or (value == cutoff and ties < tie_budget):
+                for j in range(len(tries.span)):
+                    trial[tries.coordinate[j]] = tries.low[j] + state.level[j]
+                if value < cutoff or precedes(trial, best):
+                    return IMPROVED, value, nodes, ties
+            continue
+        limit = cutoff + 1 if ties < tie_budget else cutoff
+        if enter(tries, state, i + 1, 1, limit) < limit:
+            state.depth[1] = i + 1
+
+
+Dual = tuple[NDArray[np.int64], ...]
+
+
+def dual(tries: Tries, state: State) -> Dual:
+    """What was found out about the first trie."""
+    kept = state.shift[: tries.first[1]], state.theta[0], state.dom_size[0], state.dom[0]
+    return tuple(a.copy() for a in kept)
+
+
+def resume(tries: Tries, state: State, known: Dual, fixed: IntArray) -> None:
+    """A part of a region that was loaded again, with the dual that is known of the whole."""
+    state.shift[: tries.first[1]], state.theta[0], state.dom_size[0], state.dom[0] = known
+    for i, v in enumerate(fixed.tolist()):
+        fix(tries, state, i, v)
+    state.depth[:] = len(fixed)
+
+
+def what_is_left(tries: Tries, state: State, fixed: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    """Bounds and fixed levels of what the search has not been through."""
+    left, levels = [], list(fixed)
+    for i in range(int(state.depth[0]), int(state.depth[1]) + 1):
+        rest = slice(int(state.child_next[i]), int(state.child_count[i]))
+        for bound, v in zip(state.child_bound[i, rest].tolist(), state.child[i, rest].tolist(), strict=True):
+            left.append((bound, (*levels, v)))
+        levels.append(int(state.child[i, state.child_next[i] - 1]))
+    return left
