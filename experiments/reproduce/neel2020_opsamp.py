@@ -25,7 +25,7 @@ from privopt.oracles.convex.tilted_select import tilted_minimizer
 from privopt.oracles.errors import CertificateError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
-from privopt.oracles.select import minimizer
+from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
 from privopt.problems.convex.kinked_losses import HingeLoss
 from privopt.problems.convex.losses import LogisticLoss, Loss
@@ -77,7 +77,7 @@ def cells(quick: bool) -> list[Cell]:
 class Impatient:
     """An oracle that is stopped at the so-manieth time it asks whether to stop; remembers the largest gap.
 
-    Counted, not timed, so that a run reproduces.
+    Counted, not timed, and on one thread, so that a run reproduces.
     """
 
     prepared: PreparedOracle
@@ -102,7 +102,7 @@ class Impatient:
 @lru_cache(maxsize=1)
 def _prepared() -> PreparedOracle:
     X, y, _ = load_adult23()
-    return minimizer("native").prepare(ZeroOneHalfspace(X, y, _LATTICE), Task.LINEAR)
+    return NativeOracle(threads=1).prepare(ZeroOneHalfspace(X, y, _LATTICE), Task.LINEAR)
 
 
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
