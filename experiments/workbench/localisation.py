@@ -26,7 +26,7 @@ from scipy.spatial.distance import cdist
 from privopt.problems.convex.losses import Loss
 
 Floats = NDArray[np.float64]
-_STEPS, _LEAST = 20, 200
+_LEAST = 200  # records of a part
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Tuning:
         growth: of the penalty from phase to phase; theirs is 32.
         copies: answers per phase, of which one is kept.
         phases: 1 is plain clipped descent on all records.
+        steps: of each descent.
     """
 
     clip: float
@@ -46,11 +47,12 @@ class Tuning:
     growth: float = 32.0
     copies: int = 1
     phases: int = 1
+    steps: int = 20
 
 
 def plain() -> Iterator[Tuning]:
     """Clipped descent."""
-    return (Tuning(float(clip)) for clip in np.geomspace(0.1, 10, 7))
+    return (Tuning(float(clip), steps=steps) for clip in np.geomspace(0.1, 10, 7) for steps in (20, 100))
 
 
 def localising(n: int) -> Iterator[Tuning]:
@@ -97,7 +99,7 @@ def localised(
         penalty = tuning.penalty * tuning.growth**phase
         answers = np.array(
             [
-                _descent(X[rows], y[rows], loss, mu, tuning.clip, penalty, w, curve, rng)
+                _descent(X[rows], y[rows], loss, mu, tuning, penalty, w, curve, rng)
                 for rows in np.array_split(part, tuning.copies)
             ]
         )
@@ -105,9 +107,9 @@ def localised(
     return w
 
 
-def deviation(clip: float, n: int, mu: float) -> float:
+def deviation(tuning: Tuning, n: int, mu: float) -> float:
     """Of the noise on a mean gradient of n records: T Gaussian releases are one of sqrt(T) times the mu."""
-    return 2 * clip * math.sqrt(_STEPS) / (n * mu)
+    return 2 * tuning.clip * math.sqrt(tuning.steps) / (n * mu)
 
 
 def _descent(
@@ -115,7 +117,7 @@ def _descent(
     y: Floats,
     loss: Loss,
     mu: float,
-    clip: float,
+    tuning: Tuning,
     penalty: float,
     centre: Floats,
     curve: float,
@@ -123,9 +125,9 @@ def _descent(
 ) -> Floats:
     """Steps along clipped mean gradients with noise, later iterates weighing more."""
     n, lengths = len(X), np.maximum(np.linalg.norm(X, axis=1), 1e-300)
-    sigma = deviation(clip, n, mu)
+    sigma, clip = deviation(tuning, n, mu), tuning.clip
     w, total, weight = centre.copy(), np.zeros_like(centre), 0
-    for k in range(_STEPS):
+    for k in range(tuning.steps):
         slopes: Any = np.clip(loss.slope(X @ w, y), -clip / lengths, clip / lengths)
         gradient = X.T @ slopes / n + sigma * rng.normal(size=w.size) + penalty * (w - centre)
         w = w - gradient / (curve + penalty)

@@ -62,8 +62,8 @@ def test_a_record_is_in_one_descent_of_one_phase(monkeypatch: pytest.MonkeyPatch
     tuning = Tuning(1.0, 0.1, 32.0, copies=3, phases=4)
     localised(X, X[:, 0], PLAIN_SQUARES, 0.3, tuning, 1.0, np.random.default_rng(0))
     assert sorted(seen) == X[:, 0].tolist()
-    sigma, mu = localisation.deviation(2.0, 500, 0.3), 0.3
-    assert math.sqrt(20) * (2 * 2.0 / 500) / sigma == pytest.approx(mu)
+    sigma, mu = localisation.deviation(Tuning(2.0, steps=50), 500, 0.3), 0.3
+    assert math.sqrt(50) * (2 * 2.0 / 500) / sigma == pytest.approx(mu)
 
 
 def test_localisation_and_clipped_descent_learn() -> None:
