@@ -95,6 +95,29 @@ def test_losses_with_a_kink_are_what_they_say(loss: HingeLoss | AbsoluteLoss) ->
         DPGradientDescent.plan(RiskFacts(100, 3, loss), epsilon=1.0, delta=1e-3)
 
 
+@pytest.mark.parametrize("loss", [HingeLoss(), AbsoluteLoss()], ids=str)
+def test_bad_multipliers_cost_a_gap(loss: HingeLoss | AbsoluteLoss) -> None:
+    """Whatever the solver says of s, the gap covers by how much any point is better."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (40, 2)), rng.choice([-1.0, 1.0], 40)
+    oracle = LinearTilted(EmpiricalRisk(X, y, loss, norm="linf"), Box([-2, -2], [2, 2]))
+    spread = rng.uniform(-2, 2, (400, 2))
+
+    def objective(w: Vector, tilt: Vector) -> float:
+        return float(np.sum(loss.value(X @ w, y)) - tilt @ w)
+
+    for size in (0.3, 1.0, 30.0):
+        for w in rng.uniform(-2, 2, (20, 2)):
+            tilt, s = rng.exponential(5.0, 2), size * rng.normal(size=40)
+            gap = oracle._gap(w, tilt, s)
+            assert gap >= objective(w, tilt) - min(objective(v, tilt) for v in spread) - 1e-9
+            # It is the value less that of the dual at the s that are kept.
+            kept = np.clip(s, *loss.slopes(y))
+            slope = X.T @ kept - tilt
+            dual = -kept @ y - 2 * np.sum(np.abs(slope))
+            assert gap == pytest.approx(objective(w, tilt) - dual, abs=1e-6)
+
+
 def test_squares_beyond_their_bound_cost_a_gap() -> None:
     """|residual| up to 3 where squares stop at 1: what the quadratic program does not know is in the gap."""
     risk = EmpiricalRisk(np.ones((2, 1)), [3.0, 0.0], SquaredLoss(1.0), norm="linf")
