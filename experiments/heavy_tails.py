@@ -189,7 +189,7 @@ def paper(task: str, n: int, d: int, epsilon: float, runs: int) -> Iterator[Line
         one = descents.task(task, n, d, run)
         X, y, options = (
             one.risk.X,
-            one.risk.y,
+            one.labels,
             {"delta": n**-2.0, "insecure_seed": run, "fit_intercept": False},
         )
         found = {c: descents.final(c, task, one, epsilon, run) for c in descents.FULL}
@@ -220,7 +220,7 @@ def adult(epsilon: float, runs: int) -> Iterator[Line]:
     mu = gaussian_mu(epsilon, n**-2.0)
     for run in range(runs):
         one = descents.task(name, n, 6, run)
-        X, y, test, labels = one.risk.X, one.risk.y, one.test_rows, one.test_labels
+        X, y, test, labels = one.risk.X, one.labels, one.test_rows, one.test_labels
         found = {c: descents.weights(c, name, one, epsilon, run) for c in (*descents.FULL, descents.UNITS)}
         found[UNITS] = found.pop(descents.UNITS)
         for factor, label in ((1, "good norm"), (10, "norm x 10")):

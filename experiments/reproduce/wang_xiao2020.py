@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -115,12 +115,16 @@ class TracedRisk(UnclippedRisk):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Records, and how good weights are."""
+    """Records, how good weights are, and held-out records where there are any."""
 
     risk: TracedRisk
     error: Callable[[Vector], float]
-    test_rows: Vector | None = None
-    test_labels: Vector | None = None
+    test_rows: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    test_labels: Vector = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def labels(self) -> Vector:
+        return self.risk.y.astype(np.float64)
 
 
 def task(name: str, n: int, d: int, run: int) -> Task:
@@ -189,7 +193,7 @@ def weights(curve: str, name: str, one: Task, epsilon: float, run: int) -> Vecto
         X = risk.X[:, :-1] if constant else risk.X
         n, d = X.shape
         plan = ClippedNewton.plan(n, d, risk.facts.loss, epsilon=epsilon, delta=n**-2.0)
-        point = plan.release(X, [risk.y], NoiseSource(insecure_seed=run))[0].point
+        point = plan.release(X, [one.labels], NoiseSource(insecure_seed=run))[0].point
         return point if constant else point[:d]
     descent = plan_of(curve, name, risk.facts, epsilon)
     if curve in (RGD, RGD_BATCHES):
@@ -336,9 +340,8 @@ def _comparable(frame: pd.DataFrame, panel: str, ours: str, against: str, epsilo
 
 
 def _beside(mean: dict[str, pd.Series[float]], ours: str, against: str) -> str:
-    return ", ".join(
-        f"{value:.3g} and {mean[against][e]:.3g} at ε = {e:g}" for e, value in mean[ours].items()
-    )
+    both = zip(mean[ours].items(), mean[against], strict=True)
+    return ", ".join(f"{value:.3g} and {other:.3g} at ε = {e:g}" for (e, value), other in both)
 
 
 def _each(ratios: pd.Series[float]) -> str:
