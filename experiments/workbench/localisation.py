@@ -52,7 +52,7 @@ class Tuning:
 
 def plain() -> Iterator[Tuning]:
     """Clipped descent."""
-    return (Tuning(float(clip), steps=steps) for clip in np.geomspace(0.1, 10, 7) for steps in (20, 100))
+    return (Tuning(float(clip)) for clip in np.geomspace(0.1, 10, 7))
 
 
 def localising(n: int) -> Iterator[Tuning]:
