@@ -1,29 +1,30 @@
-"""Fits on tables that an engine holds, against the engine's own GROUP BY of the same columns, in one run.
+"""Fits on large tables, against what the engine itself takes to read them: GROUP BY of DuckDB, a sum by Dask.
 
     python -m privopt.experiments.engines [--rows N] [--repeats K] [--folder DIR] [--output DIR]
 
-DuckDB makes Parquet files of synthetic records and groups them; every measurement is a process of its own, so
-that its peak memory is its own.
+DuckDB makes Parquet files of synthetic records and groups them; Dask adds up an array of numbers. Every
+measurement is a process of its own, so that its peak memory is its own, and what it is compared with runs
+just before it. Lines are kept as they come: the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 import typer
 from matplotlib.figure import Figure
 
-from privopt.experiments.workbench.pages import markdown_table, processor
+from privopt.experiments.workbench.kept import Kept, isolated, machine, peak_megabytes
+from privopt.experiments.workbench.pages import markdown_table
 from privopt.mechanisms.estimators.common import write_atomically
 from privopt.problems.tables.columns import Binned, Categorical
 from privopt.problems.tables.schema import Schema
@@ -46,10 +47,24 @@ SCHEMA = Schema(
     ],
     intercept=True,
 )
-FITS = ("scorecard", "logistic regression", "dp-sgd")
-IN_MEMORY = "scorecard, in memory"
 GROUP_BY = "GROUP BY"
-_MOST_IN_MEMORY = 1_000_000
+CARD, LOGISTIC, SAMPLED = "scorecard", "logistic regression", "dp-sgd"
+IN_MEMORY = "logistic regression, pandas"
+SUM, STEP = "Dask sum, from the file", "Dask gradient, from the file"
+HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by workers"
+# What each is compared with.
+AGAINST = {
+    CARD: GROUP_BY,
+    LOGISTIC: GROUP_BY,
+    SAMPLED: GROUP_BY,
+    IN_MEMORY: GROUP_BY,
+    STEP: SUM,
+    HELD_STEP: HELD_SUM,
+}
+# The most rows of each: those of a table in memory, of an array of numbers, and of what workers hold.
+_MOST = {IN_MEMORY: 1_000_000, STEP: 10_000_000, HELD_STEP: 10_000_000}
+_NUMBERS = 10  # columns of the array
+_CHUNK = 250_000  # rows of it
 
 
 @dataclass(frozen=True)
@@ -57,16 +72,17 @@ class Measured:
     """One subject on so many rows.
 
     Attributes:
-        seconds: from opening the table to the result, after a fit of a thousand records.
-        peak: the largest resident memory of the process, bytes, libraries included.
-        ratio: seconds over those of the engine's own GROUP BY.
+        seconds: from opening the table to the result, after a fit of a thousand records; of a Dask gradient,
+            one step after another.
+        plain: those of what it is compared with.
+        peak: the largest resident memory of the process, MB, libraries included; with workers, the client's.
     """
 
     rows: int
     subject: str
     seconds: float
-    peak: int
-    ratio: float
+    plain: float
+    peak: float
 
     @property
     def rate(self) -> float:
@@ -110,10 +126,29 @@ def group_by() -> str:
     return f"SELECT {', '.join([*bins, *_LEVELS, 'income'])}, COUNT(*) FROM records GROUP BY ALL"
 
 
-def run(subject: str, folder: Path) -> tuple[float, int]:
-    """Seconds and peak memory of one subject in this process."""
-    import resource
+def make_numbers(folder: Path, rows: int) -> None:
+    """An array of numbers and its labels, as NumPy's files."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    X = np.lib.format.open_memmap(folder / "X.partial", "w+", np.float64, (rows, _NUMBERS))
+    y = np.empty(rows, dtype=np.int8)
+    for start in range(0, rows, _CHUNK):
+        part = rng.normal(size=(min(_CHUNK, rows - start), _NUMBERS)) / 5
+        X[start : start + len(part)], y[start : start + len(part)] = part, part[:, 0] > 0
+    X.flush()
+    np.save(folder / "y.npy", y)
+    (folder / "X.partial").rename(folder / "X.npy")
 
+
+def run(subject: str, folder: Path) -> Iterator[tuple[float, float]]:
+    """Seconds and peak memory of one subject in this process."""
+    ask = _dask(subject, folder) if subject in (SUM, STEP, HELD_SUM, HELD_STEP) else _query(subject, folder)
+    began = perf_counter()
+    ask()
+    yield perf_counter() - began, peak_megabytes()
+
+
+def _query(subject: str, folder: Path) -> Callable[[], object]:
     import duckdb
 
     from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
@@ -122,99 +157,144 @@ def run(subject: str, folder: Path) -> tuple[float, int]:
     options: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES}
     pattern = f"{folder}/*.parquet"
     model: Any = PrivateHalfspaceClassifier(1.0, **options)
-    if subject in ("logistic regression", "dp-sgd"):
-        mechanism = "dp-sgd" if subject == "dp-sgd" else "auto"
-        model = PrivateLogisticRegression(1.0, mechanism=mechanism, **options)
+    if subject != CARD:
+        model = PrivateLogisticRegression(
+            1.0, mechanism="dp-sgd" if subject == SAMPLED else "auto", **options
+        )
     few = open_table(f"{folder}/0.parquet").limit(1000).to_pyarrow().to_pandas()
-    model.fit(few.drop(columns="income"), few["income"])  # whatever is imported when it is asked for
-    began = perf_counter()
-    if subject == GROUP_BY:
+    if subject != GROUP_BY:
+        model.fit(few.drop(columns="income"), few["income"])  # whatever is imported when it is asked for
+
+    def plain() -> None:
         connection = duckdb.connect()
         connection.execute(f"CREATE VIEW records AS FROM '{pattern}'")
         connection.execute(group_by()).fetchall()
-    elif subject == IN_MEMORY:
-        table = pd.read_parquet(folder)
-        model.fit(table.drop(columns="income"), table["income"])
-    else:
-        model.fit(open_table(pattern), "income")
-    seconds = perf_counter() - began
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def in_memory() -> None:
+        read = pd.read_parquet(folder)
+        model.fit(read.drop(columns="income"), read["income"])
+
+    other = {GROUP_BY: plain, IN_MEMORY: in_memory}
+    return other.get(subject, lambda: model.fit(open_table(pattern), "income"))
 
 
-def measured(rows: int, folder: Path, repeats: int) -> Iterator[Measured]:
-    """Every subject on a folder of so many rows, the GROUP BY first."""
-    subjects = [GROUP_BY, *FITS, *([IN_MEMORY] if rows <= _MOST_IN_MEMORY else [])]
-    plain = 0.0
-    for subject in subjects:
-        runs = [_in_a_process(subject, folder) for _ in range(repeats)]
-        seconds, peak = min(s for s, _ in runs), max(p for _, p in runs)
-        plain = plain or seconds
-        yield Measured(rows, subject, seconds, peak, seconds / plain)
+def _dask(subject: str, folder: Path) -> Callable[[], object]:
+    from privopt.mechanisms import PrivateLogisticRegression
+    from privopt.mechanisms.estimators.linear import risk_of_table
+
+    array: Any = import_module("dask.array")  # whose names are not typed
+    arrays = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy")
+    X, y = (array.from_array(a, chunks=(_CHUNK, *a.shape[1:])) for a in arrays)
+    if subject in (HELD_SUM, HELD_STEP):
+        cluster: Any = import_module("distributed")
+        own = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
+        cluster.Client(cluster.LocalCluster(**own))
+        X, y = X.persist(), y.persist()
+        cluster.wait([X, y])
+    if subject in (SUM, HELD_SUM):
+        X[:_CHUNK].sum(axis=0).compute()
+        return lambda: X.sum(axis=0).compute()
+    risk = risk_of_table(PrivateLogisticRegression(1.0, data_norm=1.0, classes=(0, 1)), X, y)
+    w = np.full(risk.facts.dimension, 0.1)
+    risk.gradient(w)
+    return lambda: risk.gradient(w)
 
 
-def _in_a_process(subject: str, folder: Path) -> tuple[float, int]:
-    command = [sys.executable, "-m", "privopt.experiments.engines", "--one", subject, "--folder", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{subject}: {done.stderr[-2000:]}")
-    seconds, peak = json.loads(done.stdout)
-    return float(seconds), int(peak)
+def measured(rows: int, subject: str, folder: Path, repeats: int) -> Measured:
+    """The least of so many runs, and of what it is compared with, in turn."""
+    found = [
+        [next(isolated(run, what, folder)) for what in (AGAINST[subject], subject)] for _ in range(repeats)
+    ]
+    plain, own = zip(*found, strict=True)
+    seconds, peak = min(s for s, _ in own), max(p for _, p in own)
+    return Measured(rows, subject, seconds, min(s for s, _ in plain), peak)
 
 
 def table(results: Sequence[Measured]) -> pd.DataFrame:
     """For people."""
     return pd.DataFrame(
         {
-            "rows": [f"{m.rows:,}" for m in results],
             "what": [m.subject for m in results],
+            "rows": [f"{m.rows:,}" for m in results],
             "seconds": [f"{m.seconds:.2f}" for m in results],
-            "times the GROUP BY": [f"{m.ratio:.2f}" for m in results],
+            "against": [AGAINST[m.subject] for m in results],
+            "its seconds": [f"{m.plain:.2f}" for m in results],
+            "ratio": [f"{m.seconds / m.plain:.2f}" for m in results],
             "million rows a second": [f"{m.rate / 1e6:.1f}" for m in results],
-            "peak memory, MB": [f"{m.peak / 1e6:.0f}" for m in results],
+            "peak memory, MB": [f"{m.peak:.0f}" for m in results],
         }
     )
 
 
-def page(results: Sequence[Measured]) -> str:
+def page(results: Sequence[Measured], command: str) -> str:
     """The page of the documentation."""
-    most = max(m.rows for m in results)
-    rates = {m.subject: m.rate for m in results if m.rows == most}
-    hours = 1e10 / rates["scorecard"] / 3600
     distinct = math.prod(c.n_codes for c in SCHEMA.columns) * len(CLASSES)
-    words = " ".join(f"--rows {n}" for n in sizes(results))
     return (
-        "# Fits on tables that an engine holds\n\n"
-        f"Made by `python -m privopt.experiments.engines {words} --output FOLDER` on {processor()}. Six "
+        "# How long fits on large tables take\n\n"
+        f"Made by `{command}` on {machine()}. Ratios are within this run: what a line is compared with ran "
+        "just before it, in a process of its own as well. Fits read Parquet files that DuckDB made: six "
         "columns (three numbers in 8, 6 and 5 bins, three of text with 7, 6 and 2 levels) and a label of two "
-        "classes, in Parquet files that DuckDB made. Every line is a process of its own: seconds from "
-        "opening the files to the model, once libraries are imported, and the largest resident memory with "
-        "them. Ratios are within this run.\n\n"
+        f"classes. Gradients are of {_NUMBERS} numbers a record, 80 bytes, in a NumPy file, in partitions of "
+        f"{_CHUNK:,} rows: from the file, on the threads of one process, and held by two workers of one "
+        "thread each. Seconds are from opening the table to the model, once libraries are imported; memory "
+        "is the largest resident one of the process, with its libraries.\n\n"
         f"{markdown_table(table(results))}\n\n"
-        "![rows against seconds](engines.png)\n\n"
+        "![seconds and memory against rows](engines.png)\n\n"
         "A fit is the engine's GROUP BY, and a second or two for what comes back: at most "
         f"{distinct:,} distinct records here, however many rows there are. So the longer the table, the "
         "nearer the ratio is to that of the two queries; ours also looks for values that the schema "
-        "refuses.\n\n"
-        f"On paper: at {rates['scorecard'] / 1e6:.1f} million rows a second, 10^10 rows take {hours:.1f} "
-        "hours on this machine. Counts of parts add up, so a cluster divides that by its number of such "
-        "machines, and what it sends to the client is as small as here.\n"
+        "refuses. A gradient reads every number twice, for predictions and for their sum, a sum once; from "
+        "a file it also checks them again, and copies a partition to put the constant feature beside it.\n\n"
+        f"{_on_paper(results)}\n"
     )
 
 
-def sizes(results: Sequence[Measured]) -> list[int]:
-    return sorted({m.rows for m in results})
+def _on_paper(results: Sequence[Measured]) -> str:
+    """What 10^10 rows would take, scaled from the longest tables."""
+    longest = {m.subject: m for m in sorted(results, key=lambda m: m.rows)}
+    rate = longest[CARD].rate
+    text = (
+        f"On paper: at {rate / 1e6:.1f} million rows a second, 10^10 rows take {1e10 / rate / 60:.0f} "
+        "minutes on this machine. Counts of parts add up, so a cluster divides that by its number of such "
+        "machines, and what it sends to the client is as small as here."
+    )
+    if HELD_STEP not in longest:
+        return text
+    pace = longest[HELD_STEP].rate / 2
+    step = 1e10 / pace / 1600
+    return (
+        f"{text} What cannot be grouped: a core takes a gradient of {pace / 1e6:.0f} million rows of "
+        f"{_NUMBERS} numbers a second, so a step over 10^10 rows, 900 GB held by 100 workers of 16 cores, "
+        f"takes {step:.1f} s if memory keeps up with the cores, and 100 steps {100 * step / 60:.1f} minutes. "
+        f"A step sends {_NUMBERS + 1} numbers with each task, and as many come back from each partition."
+    )
 
 
 def picture(results: Sequence[Measured]) -> Figure:
-    """Seconds against rows, a line for each subject."""
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.subplots()
-    for k, subject in enumerate(dict.fromkeys(m.subject for m in results)):
-        line = [m for m in results if m.subject == subject]
-        axes.plot([m.rows for m in line], [m.seconds for m in line], marker="osD^v"[k % 5], label=subject)
-    axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="seconds")
-    axes.legend(frameon=False)
-    axes.grid(alpha=0.3)
+    """Seconds and memory against rows, a line for each subject; what it is compared with is dashed."""
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    panels = figure.subplots(1, 3)
+    marks = dict(zip(AGAINST, "osD^vP", strict=True))
+    lines = {name: [m for m in results if m.subject == name] for name in AGAINST}
+    for axes, plain in zip(panels, ((GROUP_BY,), (SUM, HELD_SUM), ()), strict=False):
+        for base in plain:
+            against = [m for m in results if AGAINST[m.subject] == base]
+            least = {
+                n: min(m.plain for m in against if m.rows == n) for n in sorted({m.rows for m in against})
+            }
+            shade = "0.6" if base == HELD_SUM else "0.2"
+            axes.plot(list(least), list(least.values()), "--", color=shade, label=base)
+        for k, (name, line) in enumerate(lines.items()):
+            if line and (not plain or AGAINST[name] in plain):
+                numbers = [m.seconds if plain else m.peak for m in line]
+                axes.plot([m.rows for m in line], numbers, marker=marks[name], color=f"C{k}", label=name)
+        axes.set(xscale="log", xlabel="rows", ylabel="seconds" if plain else "peak memory, MB")
+        axes.grid(alpha=0.3)
+    for axes in panels[:2]:
+        axes.set_yscale("log")
+        axes.legend(frameon=False, fontsize=8)
+    panels[2].axhline(1000, color="0.6", linewidth=0.8)
+    panels[2].set_ylim(0, None)
     return figure
 
 
@@ -224,28 +304,38 @@ def main(
     folder: Annotated[
         Path | None, typer.Option(help="Keep the records here, and use those that are here already.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write page, picture and numbers here.")] = None,
-    one: Annotated[str | None, typer.Option(hidden=True)] = None,
+    output: Annotated[Path, typer.Option(help="Page, picture and lines, kept as they come.")] = Path(
+        "engines"
+    ),
 ) -> None:
-    """Measure, print, and write where asked. 10^5 and 10^6 rows by default: about a minute."""
-    if one is not None:
-        assert folder is not None
-        typer.echo(json.dumps(run(one, folder)))
-        return
-    results: list[Measured] = []
+    """Measure, print and write. 10^5 and 10^6 rows by default: about two minutes."""
+    output.mkdir(parents=True, exist_ok=True)
+    kept = Kept(output / "engines.csv", Measured, ("rows", "subject"))
+    sizes = rows or [100_000, 1_000_000]
     with tempfile.TemporaryDirectory() as temporary:
-        for n in rows or [100_000, 1_000_000]:
-            records = (folder or Path(temporary)) / str(n)
-            if not list(records.glob("*.parquet")):
-                make(records, n)
-            for found in measured(n, records, repeats):
-                results.append(found)
-                typer.echo(table([found]).to_string(index=False, header=len(results) == 1))
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        pd.DataFrame([asdict(m) for m in results]).to_csv(output / "engines.csv", index=False)
-        picture(results).savefig(output / "engines.png", dpi=150)
-        write_atomically(output / "engines.md", page(results))
+        for n in sizes:
+            for subject in AGAINST:
+                if n > _MOST.get(subject, n) or kept.matching(rows=n, subject=subject):
+                    continue
+                found = measured(n, subject, _records(subject, folder or Path(temporary), n), repeats)
+                kept.add(found)
+                typer.echo(table([found]).to_string(index=False))
+    results = sorted(
+        (Measured(**line) for line in kept.lines), key=lambda m: ([*AGAINST].index(m.subject), m.rows)
+    )
+    words = " ".join(f"--rows {n}" for n in sizes)
+    picture(results).savefig(output / "engines.png", dpi=150)
+    command = f"python -m privopt.experiments.engines {words} --repeats {repeats}"
+    write_atomically(output / "engines.md", page(results, command))
+
+
+def _records(subject: str, folder: Path, rows: int) -> Path:
+    """Where so many records of a subject are, made if they are not there yet."""
+    grouped = AGAINST[subject] == GROUP_BY
+    place = folder / (str(rows) if grouped else f"numbers-{rows}")
+    if not list(place.glob("*.parquet" if grouped else "X.npy")):
+        (make if grouped else make_numbers)(place, rows)
+    return place
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ lets it choose. If it dies, the instance that it was at is lost, and the next ru
 
 Time is processor time where the system tells it, of the runner and all that it starts: what else the machine
 does then changes little. Oracles that listen while they run are stopped by it, the others by the clock after
-four times as long, and what they have proved later than allowed does not count.
+twenty times as long, and what they have proved later than allowed does not count.
 """
 
 from __future__ import annotations
@@ -261,13 +261,8 @@ def _built(oracle: DiscreteOracle, instance: Instance) -> tuple[PreparedOracle |
 
 def _answered(prepared: PreparedOracle, name: str, instance: Instance, limit: float, build: float) -> Finding:
     trace: list[Progress] = []
-    noise, spent = workload.perturbation(instance), _Spent()
-    known = not math.isnan(spent())
-    limits = Limits(
-        seconds=_CLOCK * limit if known else limit,
-        on_progress=trace.append,
-        cancelled=lambda: known and spent.soon() > limit,
-    )
+    noise, spent = workload.perturbation(instance), Spent()
+    limits = dataclasses.replace(processor_limits(spent, limit), on_progress=trace.append)
     try:
         c = prepared.minimize(noise, limits).certificate
     except OracleError as error:
@@ -302,11 +297,16 @@ def _solve(instance: Instance, name: str, status: str, **known: object) -> Solve
     return Solve(**dataclasses.asdict(instance), oracle=name, status=status, **rest)  # type: ignore[arg-type]
 
 
-class _Spent:
+class Spent:
     """Processor time since this was made."""
 
     def __init__(self) -> None:
         self._before, self._last = processor_seconds(), (time.monotonic(), 0.0)
+
+    @property
+    def known(self) -> bool:
+        """Whether the system tells it."""
+        return not math.isnan(self._before)
 
     def __call__(self) -> float:
         return processor_seconds() - self._before
@@ -316,6 +316,13 @@ class _Spent:
         if (now := time.monotonic()) - self._last[0] > _LOOK:
             self._last = now, self()
         return self._last[1]
+
+
+def processor_limits(spent: Spent, seconds: float) -> Limits:
+    """A limit of processor time, with a wider one of the clock; of the clock alone if there is no other."""
+    if not spent.known:
+        return Limits(seconds=seconds)
+    return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)
 
 
 def processor_seconds() -> float:

@@ -76,6 +76,8 @@ class RiskMechanism(ABC):
 
     Attributes:
         name, noised: of the class: what it is called, and what it adds noise to.
+        by_sums: of the class: whether it asks for sums over all records alone, which parts of a table add up
+            to; otherwise it picks records one by one.
         facts: what is public about the data.
         convex_set: C.
         regularizer: r.
@@ -87,6 +89,7 @@ class RiskMechanism(ABC):
 
     name: ClassVar[str]
     noised: ClassVar[str] = "the mean gradient, each coordinate, every step"
+    by_sums: ClassVar[bool] = True
 
     facts: RiskFacts
     convex_set: ConvexSet

@@ -55,6 +55,7 @@ class DPStochasticGradient(RiskMechanism):
 
     name: ClassVar[str] = "dp-sgd"
     noised: ClassVar[str] = "a batch's mean gradient, each coordinate, every step"
+    by_sums: ClassVar[bool] = False
 
     sampling: float
     vector_noise: VectorNoise

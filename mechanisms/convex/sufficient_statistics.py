@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -166,16 +167,23 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, V
     Raises:
         UnfinishedDrawError: a limit was reached.
     """
+    StepClock(watch, 1).tick()
+    sums = risk.total(partial(_moment_sums, offset=offset))
+    A, b, n, d = sums[:-1], sums[-1], risk.facts.n_records, risk.facts.dimension - bool(risk.facts.constant)
+    if risk.facts.constant:
+        A[-1, :d], A[-1, -1] = A[:d, -1], n * offset**2
+    return A / n, b / n
+
+
+def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
+    """Sums of z z', but for its last row, and below them of z y, shape (p + 1, p)."""
     facts = risk.facts
     d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
     longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
     A, b = np.zeros((facts.dimension, facts.dimension)), np.zeros(facts.dimension)
     X: Any = risk.X
     sparse = bool(sp.issparse(X))
-    blocks = _blocks(len(risk.y), 1 if sparse else d)
-    clock = StepClock(watch, len(blocks))
-    for block in blocks:
-        clock.tick()
+    for block in _blocks(len(risk.y), 1 if sparse else d):
         rows, y = X[block, :d].astype(np.float64), risk.y[block].astype(np.float64)
         squares = rows.multiply(rows) if sparse else rows**2
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
@@ -189,10 +197,7 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, V
         if facts.constant:
             A[:d, -1] += offset * np.asarray(each.sum(axis=0)).ravel()
             b[-1] += offset * float(counts @ labels)
-    n = facts.n_records
-    if facts.constant:
-        A[-1, :d], A[-1, -1] = A[:d, -1], n * offset**2
-    return A / n, b / n
+    return np.vstack([A, b])
 
 
 def shrunk(A: Vector, b: Vector, sigma: float, label_sigma: float, unit: float) -> Vector:

@@ -67,6 +67,7 @@ class DPSVRG(RiskMechanism):
         "anchor_sigma: the mean gradient at an anchor; multiplier: a batch's sum of differences, in units of "
         "the bound on one"
     )
+    by_sums: ClassVar[bool] = False
 
     anchor_share: ClassVar[float] = 2 / 3
 

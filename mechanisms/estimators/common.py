@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.parameters import check_delta
@@ -26,11 +28,20 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import check_limits as check_limits
 from privopt.problems.arguments import as_path, check_unmasked, told
 from privopt.problems.errors import InvalidInputError, InvalidTypeError, PrivacyLeakWarning
+from privopt.problems.parts import Blocks
 from privopt.problems.tables.columns import check_exact, positions
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import count_records, is_engine_table
+from privopt.problems.tables.partitions import computed, is_dask, lazily, parts_of
 from privopt.problems.tables.schema import IntegerFeatures, Schema
 
+_UNDECLARED = (
+    "records that are counted where they are need a declared schema and declared classes: nothing is read "
+    "off them, and regression needs a table in memory"
+)
+# Data frames of so many records are counted before a linear model is fitted, which costs as much as a few
+# passes over them; not by columns with more values than this, which hardly any two records share.
+_LONG, _MOST_CODES = 100_000, 4096
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
 
@@ -126,6 +137,47 @@ def as_table(X: Any) -> Any:
         ) from None
 
 
+def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A method of predictions for tables in parts, too: a Dask collection gives a lazy Dask array.
+
+    A memory-mapped file is read in blocks; what is predicted is in memory.
+    """
+
+    @wraps(method)
+    def predicted(model: Any, X: Any) -> Any:
+        if is_dask(X):
+            check_is_fitted(model)
+            dtype, columns = _predicted(model, method.__name__)
+            return lazily(X, partial(method, for_workers(model)), dtype, columns)
+        if isinstance(X, np.memmap) and X.ndim == 2 and len(X):
+            return np.concatenate(Blocks.of(X).each(lambda part: method(model, np.asarray(part[0]))))
+        return method(model, X)
+
+    return predicted
+
+
+def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+    """The type of what a method predicts, and the shape of a prediction."""
+    classes = getattr(model, "classes_", None)
+    if name == "predict":
+        return np.dtype(np.float64) if classes is None else classes.dtype, ()
+    one = name == "decision_function" and len(classes) == 2  # type: ignore[arg-type]
+    return np.dtype(np.float64), () if one else (len(classes),)  # type: ignore[arg-type]
+
+
+def for_workers(model: Any) -> Any:
+    """A model that predicts elsewhere, without what belongs to this process or to its fit.
+
+    A record's score does not depend on the part that it lies in (``alike``).
+    """
+    light = copy.copy(model)
+    vars(light).update(
+        dict.fromkeys({"ledger", "limits", "oracle", "release_", "releases_"} & set(vars(light)))
+    )
+    vars(light)["alike"] = True
+    return light
+
+
 def without_values(error: ValueError) -> str:
     """What scikit-learn says of data that it refuses, less the values that it quotes and its advice."""
     text = str(error)
@@ -157,7 +209,7 @@ class ScoredClassifier(ClassifierMixin):  # type: ignore[misc]
         Raises:
             InvalidInputError: unusable labels, or text where the classes are numbers, or the reverse.
         """
-        predicted = self.predict(X)
+        predicted, y = computed(self.predict(X), y)
         labels = checked_labels(y, len(predicted))
         if (labels.dtype.kind in "OU") != (self.classes_.dtype.kind in "OU"):
             raise InvalidInputError("y and the classes must both be text, or both numbers")
@@ -249,16 +301,45 @@ def counted_records(
     if counted is None and not is_engine_table(X):
         return None
     if schema is None or classes is None:
-        raise InvalidInputError(
-            "records that an engine counts need a declared schema and declared classes: nothing is read off "
-            "them, and regression needs a table in memory"
-        )
+        raise InvalidInputError(_UNDECLARED)
     facts, known = declared_schema(schema), public_classes(classes, np.array([])).tolist()
     if counted is None:
         return count_records(X, facts, y, known)
     if y is not None or counted.schema != facts or list(counted.classes) != known:
         raise InvalidInputError("records were counted by another schema, or for other classes: count again")
     return counted
+
+
+def counted_parts(
+    X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> CountedRecords:
+    """The records of Dask collections, counted where they are; errors as ``counted_records``."""
+    if schema is None or classes is None:
+        raise InvalidInputError(_UNDECLARED)
+    facts, known, parts = declared_schema(schema), public_classes(classes, np.array([])), parts_of(X, y)
+    assert parts is not None
+    return CountedRecords.together(parts.each(partial(_counted, schema=facts, classes=known)))
+
+
+def counted_here(
+    X: Any, y: Any, schema: Schema | None, classes: Sequence[Any] | None
+) -> CountedRecords | None:
+    """The records of a long table in memory, counted, if its columns can be; otherwise None.
+
+    Whether they are depends on public facts alone. Errors are those of ``Schema.encode`` and of labels.
+    """
+    if schema is None or classes is None or not isinstance(X, pd.DataFrame) or len(X) < _LONG:
+        return None
+    if max(column.n_codes for column in schema.columns) > _MOST_CODES:
+        return None
+    return _counted((X, y), schema, public_classes(classes, np.array([])))
+
+
+def _counted(pair: tuple[Any, Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:
+    X, y = pair
+    codes = schema.codes(X)
+    label = class_indices(checked_labels(y, len(codes[0])), classes)
+    return CountedRecords.of(schema, codes, classes.tolist(), label)
 
 
 def integer_features(schema: Schema, X: Any) -> IntegerFeatures:

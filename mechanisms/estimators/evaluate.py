@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.common import booked, checked_labels, counted_records, signs
-from privopt.mechanisms.evaluation.bins import bins_of
-from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.estimators.common import (
+    booked,
+    checked_labels,
+    counted_records,
+    for_workers,
+    signs,
+)
+from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
+from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.arguments import record_counts
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.parts import Parts, Whole
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.partitions import parts_of
 
 
 def evaluate(
@@ -43,8 +54,10 @@ def evaluate(
         model: a fitted scorecard or linear classifier of this package, or any classifier with two
             ``classes_`` and a ``decision_function`` that is public.
         X: records, as ``model.predict`` takes them; with a model of this package that has a schema, also an
-            Ibis table, or ``CountedRecords``.
-        y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
+            Ibis table, or ``CountedRecords``; or a Dask array or data frame, or a memory-mapped file, whose
+            parts are counted where they are.
+        y: labels, shape (n,), for Dask with the partitions of X; of an Ibis table the name of the label
+            column; of counted records None.
         epsilon: > 0, of this evaluation.
         target: what intervals are about, "population" or "table"; see ``Evaluation``.
         confidence: of each interval, in (0, 1).
@@ -67,14 +80,44 @@ def evaluate(
             + (". To do: fit and evaluate one class against all others, as two labels" if more else "")
         )
     counted = counted_records(X, y, getattr(model, "schema_", None), classes)
-    scores = np.asarray(model.decision_function(X if counted is None else counted), dtype=np.float64)
-    if counted is None:
-        positive, counts = signs(checked_labels(y, len(scores)), classes) > 0, None
+    parts = parts_of(X, y) if counted is None else None
+    table: Parts
+    if parts is None:
+        table = Whole(_scored((X if counted is None else counted, y), model, classes))
     else:
-        positive, counts = counted.label > 0, counted.counts
-    bins = bins_of(model, int(np.sum(record_counts(counts, len(scores)))), epsilon)
+        table = parts.made(partial(_scored, model=for_workers(model), classes=classes))
+    n = sum(table.each(_n_records))
+    bins = bins_of(model, n, epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
     with booked(ledger, plan.spend_with(source)):
-        histogram = plan.release(scores, positive, source, counts)
+        held = np.sum(table.each(partial(_held, bins=bins)), axis=0)
+        if int(np.sum(held)) != n:
+            raise InvalidInputError("the number of records has changed since they were counted")
+        histogram = plan.release_counts(held, source)
     predicted = tuple(model.risks_at(bins.centres).tolist()) if hasattr(model, "risks_at") else None
     return Evaluation(histogram, (classes[0], classes[1]), predicted, target, confidence)
+
+
+class _Scored(NamedTuple):
+    """Of the rows of a part: scores, whether they are of the positive class, and how many records each is."""
+
+    scores: NDArray[np.float64]
+    positive: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+
+
+def _scored(pair: tuple[Any, Any], model: Any, classes: Any) -> _Scored:
+    X, y = pair
+    scores = np.asarray(model.decision_function(X), dtype=np.float64)
+    if isinstance(X, CountedRecords):
+        return _Scored(scores, X.label > 0, X.counts)
+    positive = signs(checked_labels(y, len(scores)), classes) > 0
+    return _Scored(scores, positive, record_counts(None, len(scores)))
+
+
+def _n_records(part: _Scored) -> int:
+    return int(np.sum(part.counts))
+
+
+def _held(part: _Scored, bins: ScoreBins) -> NDArray[np.int64]:
+    return held_in(bins, *part)

@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -30,12 +31,14 @@ from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     as_table,
     booked,
+    by_parts,
     check_given,
     check_limits,
     check_no_text,
     check_whole_model,
     checked_labels,
     class_indices,
+    counted_here,
     counted_records,
     declared_schema,
     integer_features,
@@ -57,11 +60,14 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.problems.arguments import check_type, check_unmasked, record_counts, tallied, told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
+from privopt.problems.convex.partitioned import PartitionedRisk
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.partitions import computed, is_dask, parts_of
 from privopt.problems.tables.schema import Schema, Table
 
 _MODEL_FORMAT = "privopt-linear/1"
@@ -79,13 +85,43 @@ class Targets(NamedTuple):
     label_range: tuple[float, float] | None = None
     number: NDArray[np.int64] | None = None  # of each record's class
 
-    def weighted(self, weights: Floats) -> Targets:
+    def weighted(self, weights: Floats | None) -> Targets:
         """Labels that carry the weights of their classes, shape (K,), where those differ."""
-        if self.number is None or np.all(weights == weights[0]):
+        if self.number is None or weights is None or np.all(weights == weights[0]):
             return self
         carried = weights[self.number]
         loss = WeightedLoss(self.loss, float(np.max(weights)))
         return self._replace(labels=[carried * y for y in self.labels], loss=loss)
+
+
+class Prepared(NamedTuple):
+    """Records of a table, or of a part of it, as a fit wants them.
+
+    Features end with the constant one, if there is one, which is not among the ``columns``. They, the label
+    vectors and the counts are private; ``middle`` and ``bound`` are where rows are measured from, and how far
+    away they may be.
+    """
+
+    features: Any
+    targets: Targets
+    counts: NDArray[np.int64] | None
+    columns: int
+    names: tuple[str, ...]
+    middle: Floats | None
+    bound: float
+
+
+class Outline(NamedTuple):
+    """What a plan needs to know of records: targets without labels, and how many records each class has."""
+
+    records: int
+    releases: int
+    held: NDArray[np.int64] | None
+    targets: Targets
+    columns: int
+    names: tuple[str, ...]
+    middle: Floats | None
+    bound: float
 
 
 class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
@@ -108,6 +144,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     label_range_: tuple[float, float] | None
     coef_: Any
     intercept_: Any
+    alike: bool = False  # whether a row's score depends on that row alone, to the last bit
     row_bound_: tuple[float, RowNorm] | None = None  # a declared norm, to which predictions shorten rows too
 
     @abstractmethod
@@ -120,8 +157,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         Args:
             X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
                 never densified. With a schema, a table with its columns. With declared classes too, an Ibis
-                table, which its engine groups: only counts come back; or ``CountedRecords``.
-            y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
+                table, which its engine groups: only counts come back; or ``CountedRecords``. A Dask array or
+                data frame, whose partitions are added up where they are, and, where all public facts are
+                declared, a memory-mapped file, which is read in blocks.
+            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
+                of the label column; of counted records None.
 
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
@@ -135,55 +175,42 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.norm, str) or self.norm not in ("l2", "linf"):
             raise InvalidInputError(f'norm must be "l2" or "linf", got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
-        counted, counts = counted_records(X, y, schema, getattr(self, "classes", None)), None
-        if counted is not None:
-            X, y, counts = counted, counted.labels, counted.counts
-        X = as_table(X) if schema is None else encoded(schema, X)
-        given = schema is not None and schema.intercept  # the schema's own constant
-        constant = self.fit_intercept and not given
-        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-        rows, d = X.shape
-        n = rows if counts is None else int(np.sum(counts))
+        table = self._parts(X, y, schema)
+        seen = _together(table.each(_outline))
+        n, d, middle = seen.records, seen.columns, seen.middle
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        targets = self._targets_of(y, rows)
-        middle, bound = self._public_norm(X, schema)
-        declared = None if self.data_norm is None else (bound, self.norm)
-        if middle is not None:
-            X -= middle  # of the encoded table, which is our own
-        if declared is not None:
-            X = shortened(X, *declared)
+        self.n_features_in_ = d
+        self.__dict__.pop("feature_names_in_", None)
+        if seen.names:
+            self.feature_names_in_ = np.array(seen.names, dtype=object)
+        targets, bound = seen.targets, seen.bound
         weights = self._class_weights(targets, check_epsilon(self.epsilon))
-        if weights.known is not None:
-            targets = targets.weighted(weights.known)
-        facts = _risk_facts(n, d, targets.loss, bound, self.norm, constant)
+        carried = weights.known
+        given = schema is not None and schema.intercept  # the schema's own constant
+        constant = self.fit_intercept and not given
+        facts = _risk_facts(n, d, targets.weighted(carried).loss, bound, self.norm, constant)
         if given and bound >= 1:
             facts = replace(facts, constant=1.0)
         feature, delta = _constant(bound, self.norm), public_delta(self.delta, n)
         # The plan is complete before a private number has entered it.
-        choice, plan = self._planned(facts, weights.rest, delta, len(targets.labels))
+        choice, plan = self._planned(facts, weights.rest, delta, seen.releases)
+        if not (plan.by_sums or isinstance(table, Whole)):
+            raise InvalidInputError(
+                f"{plan.name} picks records one by one, which a table in parts does not give: use "
+                'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
+            )
         source = NoiseSource(self.insecure_seed)
-        features = _with_constant(X, feature) if constant else X
-        note = f"one-vs-rest: {plan.spend.note}" if len(targets.labels) > 1 else plan.spend.note
+        note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
         spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
         with booked(self.ledger, spend):
             clock = (self.limits or Limits()).start()
-            if weights.plan is not None and targets.number is not None and targets.classes is not None:
+            if weights.plan is not None and seen.held is not None:
                 # The same budget again, for weights that were released first.
-                held = tallied(targets.number, record_counts(counts, rows), len(targets.classes))
-                targets = targets.weighted(weights.release(held, source))
-                facts = replace(facts, loss=targets.loss)
-                choice, plan = self._planned(facts, weights.rest, delta, len(targets.labels))
-            risks = (
-                EmpiricalRisk(
-                    *(features, labels, facts.loss),
-                    row_norm=facts.row_norm,
-                    norm=facts.norm,
-                    constant=facts.constant,
-                    counts=counts,
-                )
-                for labels in targets.labels
-            )
+                carried = weights.release(seen.held, source)
+                facts = replace(facts, loss=targets.weighted(carried).loss)
+                choice, plan = self._planned(facts, weights.rest, delta, seen.releases)
+            risks = (_risk(table, k, carried, facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": plan.steps}
@@ -199,8 +226,49 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 coef[:, -1] -= shift
             else:
                 intercept = intercept - shift
-        self.schema_, self.row_bound_ = schema, declared
+        self.schema_ = schema
+        self.row_bound_ = None if self.data_norm is None else (bound, self.norm)
         return self._set(coef, intercept + targets.centre, spend)
+
+    def _parts(self, X: Any, y: Any, schema: Schema | None) -> Parts:
+        """The table as ``Prepared``: one of them in memory, otherwise one for each of its parts."""
+        classes = getattr(self, "classes", None)
+        counted = counted_records(X, y, schema, classes) or counted_here(X, y, schema, classes)
+        undeclared = {
+            "schema or data_norm": schema is None and self.data_norm is None,
+            "classes": getattr(self, "classes", ()) is None,
+            "label_range": getattr(self, "label_range", ()) is None,
+        }
+        # Without those facts a file is read as a table in memory is, and the same is warned of.
+        lying = counted is None and (is_dask(X) or is_dask(y) or not any(undeclared.values()))
+        parts = parts_of(X, y) if lying else None
+        if parts is None:
+            return Whole(self._prepared(X if counted is None else counted, y, schema))
+        if any(undeclared.values()):
+            lacking = " and ".join(name for name, is_lacking in undeclared.items() if is_lacking)
+            raise InvalidInputError(f"declare {lacking}: nothing is read off a table that lies in parts")
+        own = {"ledger": None, "limits": None, "schema": None}  # what stays here
+        worker = type(self)(**{**self.get_params(deep=False), **own})
+        return parts.made(partial(_prepared_part, worker=worker, schema=schema))
+
+    def _prepared(self, X: Any, y: Any, schema: Schema | None) -> Prepared:
+        """Records in memory as a fit wants them."""
+        counts = None
+        if isinstance(X, CountedRecords):
+            y, counts = X.labels, X.counts
+        X = as_table(X) if schema is None else encoded(schema, X)
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        rows, d = X.shape
+        targets = self._targets_of(y, rows)
+        middle, bound = self._public_norm(X, schema)
+        if middle is not None:
+            X -= middle  # of the encoded table, which is our own
+        if self.data_norm is not None:
+            X = shortened(X, bound, self.norm)
+        if self.fit_intercept and not (schema is not None and schema.intercept):
+            X = _with_constant(X, _constant(bound, self.norm))
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        return Prepared(X, targets, counts, d, names, middle, bound)
 
     def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
         """How records are weighted, and what of epsilon that takes: all alike, and nothing."""
@@ -251,7 +319,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
-        counted = isinstance(X, CountedRecords)
+        alike = self.alike or isinstance(X, CountedRecords)
         X = as_table(X) if self.schema_ is None else encoded(self.schema_, X)
         X = validated(
             self,
@@ -264,7 +332,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if self.row_bound_ is not None:
             X = shortened(X, *self.row_bound_)
         weights = self.coef_.reshape(-1, X.shape[1]).T
-        products = _term_by_term(X, weights) if counted else X @ weights
+        products = _term_by_term(X, weights) if alike and not sp.issparse(X) else X @ weights
         return np.asarray(products + self.intercept_, dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
@@ -370,11 +438,13 @@ class LinearClassifier(ScoredClassifier, PrivateLinearModel):
         signed = [np.where(index == k, 1.0, -1.0) for k in positive]
         return Targets(signed, loss, classes, number=np.asarray(index, dtype=np.int64))
 
+    @by_parts
     def decision_function(self, X: Any) -> Floats:
         """Scores, shape (n,) for two classes, otherwise (n, classes)."""
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
+    @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
         scores = self.decision_function(X)
@@ -393,6 +463,7 @@ class Probabilities:
     classes_: NDArray[Any]
     _scores: Callable[[Any], Floats]
 
+    @by_parts
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
         p = expit(self._scores(X))
@@ -540,7 +611,8 @@ class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R squared of the predictions. Not private."""
-        labels, predicted = real_labels(y), self.predict(X)
+        predicted, y = computed(self.predict(X), y)
+        labels = real_labels(y)
         if len(labels) != len(predicted):
             raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
         return float(r2_score(labels, predicted, sample_weight=sample_weight))
@@ -620,6 +692,7 @@ class PrivateLinearRegression(LinearRegressor):
         shifted = np.clip(np.clip(labels, low, high) - centre, -bound, bound)
         return Targets([shifted], loss, centre=centre, label_range=(low, high))
 
+    @by_parts
     def predict(self, X: Any) -> Floats:
         """Predictions, shape (n,): within the range that labels were clipped to."""
         predicted = self._scores(X)[:, 0]
@@ -643,6 +716,70 @@ def check_label_range(label_range: object) -> tuple[float, float]:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInputError(f"label_range needs finite low < high, got low = {low:g} and high = {high:g}")
     return low, high
+
+
+def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
+    """A part of a table, where it lies. The estimator holds public facts alone."""
+    X, y = pair
+    if sp.issparse(X):
+        raise InvalidInputError("sparse partitions are not taken: make them dense, with X.toarray()")
+    return worker._prepared(X, y, schema)
+
+
+def _outline(part: Prepared) -> Outline:
+    rows = part.features.shape[0]
+    counts, targets = record_counts(part.counts, rows), part.targets
+    held, number = None, targets.number
+    if number is not None and targets.classes is not None:
+        held, number = tallied(number, counts, len(targets.classes)), number[:0]
+    facts = targets._replace(labels=[], number=number)
+    return Outline(int(np.sum(counts)), len(targets.labels), held, facts, *part[3:])
+
+
+def _together(parts: list[Outline]) -> Outline:
+    """All parts at once.
+
+    Raises:
+        InvalidInputError: no records, or parts with other columns than the first.
+    """
+    if not parts:
+        raise InvalidInputError("no records: at least one row is needed")
+    first = parts[0]
+    if any(part.columns != first.columns or part.names != first.names for part in parts):
+        raise InvalidInputError("partitions differ in their columns")
+    held = None if first.held is None else np.sum(np.array([part.held for part in parts]), axis=0)
+    return first._replace(records=sum(part.records for part in parts), held=held)
+
+
+def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
+    """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
+    schema = None if model.schema is None else declared_schema(model.schema)
+    table = model._parts(X, y, schema)
+    seen = _together(table.each(_outline))
+    constant = model.fit_intercept and not (schema is not None and schema.intercept)
+    facts = _risk_facts(seen.records, seen.columns, seen.targets.loss, seen.bound, model.norm, constant)
+    return _risk(table, 0, None, facts)
+
+
+def _risk(table: Parts, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
+    """The risk of one label vector."""
+    whole = isinstance(table, Whole)
+    risks = table.made(partial(_risk_of, number=number, weights=weights, facts=facts, alike=not whole))
+    return risks.part if isinstance(risks, Whole) else PartitionedRisk(risks, facts)
+
+
+def _risk_of(
+    part: Prepared, number: int, weights: Floats | None, facts: RiskFacts, alike: bool
+) -> EmpiricalRisk:
+    """``alike``: what is computed for a row does not depend on its place, as with counts."""
+    counts = np.ones(len(part.features), dtype=np.int64) if alike else part.counts
+    return EmpiricalRisk(
+        *(part.features, part.targets.weighted(weights).labels[number], facts.loss),
+        row_norm=facts.row_norm,
+        norm=facts.norm,
+        constant=facts.constant,
+        counts=counts,
+    )
 
 
 def encoded(schema: Schema, table: Table | CountedRecords) -> Floats:
@@ -722,8 +859,8 @@ def _risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, interce
 def _term_by_term(X: Floats, weights: Floats) -> Floats:
     """X @ weights, each entry alike wherever its row stands: a product by BLAS may not be.
 
-    A row of counted records stands for many; those of a neighbour stand elsewhere, and an evaluation asks on
-    which side of an edge they are.
+    Rows of a neighbour may stand elsewhere, as rows of counted records do, which stand for many, and rows in
+    partitions; and an evaluation asks on which side of an edge they are.
     """
     total = np.zeros((len(X), weights.shape[1]))
     for column, weight in zip(X.T, weights, strict=True):

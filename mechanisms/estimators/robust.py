@@ -19,6 +19,7 @@ from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.common import (
     as_table,
     booked,
+    by_parts,
     check_limits,
     declared_schema,
     keep_arguments,
@@ -45,6 +46,7 @@ from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -102,6 +104,8 @@ class _PrivateRobustModel(PrivateLinearModel):
         schema = None if self.schema is None else declared_schema(self.schema)
         if isinstance(X, CountedRecords):
             raise InvalidInputError("medians of columns need a table in memory, not counts of records")
+        if is_dask(X):
+            raise InvalidInputError("medians of columns need a table in memory, not partitions: X.compute()")
         if sp.issparse(X):
             raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
         X = as_table(X) if schema is None else encoded(schema, X)
@@ -193,6 +197,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         return Targets([self._labels(y, n_rows)], PLAIN_SQUARES)
 
+    @by_parts
     def predict(self, X: Any) -> Floats:
         """Predictions, shape (n,)."""
         return self._scores(X)[:, 0]

@@ -25,10 +25,12 @@ from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     as_table,
     booked,
+    by_parts,
     check_limits,
     check_whole_model,
     checked_labels,
     class_indices,
+    counted_parts,
     counted_records,
     declared_schema,
     integer_features,
@@ -60,6 +62,7 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema, columns_of
 
 _MODEL_FORMAT = "privopt-scorecard/1"
@@ -173,8 +176,9 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         Args:
             X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
                 columns in the schema's order. Or an Ibis table, which its engine groups: only counts come
-                back; or ``CountedRecords``.
-            y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
+                back; a Dask data frame or array, which its workers count; or ``CountedRecords``.
+            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
+                of the label column; of counted records None.
 
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
@@ -236,7 +240,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         )
 
     def _given(self, X: Any, y: Any) -> _Given:
-        if (counted := counted_records(X, y, self.schema, self.classes)) is not None:
+        counted = (counted_parts if is_dask(X) else counted_records)(X, y, self.schema, self.classes)
+        if counted is not None:
             classes = self._public_classes(np.array([]))
             return _Given(counted.schema, classes, counted.n_records, lambda: counted)
         X, labels = self._validated(X, y)
@@ -327,12 +332,14 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         check_is_fitted(self)
         return self.release_.certificate
 
+    @by_parts
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores in points, shape (n,); a record is positive exactly when its score is > 0."""
         check_is_fitted(self)
         scale = self.schema_.denominator
         return np.asarray(self._scores(X) / scale, dtype=np.float64)
 
+    @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels, shape (n,). The comparison with 0 is made in integers.
 
@@ -343,6 +350,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
     @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Risks, shape (n, 2): the share of either class where records score alike, from ``risk_``.
 

@@ -142,12 +142,21 @@ class HistogramPlan:
             positive: whether each row is of the positive class, shape (rows,).
             counts: how many records each row stands for, shape (rows,); None: one each.
         """
-        records = record_counts(counts, len(scores))
-        cells = 2 * self.bins.of(scores) + positive
-        held = tallied(cells, records, 2 * self.bins.size).reshape(-1, 2)
+        return self.release_counts(held_in(self.bins, scores, positive, counts), noise)
+
+    def release_counts(self, held: Ints, noise: NoiseSource) -> ScoreHistogram:
+        """Add noise, once, to counts as ``held_in`` has them, of all records."""
         noisy = held + noise.discrete_laplace(MAX_EXPONENT, held.shape, steps=self.steps)
-        return ScoreHistogram(self.bins, noisy, int(np.sum(records)), self.steps, self.spend_with(noise))
+        return ScoreHistogram(self.bins, noisy, int(np.sum(held)), self.steps, self.spend_with(noise))
 
     def spend_with(self, noise: NoiseSource) -> PrivacySpend:
         """The spend of a release with this source."""
         return replace(self.spend, insecure_seed=noise.insecure_seed)
+
+
+def held_in(
+    bins: ScoreBins, scores: Floats, positive: NDArray[np.bool_], counts: NDArray[np.int64] | None = None
+) -> Ints:
+    """Records per bin and class, shape (bins, 2), not private. See ``HistogramPlan.release``."""
+    cells = 2 * bins.of(scores) + positive
+    return tallied(cells, record_counts(counts, len(scores)), 2 * bins.size).reshape(-1, 2)

@@ -58,6 +58,7 @@ class NetMechanism(RiskMechanism):
 
     name: ClassVar[str] = "net"
     noised: ClassVar[str] = "the choice of a point of the net"
+    by_sums: ClassVar[bool] = False
 
     net: BallNet
     draw: ExponentialMechanism

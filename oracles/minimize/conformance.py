@@ -76,6 +76,7 @@ def check_oracle(
     for instance, checks in (asked for seed in seeds for asked in _asked(seed)):
         for case in tally.built(instance.name, partial(_Case, oracle, instance, tolerance)):
             tally.check_all(instance.name, checks, case)
+            del case.prepared  # with it goes a solver's own process, which serves the next instance
             cases.append(case)
     if (tally.passed or tally.failures) and not any(case.lexicographic for case in cases):
         tally.skipped.append(

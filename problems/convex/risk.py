@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -205,19 +205,12 @@ class EmpiricalRisk:
 
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""
-        point, loss = self._lowered(w), self.facts.loss
-        return self._mean(lambda b, _: self._sum(b, loss.value(self._predict(b, point), self.y[b])))[0]
+        return float(self._mean(partial(EmpiricalRisk._value_sum, w=self._point(w))))
 
     def value_and_gradient(self, w: ArrayLike) -> tuple[float, Vector]:
         """F and its gradient at w, in one pass over the data. Not private."""
-        point, loss = self._lowered(w), self.facts.loss
-
-        def visit(b: slice, total: Vector) -> float:
-            z = self._predict(b, point)
-            self._add(total, b, loss.slope(z, self.y[b]))
-            return self._sum(b, loss.value(z, self.y[b]))
-
-        return self._mean(visit)
+        both = self._mean(partial(EmpiricalRisk._both_sums, w=self._point(w)))
+        return float(both[0]), both[1:]
 
     def predictions(self, w: ArrayLike) -> RealArray:
         """<a_i, w> for the clipped rows, shape (rows,). Not private."""
@@ -225,16 +218,55 @@ class EmpiricalRisk:
 
     def gradient(self, w: ArrayLike) -> Vector:
         """The gradient of F at w, shape (d,). Not private."""
+        return self._mean(partial(EmpiricalRisk._gradient_sum, w=self._point(w)))
+
+    def hessian_vector(self, w: ArrayLike, v: ArrayLike) -> Vector:
+        """The Hessian of F at w times v, shape (d,). Not private."""
+        return self._mean(partial(EmpiricalRisk._curved_sum, w=self._point(w), v=self._point(v)))
+
+    def hessian(self, w: ArrayLike) -> Vector:
+        """The Hessian of F at w, shape (d, d), symmetric: for few features. Not private.
+
+        Products are accumulated in float64 for float32 data too, so that ``facts.rounding`` holds.
+        """
+        total = self.total(partial(EmpiricalRisk._hessian_sum, w=self._point(w)))
+        return (total + total.T) / (2 * self.facts.n_records)
+
+    def total(self, task: Callable[[EmpiricalRisk], Vector]) -> Vector:
+        """What ``task`` computes of the records, added up over the parts that they lie in: here, one."""
+        return task(self)
+
+    def _mean(self, task: Callable[[EmpiricalRisk], Vector]) -> Vector:
+        return np.asarray(self.total(task) / self.facts.n_records)
+
+    def _value_sum(self, w: Vector) -> Vector:
+        point, loss = self._lowered(w), self.facts.loss
+        return np.array(
+            self._sums(lambda b, _: self._sum(b, loss.value(self._predict(b, point), self.y[b])))[0]
+        )
+
+    def _both_sums(self, w: Vector) -> Vector:
+        """The value, and then the gradient."""
+        point, loss = self._lowered(w), self.facts.loss
+
+        def visit(b: slice, total: Vector) -> float:
+            z = self._predict(b, point)
+            self._add(total, b, loss.slope(z, self.y[b]))
+            return self._sum(b, loss.value(z, self.y[b]))
+
+        value, gradient = self._sums(visit)
+        return np.concatenate([[value], gradient])
+
+    def _gradient_sum(self, w: Vector) -> Vector:
         point, loss = self._lowered(w), self.facts.loss
 
         def visit(b: slice, total: Vector) -> float:
             self._add(total, b, loss.slope(self._predict(b, point), self.y[b]))
             return 0.0
 
-        return self._mean(visit)[1]
+        return self._sums(visit)[1]
 
-    def hessian_vector(self, w: ArrayLike, v: ArrayLike) -> Vector:
-        """The Hessian of F at w times v, shape (d,). Not private."""
+    def _curved_sum(self, w: Vector, v: Vector) -> Vector:
         point, direction, loss = self._lowered(w), self._lowered(v), self.facts.loss
 
         def visit(b: slice, total: Vector) -> float:
@@ -242,13 +274,9 @@ class EmpiricalRisk:
             self._add(total, b, curvature * self._predict(b, direction))
             return 0.0
 
-        return self._mean(visit)[1]
+        return self._sums(visit)[1]
 
-    def hessian(self, w: ArrayLike) -> Vector:
-        """The Hessian of F at w, shape (d, d), symmetric: for few features. Not private.
-
-        Products are accumulated in float64 for float32 data too, so that ``facts.rounding`` holds.
-        """
+    def _hessian_sum(self, w: Vector) -> Vector:
         total = np.zeros((self.facts.dimension, self.facts.dimension))
         z = self.predictions(w)
         weights = (
@@ -260,7 +288,7 @@ class EmpiricalRisk:
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
             product = rows.T @ weighted
             total += product.toarray() if _is_sparse(product) else product
-        return (total + total.T) / (2 * self.facts.n_records)
+        return total
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
@@ -320,13 +348,11 @@ class EmpiricalRisk:
         for start in range(0, len(self.y), rows):
             yield slice(start, min(start + rows, len(self.y)))
 
-    def _mean(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:
-        """What ``visit(block, total)`` returns and adds to ``total``, summed over the data, divided by n."""
+    def _sums(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:
+        """What ``visit(block, total)`` returns and adds to ``total``, summed over the rows."""
         from privopt.problems.convex.passes import full_pass
 
-        n, d = self.facts.n_records, self.facts.dimension
-        number, total = full_pass(visit, len(self.y), d, self._rows.stored, self._rows.block)
-        return number / n, total / n
+        return full_pass(visit, len(self.y), self.facts.dimension, self._rows.stored, self._rows.block)
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:
         if self._counted:

@@ -55,7 +55,7 @@ class UnclippedRisk(EmpiricalRisk):
             _add_soft(rows, b, self._slopes(b, point, scale), beta, total)
             return 0.0
 
-        return self._mean(visit)[1] * scale
+        return self._sums(visit)[1] / self.facts.n_records * scale
 
     def soft_gradient_sum(
         self, w: ArrayLike, records: NDArray[np.int64], scale: float, beta: float

@@ -50,6 +50,25 @@ class CountedRecords:
         return cls.from_keys(schema, classes, list(found), np.asarray(grouped, dtype=np.int64), sizes)
 
     @classmethod
+    def together(cls, parts: Sequence[CountedRecords]) -> Self:
+        """The records of the parts of a table, each counted by the same schema and for the same classes.
+
+        Raises:
+            InvalidInputError: no parts, so no records, or too many.
+        """
+        if not parts:
+            raise InvalidInputError("no records: at least one row is needed")
+        schema, classes = parts[0].schema, parts[0].classes
+        sizes = [len(classes), *(column.n_codes for column in schema.columns)]
+        keys = [pack([part.label, *part.codes], sizes) for part in parts]
+        table = pd.DataFrame({k: np.concatenate(column) for k, column in enumerate(zip(*keys, strict=True))})
+        names = list(table.columns)
+        table["counts"] = np.concatenate([part.counts for part in parts])
+        grouped = table.groupby(names, sort=True)["counts"].sum()
+        found = grouped.index.to_frame().to_numpy(dtype=np.int64).T
+        return cls.from_keys(schema, classes, list(found), np.asarray(grouped, dtype=np.int64), sizes)
+
+    @classmethod
     def from_keys(
         cls,
         schema: Schema,

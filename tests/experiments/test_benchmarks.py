@@ -194,13 +194,25 @@ def test_scaling_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
 
 
 def test_open_lines_of_scaling_show_gap_and_bound() -> None:
-    solved = scaling.Line("age+sex", 8, 10, 3, "rspm", 1.0, "native", 0.5, "solved", 7.0, 7.0, 0.0, 250.0)
-    unsolved = replace(solved, dimension=60, cells=4000, seconds=60.0, status="open", bound=-5.0, gap=12.0)
-    refused = replace(unsolved, question="opdisc", status="refused", gap=math.nan)
-    draw = replace(unsolved, question="exponential", gap=math.nan, bound=math.nan)
+    where = {
+        "columns": "age+sex",
+        "dimension": 8,
+        "cells": 10,
+        "levels": 3,
+        "question": "rspm",
+        "epsilon": 1.0,
+    }
+    found = {"by": "native", "seconds": 0.5, "status": "solved", "value": 7.0, "bound": 7.0, "gap": 0.0}
+    solved = scaling.Line(**where, **found, early_gap=math.nan, peak_megabytes=250.0)
+    unsolved = replace(
+        solved, dimension=60, cells=4000, seconds=60.0, status="open", bound=-5.0, gap=12.0, early_gap=15.0
+    )
+    none = dict.fromkeys(("bound", "gap", "early_gap"), math.nan)
+    refused = replace(unsolved, question="opdisc", status="refused", **none)
+    draw = replace(unsolved, question="exponential", **none)
     rows = pd.DataFrame([vars(x) for x in (solved, unsolved, refused, draw)])
     table = scaling.table(rows)
-    assert table["rspm, epsilon 1"].tolist() == ["0.5", "open at 60 s: gap 12 above -5"]
+    assert table["rspm, epsilon 1"].tolist() == ["0.5", "open at 60 s: gap 15, then 12, above -5"]
     assert table["opdisc, epsilon 1"].tolist() == ["", "refused"]
     assert table["exponential, epsilon 1"].tolist() == ["", "open at 60 s"]
     assert scaling.sizes(rows)["cells x levels, {-1,0,1}^d"].tolist() == [30, 12000]

@@ -25,7 +25,7 @@ from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSessio
 from privopt.oracles.minimize.mip.row_model import Columns, add_weights
 from privopt.oracles.minimize.mip.search import Region, Search
 from privopt.oracles.minimize.native import bounds as duals
-from privopt.oracles.minimize.native.descent import descend
+from privopt.oracles.minimize.native.descent import descend, descend_from_many
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray
@@ -39,6 +39,8 @@ _MAX_SQUARED_NORM = 4096
 _FEW_SWEEPS, _MANY_SWEEPS = 4, 40
 # A sweep that raises a bound by less than this (fixed point) was the last one.
 _LEAST_GAIN = UNIT // 64
+# For incumbents: at so many numeric weight vectors, from so many points each.
+_DESCENDED, _DESCENTS = 8, 16
 
 
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
@@ -156,7 +158,10 @@ def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
     lattice = model.problem.lattice
     search.offer(np.clip(0, lattice.low, lattice.high))  # the shortest vector is in every lattice
     draw = _Draw(model, query, search)
+    # Without noise all min-marginals are level, and the points that sweeps suggest are poor.
+    draw.offer_good([int(np.argmin(np.sum(model.regions.weights**2, axis=1)))])
     draw.sweep_all(_FEW_SWEEPS)
+    draw.offer_good(np.argsort(draw.bound, kind="stable")[:_DESCENDED].tolist())
     draw.sweep_all(_MANY_SWEEPS)
     order = np.argsort(draw.bound, kind="stable")
     return search.run([draw.region(int(k)) for k in order if not search.can_prune(int(draw.bound[k]))])
@@ -183,10 +188,25 @@ class _Draw:
                 self.bound[k] = max(int(self.bound[k]), self._raised(k, sweeps))
                 self.search.report(int(self.bound.min()))
 
+    def offer_good(self, chosen: list[int]) -> None:
+        """Incumbents at some numeric weights, from descents."""
+        shape = self.model.regions.shape
+        for k in chosen:
+            if self.query.watch.stop() is not None:
+                return
+            if not self.search.can_prune(int(self.bound[k])) and self._start(k):
+                value, levels = descend_from_many(shape, self.dual, _DESCENTS)
+                if value < self.search.dominated:
+                    self.search.offer(self.model.regions.point(k, levels))
+
+    def _start(self, k: int) -> bool:
+        regions = self.model.regions
+        return regions.start(self.dual, k, UNIT, self.costs, regions.all_levels)
+
     def _raised(self, k: int, sweeps: int) -> int:
         """A bound for one weight vector: exact, or the value from which on nothing matters."""
         regions, dual = self.model.regions, self.dual
-        if not regions.start(dual, k, UNIT, self.costs, regions.all_levels):
+        if not self._start(k):
             return int(BIG)
         give_to_norm(regions.shape, dual, 0)
         update(regions.shape, dual, None)

@@ -25,6 +25,7 @@ from privopt.oracles.minimize.mip import watchdog
 
 # They write the problem where no folder of ours is asked for, or send it to another machine.
 CARELESS = ("CyLP", "SAS94", "SASCAS")
+Tell = Callable[[bool], None]
 _PATIENCE = 5.0  # seconds until a watchdog that was told to stop has stopped
 
 
@@ -36,17 +37,18 @@ def uses_files(solver: Any) -> bool:
 
 
 @contextmanager
-def private_folder(solver: Any) -> Iterator[Callable[[], None]]:
+def private_folder(solver: Any) -> Iterator[Tell]:
     """A PuLP solver that uses files keeps them to itself while the context lasts.
 
-    Yields a function that tells the program to end, if there is one that can be told.
+    Yields a function that tells the program, if there is one that can be told: to stop with what it has
+    (False) or to end at once (True).
 
     Raises:
         SolverFailedError: programs cannot be started, or PuLP cannot name files, in the folder for temporary
             files.
     """
     if not uses_files(solver):
-        yield lambda: None
+        yield lambda at_once: None
         return
     # Removed on leaving, and at exit of the interpreter if that comes first.
     with tempfile.TemporaryDirectory(prefix="privopt-", ignore_cleanup_errors=True) as folder:
@@ -64,7 +66,7 @@ def private_folder(solver: Any) -> Iterator[Callable[[], None]]:
                     f"not mounted 'noexec', or use a solver that needs no files (HiGHS)"
                 )
         try:
-            yield lambda: _tell_to_end(Path(folder))
+            yield lambda at_once: _tell(Path(folder), at_once)
         finally:
             _stop(Path(folder))
 
@@ -80,9 +82,10 @@ def _launcher(folder: Path, program: str) -> Path:
     return launcher
 
 
-def _tell_to_end(folder: Path) -> None:
+def _tell(folder: Path, at_once: bool) -> None:
     with suppress(OSError, ValueError):
-        os.kill(int((folder / "watchdog").read_text()), signal.SIGTERM)
+        number = int((folder / "watchdog").read_text())
+        os.kill(number, signal.SIGTERM if at_once else signal.SIGUSR1)
 
 
 def _stop(folder: Path) -> None:

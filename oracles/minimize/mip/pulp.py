@@ -11,6 +11,7 @@ import importlib.util
 import math
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -37,10 +38,11 @@ from privopt.oracles.minimize.mip.model import (
     Session,
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
-from privopt.oracles.minimize.mip.private import CARELESS, private_folder, uses_files
+from privopt.oracles.minimize.mip.private import CARELESS, Tell, private_folder, uses_files
 from privopt.problems.discrete.lattice import FloatArray
 
 _LOOK = 0.02  # seconds between two looks at the watch
+_PATIENCE = 5.0  # seconds that a program that is told to stop has to write down its best point
 # What PuLP calls the solvers that people call by shorter names.
 _PULP_NAMES = {"highs": "HiGHS", "cbc": "PULP_CBC_CMD"}
 
@@ -61,8 +63,8 @@ class PulpOracle(MipOracle):
     ScipOracle speak to those solvers directly, and keep it.
 
     Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers are passed the
-    time limit, and those that are programs end with a cancellation or Ctrl-C; PuLP reports no proved bound of
-    an unfinished solve: expect large gaps there.
+    time limit, and those that are programs stop at a cancellation, with their best point, and end with
+    Ctrl-C. PuLP reports no proved bound of an unfinished solve: expect large gaps there.
 
     Solvers that are programs of their own, CBC among them, are handed the records' counts and the noise in
     files: in a folder that nobody else may enter, which goes with the solve, as the program does
@@ -178,6 +180,8 @@ class PulpSession(Session):
         self._problem, self._columns = translated(model)
 
     def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+        import pulp
+
         relay = Relay(watch, tell)
         problem = self._asked(question)
         for number, column in enumerate(problem.variables()):
@@ -188,8 +192,10 @@ class PulpSession(Session):
         stopped = relay.finish()
         if is_highs(self._name):
             return highs.answer(problem.solverModel, order, stopped, question.cutoff)
-        if _ended(relay):
-            return MipAnswer(Outcome.STOPPED, None, -math.inf, stopped, 0, f"{self._name} was ended")
+        if stopped is Status.INTERRUPTED:
+            found = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+            values = self._values() if found else None
+            return MipAnswer(Outcome.STOPPED, values, -math.inf, stopped, 0, f"{self._name} was stopped")
         return self._answer(problem, question.costs, watch)
 
     def _asked(self, question: Question) -> Any:
@@ -259,8 +265,8 @@ class PulpSession(Session):
         return np.array([c.varValue or 0.0 for c in self._columns], dtype=np.float64)
 
 
-def _watched(work: Callable[[], object], relay: Relay, end: Callable[[], None]) -> None:
-    """Wait for a program, and end it when somebody cancels. Its time limit it knows itself."""
+def _watched(work: Callable[[], object], relay: Relay, end: Tell) -> None:
+    """Wait for a program, and stop it when somebody cancels. Its time limit it knows itself."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -271,15 +277,20 @@ def _watched(work: Callable[[], object], relay: Relay, end: Callable[[], None]) 
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
+    told = math.inf
     try:
         while thread.is_alive():
             thread.join(_LOOK)
             relay()
-            if _ended(relay):
-                end()
+            now = time.monotonic()
+            if relay.raised is not None or now > told + _PATIENCE:
+                end(True)
+            elif relay.stopped is Status.INTERRUPTED and told == math.inf:
+                end(False)
+                told = now
     finally:
         while thread.is_alive():  # Ctrl-C
-            end()
+            end(True)
             thread.join(_LOOK)
     if failed:
         raise failed[0]

@@ -1,6 +1,7 @@
 """Runs a solver in a folder for as long as somebody waits for it; then both are gone.
 
-A program of its own, started by ``private``: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT...
+A program of its own, started by ``private``: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT... SIGTERM
+ends it and the solver; SIGUSR1 is passed on as Ctrl-C, at which solvers stop and write down their best point.
 """
 
 from __future__ import annotations
@@ -23,15 +24,22 @@ def run(folder: str, caller: int, command: list[str]) -> int:
     def told(*_: object) -> None:
         raise SystemExit(1)
 
+    def asked(*_: object) -> None:
+        if solver is not None:
+            solver.send_signal(signal.SIGINT)
+
+    solver: subprocess.Popen[bytes] | None = None
     # Ctrl-C reaches the caller as well, who decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, told)
-    solver: subprocess.Popen[bytes] | None = None
+    signal.signal(signal.SIGUSR1, asked)
     try:
         if wanted():
             own = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder)
             # A session of its own: its children end with it, and no terminal talks to it.
-            solver = subprocess.Popen(command, cwd=folder, env={**os.environ, **own}, start_new_session=True)
+            solver = subprocess.Popen(
+                command, cwd=folder, env={**os.environ, **own}, start_new_session=True, preexec_fn=_hears
+            )
         while solver is not None and wanted():
             try:
                 return solver.wait(_LOOK)
@@ -44,6 +52,11 @@ def run(folder: str, caller: int, command: list[str]) -> int:
             solver.wait()
         if os.getppid() != caller:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hears() -> None:
+    """The solver does not inherit that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

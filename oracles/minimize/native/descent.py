@@ -5,8 +5,29 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from privopt.oracles.cells.regions import Costs, Region, Shape, knapsack, last_table
+from privopt.oracles.cells.regions import BIG, INFEASIBLE, Costs, Region, Shape, knapsack, last_table
 from privopt.problems.discrete.lattice import IntArray
+
+
+def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, IntArray]:
+    """The best value of descents from several points, and its levels; BIG where the ball has none.
+
+    The points are the shortest one and cheapest ones at random costs, of a fixed generator: answers do not
+    depend on the time of day.
+    """
+    rng, best = np.random.default_rng(0), (int(BIG), np.zeros_like(shape.low))
+    variables = np.arange(shape.fixed, len(shape.span))
+    costs = (shape.low[:, None] + np.arange(shape.squares.shape[1])) ** 2
+    outside = last_table(shape, region, shape.cells)[: region.width[0]] >= BIG
+    ball = np.where(outside, BIG, 0)
+    for _ in range(count):
+        x = np.zeros_like(shape.low)
+        if knapsack(shape, region, variables, costs, ball, x) >= INFEASIBLE:
+            break
+        if (value := descend(shape, region, x)) < best[0]:
+            best = value, x
+        costs = rng.integers(0, 1 << 20, costs.shape)
+    return best
 
 
 @njit(cache=True, nogil=True)

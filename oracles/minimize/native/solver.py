@@ -38,7 +38,7 @@ from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, 
 from privopt.oracles.minimize.native import bounds as bounds
 from privopt.oracles.minimize.native import nested
 from privopt.oracles.minimize.native import search as trees
-from privopt.oracles.minimize.native.descent import descend
+from privopt.oracles.minimize.native.descent import descend, descend_from_many
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
@@ -57,6 +57,7 @@ _PASSES, _PART_PASSES = (
 )  # at most, over a trie, before it is searched: of a region, and of a part of one
 _LEAST_GAIN = UNIT // 4  # of a pass that is not the last one
 _PART_NODES = 500  # of a trie, before what is left of it waits for its turn
+_DESCENTS = 64  # for a good point before a trie is searched
 _MOMENT = 0.05  # seconds in a trie between two looks at the clock
 
 
@@ -122,6 +123,7 @@ def _compile() -> None:
     worker._tighten(0, 2)
     run.value = UNIT * problem.largest_loss + 1
     worker._nest(0, 0)
+    run.duals[0] = nested.dual(model.tries, worker._loaded())
     run.value = UNIT * problem.largest_loss + 1
     worker._search_part(_Job(0, 0, True, ()))
     run.value = UNIT * problem.largest_loss + 1
@@ -458,14 +460,17 @@ class _Worker:
         return low
 
     def _descend(self) -> None:
-        value = descend(self.shape, self.region, self.levels)
+        self._offer(descend(self.shape, self.region, self.levels), self.levels)
+
+    def _offer(self, value: int, levels: IntArray) -> None:
         if value <= self.run.value:
-            self.trial[self.shape.coordinate] = self.shape.low + self.levels
+            self.trial[self.shape.coordinate] = self.shape.low + levels
             self.run.offer(value, self.trial)
 
     def _nest(self, low: int, number: int) -> int:
         """The region at hand as a trie, with a good dual that all its parts start from; a better bound."""
         run, state, tries = self.run, self._loaded(), self.run.model.tries
+        self._offer(*descend_from_many(self.shape, self.region, _DESCENTS))
         for number_of_pass in range(_PASSES):
             before = low
             low = max(low, nested.enter(tries, state, 0, 1, run.cutoff))

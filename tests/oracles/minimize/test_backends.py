@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
 from privopt.oracles.minimize.mip.model import MipModel, News, Outcome, Question
 from privopt.oracles.minimize.mip.pulp import PulpOracle, PulpSession, translated
 from privopt.oracles.minimize.mip.remote import RemoteSession, _Worker
+from privopt.oracles.minimize.mip.row_model import formulation
 from privopt.oracles.minimize.mip.scip import ScipOracle
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
@@ -215,6 +217,17 @@ def test_a_cancelled_solve_tells_its_best_point_and_an_honest_bound(oracle: Disc
     assert all(p.bound <= answer.certificate.value for p in seen)
     pull = Perturbation.linear(asked.problem.lattice, np.full(24, 1000.0))  # outweighs every loss
     assert asked.minimize(pull).require().tolist() == [-1] * 24
+
+
+@linux
+def test_a_cancelled_program_writes_down_its_best_point() -> None:
+    asked = formulation(hard(), Task.LINEAR, Perturbation.zero(hard().lattice))
+    session, began = PulpSession(asked.model, "CBC"), time.monotonic()
+    limits = Limits(seconds=120, cancelled=lambda: time.monotonic() > began + 3.0)
+    answer = session.solve(Question(asked.costs), limits.start(), lambda news: None)
+    assert (answer.outcome, answer.reason) == (Outcome.STOPPED, Status.INTERRUPTED)
+    assert answer.values is not None
+    assert 0 < asked.costs @ np.rint(answer.values) + asked.constant <= 150
 
 
 @pytest.mark.parametrize("oracle", LIVELY, ids=identity)
@@ -422,18 +435,39 @@ def test_an_installed_package_offers_oracles_by_name() -> None:
     assert model.fit(table, table["a"]).predict(table).shape == (60,)
 
 
-def test_it_is_offered_on_the_command_line_too(stranger: Path) -> None:
+def on_the_command_line(stranger: Path, *words: object) -> str:
+    """What ``privopt`` prints where the package is installed."""
     code = "from privopt.experiments.cli.start import main; main()"
     path = os.pathsep.join([str(stranger), *filter(None, [os.environ.get("PYTHONPATH")])])
     run = subprocess.run(
-        [sys.executable, "-c", code, "solvers"],
+        [sys.executable, "-c", code, *map(str, words)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
     )
     assert run.returncode == 0, run.stderr
-    assert "patient" in run.stdout
-    assert "no licence" in " ".join(run.stdout.split())
+    return run.stdout
+
+
+def test_it_is_offered_on_the_command_line_too(stranger: Path) -> None:
+    told = on_the_command_line(stranger, "solvers")
+    assert "patient" in told
+    assert "no licence" in " ".join(told.split())
+
+
+def test_it_fits_on_the_command_line(stranger: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.choice(["no", "yes"], 80) for name in ("a", "b", "label")})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    schema = "".join(
+        f'[[columns]]\nkind = "categorical"\nname = "{name}"\ncategories = ["no", "yes"]\n' for name in "ab"
+    )
+    (tmp_path / "schema.toml").write_text(schema)
+    words = ["--data", tmp_path / "table.csv", "--target", "label", "--schema", tmp_path / "schema.toml"]
+    words += ["--classes", "no,yes", "--epsilon", "5", "--mechanism", "rspm", "--oracle", "patient"]
+    report = tmp_path / "report.json"
+    on_the_command_line(stranger, "fit", *words, "--insecure-seed", "0", "--json", report)
+    assert json.loads(report.read_text())["oracle"] == "patient"
 
 
 @cpsat

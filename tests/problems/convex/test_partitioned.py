@@ -1,0 +1,90 @@
+"""Risks of records that lie in parts: the sums of the whole table, sensitivities, what may not be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privopt.mechanisms import PrivateLogisticRegression
+from privopt.mechanisms.estimators.linear import _risk
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss
+from privopt.problems.convex.partitioned import PartitionedRisk
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.parts import Blocks
+
+
+def partitioned(X: Any, y: Any, loss: Any, rows: int, n: int | None = None) -> PartitionedRisk:
+    def risk(part: tuple[Any, Any]) -> EmpiricalRisk:
+        return EmpiricalRisk(*part, loss, counts=np.ones(len(part[1]), dtype=np.int64))
+
+    facts = RiskFacts(len(y) if n is None else n, X.shape[1], loss)
+    return PartitionedRisk(Blocks((X, y), rows).made(risk), facts)
+
+
+def records(n: int = 101, d: int = 5) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, d)) * 0.6, rng.choice([-1.0, 1.0], n)
+
+
+@pytest.mark.parametrize("rows", [1, 17, 1000])
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(0.5)])
+def test_sums_over_parts_are_those_of_the_whole(rows: int, loss: Any) -> None:
+    X, y = records()
+    parts, whole = partitioned(X, y, loss, rows), EmpiricalRisk(X, y, loss)
+    w, v = np.random.default_rng(1).normal(size=(2, 5))
+    assert parts.facts == whole.facts
+    assert parts.in_float64() is parts
+    assert parts.value(w) == pytest.approx(whole.value(w), rel=1e-13)
+    assert parts.value_and_gradient(w)[0] == parts.value(w)
+    assert parts.value_and_gradient(w)[1].tolist() == parts.gradient(w).tolist()
+    close = {"rtol": 0, "atol": 4 * whole.facts.rounding * whole.facts.gradient_bound * len(y)}
+    for name, at in (("gradient", (w,)), ("hessian", (w,)), ("hessian_vector", (w, v))):
+        np.testing.assert_allclose(getattr(parts, name)(*at), getattr(whole, name)(*at), **close)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_a_gradient_moves_by_the_sensitivity_of_one_record(rows: int) -> None:
+    """The longest rows there are, of which one changes its label, far out: attained, never exceeded."""
+    X, y = np.tile([1.0, 0.0], (50, 1)), np.ones(50)
+    moved = y.copy()
+    moved[23] = 2e9
+    w = np.array([1e9, 0.0])
+    before, after = (partitioned(X, labels, HuberLoss(1.0), rows) for labels in (y, moved))
+    distance = float(np.linalg.norm(after.gradient(w) - before.gradient(w)))
+    assert 0.999 * before.facts.sensitivity <= distance <= before.facts.sensitivity
+
+
+def test_what_is_computed_for_a_row_does_not_depend_on_the_part_that_it_lies_in() -> None:
+    """To the last bit: a record that is replaced may move others from one part to the next."""
+    X, y = records(60, 117)
+    model = PrivateLogisticRegression(1.0, data_norm=2.0, classes=(-1, 1))
+    w = np.random.default_rng(2).normal(size=118) * 1e6
+    facts = RiskFacts(60, 118, LogisticLoss(), 3.0)
+    found = []
+    for rows in (1, 3, 7, 60):
+        table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None))
+        risk = _risk(table, 0, None, facts)
+        assert isinstance(risk, PartitionedRisk)
+        found.append(np.concatenate(risk.parts.each(lambda part: part.predictions(w))).tolist())
+    assert found == [found[0]] * 4
+
+
+def test_parts_that_hold_other_numbers_of_records_than_they_did_are_refused() -> None:
+    X, y = records()
+    for n in (100, 102):
+        with pytest.raises(InvalidInputError, match="has changed"):
+            partitioned(X, y, LogisticLoss(), 20, n).gradient(np.zeros(5))
+
+
+def test_records_are_not_brought_together() -> None:
+    risk, some = partitioned(*records(), LogisticLoss(), 20), np.array([0, 1])
+    for ask in (
+        lambda: risk.predictions(np.zeros(5)),
+        lambda: risk.gradient_sum(np.zeros(5), some),
+        lambda: risk.difference_sum(np.zeros(5), np.zeros(5), some),
+    ):
+        with pytest.raises(InvalidInputError, match="not brought together"):
+            ask()
