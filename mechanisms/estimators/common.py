@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,6 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.parameters import check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import check_limits as check_limits
@@ -34,6 +33,9 @@ from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import count_records, is_engine_table
 from privopt.problems.tables.partitions import computed, is_dask, lazily, parts_of
 from privopt.problems.tables.schema import IntegerFeatures, Schema
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
 _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "
@@ -377,6 +379,8 @@ def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> Iterator[
     if ledger is None:
         yield
         return
+    from privopt.mechanisms.privacy.ledger import Ledger  # whose library for databases most fits do not need
+
     book, reserved = ledger if isinstance(ledger, Ledger) else Ledger(ledger), False
     try:
         with book.spending(spend):
@@ -386,7 +390,7 @@ def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> Iterator[
         if reserved:
             error.add_note(
                 f"The reserved epsilon = {spend.epsilon:g}, delta = {spend.delta:.3g} counts as spent in "
-                f"{book.path}: the run had started, and how it ended may depend on the records"
+                f"{book}: the run had started, and how it ended may depend on the records"
             )
         raise
 
