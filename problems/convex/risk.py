@@ -327,10 +327,8 @@ class EmpiricalRisk:
         return np.cumsum(self.counts)
 
     def _row_scales(self) -> RealArray:
-        if self._counted:
-            norms = _norms_by_column(self.X, self.facts.norm)
-        else:
-            norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
+        norms_of = _norms_by_column if self._counted else _norms
+        norms = np.concatenate([norms_of(self.X[b], self.facts.norm) for b in self._blocks()])
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
         # A scale below the normal numbers would have too few digits for the slack.
