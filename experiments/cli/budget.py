@@ -1,25 +1,41 @@
-"""``privopt budget``: a ledger of what has been spent, for people and for programs."""
+"""``privopt budget``: ledgers of what has been spent, for people and for programs.
+
+The libraries for databases and accounting are imported by the commands, not for their help.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.mechanisms.errors import BudgetExceededError, LedgerError
-from privopt.mechanisms.privacy.ledger import RULES, Ledger
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
 
-app = typer.Typer(help="Keep a privacy budget in a file.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.budget import Budget, Total
+    from privopt.mechanisms.privacy.ledger import Ledger
+    from privopt.mechanisms.privacy.ledger_trail import Entry
+    from privopt.mechanisms.privacy.spend import PrivacySpend
+
+app = typer.Typer(help="Keep privacy budgets: a file, or a database for a team.", no_args_is_help=True)
 tell = Console(soft_wrap=True, emoji=False)
 
-FileArgument = Annotated[Path, typer.Argument(help="The ledger.")]
+LedgerArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER",
+        help="A path, or postgresql://USER@HOST/DATABASE; with several budgets LEDGER#NAME, and "
+        "LEDGER#DATA/TEAM/ANALYST for one within others.",
+    ),
+]
 EpsilonOption = Annotated[float, typer.Option("--epsilon", help="> 0.")]
 DeltaOption = Annotated[float, typer.Option("--delta", help="In [0, 1); 0 is pure privacy.")]
 NameOption = Annotated[str, typer.Option("--mechanism", help="What is run.")]
@@ -28,114 +44,224 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command()
 def create(
-    file: FileArgument,
+    ledger: LedgerArgument,
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
-    rule: Annotated[str, typer.Option(help=", ".join(RULES))] = "basic",
+    rule: Annotated[str, typer.Option(help="How releases add up: basic, zcdp or gdp.")] = "basic",
 ) -> None:
-    """Start a ledger with a total budget."""
+    """Start a budget, in a new ledger or beside the others of one."""
+    from privopt.mechanisms.privacy.budget import RULES
+    from privopt.mechanisms.privacy.ledger import Ledger
+
     if rule not in RULES:
         raise InvalidInputError(
             f"unknown rule {rule!r}{did_you_mean(rule, RULES)}; there are {', '.join(RULES)}"
         )
     if rule != "basic" and delta == 0:
         raise InvalidInputError(f"the rule {rule} needs --delta > 0")
-    if file.exists():
-        raise LedgerError(f"{file} exists already; `privopt budget show {file}` tells what it holds")
-    Ledger.create(file, epsilon, delta, rule=rule)
-    tell.print(f"{escape(str(file))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
+    made = Ledger.create(ledger, epsilon, delta, rule=rule)
+    tell.print(f"{escape(str(made))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
+
+
+@app.command("list")
+def list_budgets(ledger: LedgerArgument) -> None:
+    """The budgets of a ledger: what each has, and what is left of it."""
+    book = _opened(ledger)
+    entries = book.entries()
+    table = Table("budget", "epsilon spent", "delta spent", "rule", "releases", "last")
+    for name, (budget, spent) in book.budgets().items():
+        mine = [e for e in entries if name in e.budgets and e.state != "cancelled"]
+        table.add_row(
+            *(escape(name), f"{spent.epsilon:.6g} of {budget.epsilon:g}"),
+            *(f"{spent.delta:.3g} of {budget.delta:g}", budget.rule, str(len(mine))),
+            escape(mine[-1].time[:10]) if mine else "",
+        )
+    tell.print(table)
 
 
 @app.command()
-def show(file: FileArgument, as_json: JsonOption = False) -> None:
-    """What has been spent, by what, and what is left."""
-    ledger = open_ledger(file)
-    report = budget_report(ledger)
+def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
+    """What has been spent, by whom, by what, and what is left."""
+    book = _opened(ledger)
+    entries = book.entries()
     if as_json:
-        typer.echo(json.dumps(report, indent=2))
+        typer.echo(json.dumps(budget_report(book, entries), indent=2))
         return
-    table = Table("time (UTC)", "state", "mechanism", "epsilon", "delta")
-    for entry in report["entries"]:
-        spend, time = entry["spend"], entry["time"].removesuffix("+00:00").replace("T", " ")
+    table = Table("time (UTC)", "who", "state", "budgets", "mechanism", "epsilon", "delta")
+    for entry in entries:
         table.add_row(
-            *(escape(time), entry["state"], escape(spend["mechanism"])),
-            *(f"{spend['epsilon']:g}", f"{spend['delta']:g}"),
+            *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
+            *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:g}"),
         )
     tell.print(table)
-    tell.print(_state(ledger))
+    _tell_state(book)
+
+
+@app.command()
+def picture(
+    ledger: LedgerArgument,
+    output: Annotated[Path, typer.Option(help="A file that ends in .png, .svg or .pdf.")] = Path(
+        "budget.png"
+    ),
+) -> None:
+    """Draw what has been spent over time, one panel a budget."""
+    from privopt.experiments.cli.fit import check_files
+    from privopt.experiments.workbench.spending import spending
+
+    if output.suffix not in (".png", ".svg", ".pdf"):
+        raise InvalidInputError(f"--output {output}: pictures end in .png, .svg or .pdf")
+    check_files({"--output": output})
+    book = _opened(ledger)
+    spending(book.budgets(), book.course()).savefig(output, dpi=150)
+    tell.print(f"{escape(str(output))}: {', '.join(map(escape, book.budgets()))}")
+
+
+@app.command()
+def export(
+    ledger: LedgerArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="A .csv file of the releases, or .json with the whole trail. Default: print CSV."),
+    ] = None,
+) -> None:
+    """Write down every release; as JSON also the trail with its hashes."""
+    book = _opened(ledger)
+    entries = book.entries()
+    if output is None:
+        typer.echo(_as_csv(entries), nl=False)
+        return
+    if output.suffix not in (".csv", ".json"):
+        raise InvalidInputError(f"--output {output}: exports end in .csv or .json")
+    from privopt.experiments.cli.fit import check_files
+    from privopt.mechanisms.estimators.common import write_atomically
+
+    check_files({"--output": output})
+    if output.suffix == ".csv":
+        text = _as_csv(entries)
+    else:
+        report = budget_report(book, entries)
+        report["trail"] = [{**vars(row), "content": json.loads(row.content)} for row in book.history()]
+        text = json.dumps(report, indent=2) + "\n"
+    write_atomically(output, text)
+    tell.print(f"{escape(str(output))}: {len(entries)} releases")
+
+
+@app.command()
+def verify(ledger: LedgerArgument) -> None:
+    """Exit code 1 if rows were altered, removed or moved, or if sums are not theirs; says which."""
+    from privopt.mechanisms.privacy.ledger import verify as examine
+
+    found = examine(ledger)
+    for fault in found:
+        tell.print(escape(fault))
+    if found:
+        tell.print("No further spending is allowed. Count every doubtful reservation as spent")
+        raise typer.Exit(1)
+    last = _opened(ledger).history()[-1]
+    tell.print(
+        f"nothing is wrong: {last.number} rows, the last of {_moment(last.time)}. Who keeps their number and "
+        f"the last hash elsewhere can tell later whether all was made anew: {last.number} {last.hash}"
+    )
 
 
 @app.command()
 def check(
-    file: FileArgument, epsilon: EpsilonOption, delta: DeltaOption = 0.0, mechanism: NameOption = "unnamed"
+    ledger: LedgerArgument,
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 0.0,
+    mechanism: NameOption = "unnamed",
 ) -> None:
     """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
-    ledger, release = open_ledger(file), _spend(epsilon, delta, mechanism)
-    affordable = ledger.affords(release)
-    if affordable:
-        tell.print(f"affordable: {_state(ledger)}")
-    else:
-        spent = [e.spend for e in ledger.entries() if e.state != "cancelled"]
-        tell.print(f"not affordable: {escape(ledger.budget.shortfall(spent, release))}")
-    if not affordable:
+    book = _opened(ledger)
+    if why := book.shortfall(_spend(epsilon, delta, mechanism)):
+        tell.print(f"not affordable: {escape(why)}")
         raise typer.Exit(1)
+    tell.print("affordable: ", end="")
+    _tell_state(book)
 
 
 @app.command()
 def spend(
-    file: FileArgument, epsilon: EpsilonOption, delta: DeltaOption = 0.0, mechanism: NameOption = "unnamed"
+    ledger: LedgerArgument,
+    epsilon: EpsilonOption,
+    delta: DeltaOption = 0.0,
+    mechanism: NameOption = "unnamed",
 ) -> None:
     """Book a release that is about to run elsewhere; exit code 1, and nothing booked, if it overdraws."""
     try:
-        ledger = open_ledger(file)
-        ledger.commit(ledger.reserve(_spend(epsilon, delta, mechanism)))
+        book = _opened(ledger)
+        book.commit(book.reserve(_spend(epsilon, delta, mechanism)))
     except BudgetExceededError as error:
         tell.print(escape(str(error)))
         raise typer.Exit(1) from error
     tell.print("booked")
 
 
-def open_ledger(file: Path) -> Ledger:
-    """The ledger in a file.
+def _opened(address: str) -> Ledger:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
-    Raises:
-        LedgerError: no such file, or one that is damaged.
-        InvalidInputError: a file of another kind.
-    """
-    if file.is_dir():
-        raise InvalidInputError(f"{file} is a folder, not a ledger")
-    if not file.exists():
-        raise LedgerError(f"no ledger {file}; `privopt budget create {file} --epsilon TOTAL` starts one")
-    if file.is_file():
-        with file.open("rb") as stream:
-            if b'"privopt_ledger"' not in stream.read(4096).split(b"\n")[0]:
-                raise InvalidInputError(
-                    f"{file} is not a privopt ledger: its first line is no ledger's header. "
-                    f"`privopt budget create` makes ledgers"
-                )
-    return Ledger(file)
+    return Ledger(address)
 
 
-def budget_report(ledger: Ledger) -> dict[str, Any]:
+def budget_report(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
     """The machine-readable state of a ledger."""
-    total, budget = ledger.total(), ledger.budget
+    budgets = {name: _account(*pair) for name, pair in ledger.budgets().items()}
+    only = next(iter(budgets.values())) if len(budgets) == 1 else {}
     return {
-        "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "rule": budget.rule},
-        "spent": {"epsilon": total.epsilon, "delta": total.delta},
+        **only,
+        "budgets": budgets,
         "neighbours": "replace-one",
-        "entries": [{"time": e.time, "state": e.state, "spend": e.spend.to_dict()} for e in ledger.entries()],
+        "entries": [
+            {
+                "identifier": e.identifier,
+                "time": e.time,
+                "who": e.who,
+                "state": e.state,
+                "budgets": list(e.budgets),
+                "spend": e.spend.to_dict(),
+            }
+            for e in entries
+        ],
     }
 
 
-def _state(ledger: Ledger) -> str:
-    spent, budget = ledger.total(), ledger.budget
-    return (
-        f"spent epsilon = {spent.epsilon:.6g} of {budget.epsilon:g}, delta = {spent.delta:.3g} of "
-        f"{budget.delta:g} (replace-one, rule {budget.rule}; reserved counts as spent)"
-    )
+def _account(budget: Budget, spent: Total) -> dict[str, Any]:
+    return {
+        "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "rule": budget.rule},
+        "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+    }
+
+
+def _as_csv(entries: list[Entry]) -> str:
+    columns = ("epsilon", "delta", "notion", "level", "mechanism", "note")
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["time", "who", "state", "budgets", *columns, "identifier"])
+    for e in entries:
+        spend = e.spend.to_dict()
+        writer.writerow(
+            [e.time, e.who, e.state, " ".join(e.budgets), *(spend[c] for c in columns), e.identifier]
+        )
+    return text.getvalue()
+
+
+def _tell_state(ledger: Ledger) -> None:
+    budgets = ledger.budgets()
+    for name, (budget, spent) in budgets.items():
+        which = f"{escape(name)}: " if len(budgets) > 1 else ""
+        tell.print(
+            f"{which}spent epsilon = {spent.epsilon:.6g} of {budget.epsilon:g}, delta = {spent.delta:.3g} of "
+            f"{budget.delta:g} (replace-one, rule {budget.rule}; reserved counts as spent)"
+        )
+
+
+def _moment(time: str) -> str:
+    return escape(time.removesuffix("+00:00").replace("T", " "))
 
 
 def _spend(epsilon: float, delta: float, mechanism: str) -> PrivacySpend:
+    from privopt.mechanisms.privacy.spend import PrivacySpend
+
     if delta == 0:
         return PrivacySpend.pure(epsilon, mechanism)
     return PrivacySpend.approximate(epsilon, delta, mechanism)

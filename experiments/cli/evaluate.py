@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.budget import open_ledger
-from privopt.experiments.cli.fit import check_files
+from privopt.experiments.cli.fit import check_files, open_ledger
 from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.risks import between
 from privopt.experiments.cli.tables import TableOption, read_labelled
@@ -45,7 +44,8 @@ def evaluate(
     ] = "population",
     confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95,
     ledger: Annotated[
-        Path | None, typer.Option(help="Book the spend in this file first; refuse to overdraw.")
+        str | None,
+        typer.Option(help="Book the spend in this ledger first, a path or URL; refuse to overdraw."),
     ] = None,
     insecure_seed: Annotated[int | None, typer.Option(help="Reproducible noise. Voids privacy.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole account here.")] = None,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -20,7 +20,6 @@ from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapse
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.experiments.cli.risks import risk_rows, risk_table
@@ -33,12 +32,14 @@ from privopt.mechanisms.estimators.common import check_writable, write_atomicall
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
 from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
 app = typer.Typer()
 say = Console(stderr=True, emoji=False)
@@ -193,8 +194,12 @@ def fit(
         ),
     ] = "sound",
     ledger: Annotated[
-        Path | None,
-        typer.Option(help="Book the spend in this file first; refuse to overdraw.", rich_help_panel=_PRIVACY),
+        str | None,
+        typer.Option(
+            help="Book the spend in this ledger first, a path or URL, with #BUDGET if it holds several; "
+            "refuse to overdraw.",
+            rich_help_panel=_PRIVACY,
+        ),
     ] = None,
     insecure_seed: Annotated[
         int | None, typer.Option(help="Reproducible noise. Voids privacy.", rich_help_panel=_PRIVACY)
@@ -446,15 +451,22 @@ def check_files(outputs: dict[str, Path | None]) -> None:
             )
 
 
+def open_ledger(address: str) -> Ledger:
+    """The ledger at an address; its library is loaded where there is one."""
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+    return Ledger(address)
+
+
 @contextmanager
-def _accounted(path: Path | None) -> Iterator[Ledger | None]:
+def _accounted(address: str | None) -> Iterator[Ledger | None]:
     """The ledger, opened before data is read; whatever fails says what has been booked."""
-    book = None if path is None else open_ledger(path)
+    book = None if address is None else open_ledger(address)
     try:
         yield book
     except (PrivOptError, KeyboardInterrupt) as error:
         if book is not None and not getattr(error, "__notes__", ()):
-            error.add_note(f"Nothing was booked in {book.path}")
+            error.add_note(f"Nothing was booked in {book}")
         if isinstance(error, KeyboardInterrupt) or _interrupted.is_set():
             stopped = InterruptedRunError("Interrupted: nothing was released")
             for note in getattr(error, "__notes__", ()):

@@ -36,7 +36,7 @@ COMMANDS = {
     "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
     "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
     "reproduce": "Measure figures and tables of the papers again, and say whether what they show was seen.",
-    "budget": "Keep a privacy budget in a file.",
+    "budget": "Keep privacy budgets: a file, or a database for a team.",
     "audit": "Try to refute privacy claims; exit code 1 if one falls or if a mutant with too "
     "little noise passes.",
 }

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.budget import open_ledger
 from privopt.experiments.cli.fit import (
     EpsilonOption,
     LossOption,
     RobustOption,
     StepsOption,
     check_mechanism,
+    open_ledger,
     parse_delta,
     parse_lattice,
     parse_prevalence,
@@ -52,7 +53,7 @@ def plan(
     lattice: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
     oracle: Annotated[str, typer.Option(help="As in `privopt fit`.")] = "auto",
     ledger: Annotated[
-        Path | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
+        str | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
     ] = None,
     class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
     prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
@@ -105,7 +106,7 @@ def plan(
 
 
 def show(
-    report: dict[str, Any], lines: list[str], spend: PrivacySpend, *, as_json: bool, ledger: Path | None
+    report: dict[str, Any], lines: list[str], spend: PrivacySpend, *, as_json: bool, ledger: str | None
 ) -> None:
     """Print a plan, and whether a budget affords it."""
     if as_json:
@@ -116,8 +117,8 @@ def show(
     if ledger is not None:
         book = open_ledger(ledger)
         if not book.affords(spend):
-            raise BudgetExceededError(f"{ledger} does not afford this: see `privopt budget show {ledger}`")
-        tell.print(f"{ledger} affords it; nothing was booked", highlight=False, markup=False)
+            raise BudgetExceededError(f"{book} does not afford this: see `privopt budget show {book}`")
+        tell.print(f"{book} affords it; nothing was booked", highlight=False, markup=False)
 
 
 def robust_plan(
@@ -199,9 +200,10 @@ def _lines(planned: CardPlan) -> list[str]:
 
 
 def _weights(lattice: IntegerLattice) -> str:
-    """The box in words where only the last weight, an intercept's, differs from the others."""
-    low, high = lattice.low.tolist(), lattice.high.tolist()
-    if len(set(low)) == len(set(high)) == 1 or len(set(low[:-1])) > 1 or len(set(high[:-1])) > 1:
+    """The box in words where few kinds of features differ in their bounds, and the last is an intercept."""
+    pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
+    kinds = Counter(pairs[:-1])
+    if len(set(pairs)) == 1 or len(kinds) > 3:
         return str(lattice)
-    features = f"{low[0]} to {high[0]} for each of {len(low) - 1} features"
-    return f"{features}, {low[-1]} to {high[-1]} for the intercept"
+    features = [f"{low} to {high} for each of {count} features" for (low, high), count in kinds.items()]
+    return ", ".join([*features, f"{pairs[-1][0]} to {pairs[-1][1]} for the intercept"])

@@ -29,10 +29,14 @@ from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
+from privopt.mechanisms.privacy.accounting import gaussian_delta
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.picks import CUTS, ColumnPicks, column_draw
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
+from privopt.oracles.limits import started
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.losses import HuberLoss
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -45,6 +49,7 @@ _FLAT = HuberLoss(1e-3)  # no weight of the model comes near the labels -1 and +
 _POINTS, _OTHERS = 100, 199
 _HALF = 5  # records of either class beside the one that is replaced
 _RANGE = 2  # points that count as one outcome
+_WIDTH, _NEAR_ZERO = 2.0, 0.1  # of a draw of columns, and its epsilon
 _ALONE = (3, 1)  # a record whose feature outweighs the constant, and gets 9 points or 10
 
 
@@ -138,6 +143,56 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
             _joint_law,
         ),
     )
+
+
+@dataclass(frozen=True)
+class PickSampler:
+    """Runs a plan's own ``release``: which of two columns is drawn first.
+
+    Attributes:
+        plan: the mechanism.
+        first: the record that is replaced, of ``_TWO_COLUMNS``.
+    """
+
+    plan: ColumnPicks
+    first: tuple[int, int]
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        rows = [(*self.first, 1), *[(0, 0, 1)] * 2, (1, 1, 1)]
+        table = ZeroOneHalfspace(rows, [1, -1, -1, 1], self.plan.facts.lattice)
+        oracle, clock = gibbs_oracle("auto"), started(None)
+        return [self.plan.release(table, oracle, noise, clock)[0].column for _ in range(runs)]
+
+
+def picks_claims() -> tuple[AuditedClaim, ...]:
+    """A draw of columns, and mutants: a positive record moves from one column to the other.
+
+    Of four records two are positive, (1, 1) and (0, 1) or (1, 0). A column that holds both tells 1, of two
+    records one more than if it knew nothing; one that holds one of them tells 1/2, rounded down. So what the
+    columns tell moves by the most that it may, up for one and down for the other. The curve of mu-GDP touches
+    that of such a draw at epsilon = 0, so the pair is stated near it.
+    """
+    facts = CardFacts(
+        4,
+        IntegerLattice(-1, 1, dimension=3),
+        *(((0, 1), (1, 2)), True, math.sqrt(1.5)),
+        middle=(0.5, 0.5, 0.0),
+        spans=((0, 1), (1, 2)),
+        spreads=(0.25, 0.25),
+    )
+    plan = ColumnPicks(facts, (column_draw(2 * len(CUTS), _WIDTH),))
+    hotter = dataclasses.replace(plan.draws[0], beta=8 * plan.draws[0].beta)
+    spend = PrivacySpend.gdp(plan.level, gaussian_delta(plan.level, _NEAR_ZERO), plan.name)
+
+    def subject(name: str, one: ColumnPicks) -> Subject:
+        second = float(special.expit(one.draws[0].beta))
+        laws = np.array([1 - second, second]), np.array([second, 1 - second])
+        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+        samplers = PickSampler(one, (0, 1)), PickSampler(one, (1, 0))
+        return Subject(name, *samplers, spend.epsilon, spend.delta, exact_epsilon(*laws, spend.delta), kept)
+
+    mutants = (subject("draws at eight times their beta", dataclasses.replace(plan, draws=(hotter,))),)
+    return (AuditedClaim(plan.name, "one of two columns, n = 4", subject(RELEASED, plan), mutants),)
 
 
 @dataclass(frozen=True)

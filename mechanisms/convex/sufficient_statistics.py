@@ -125,13 +125,12 @@ class SufficientStatistics(RiskMechanism):
     def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
         """Weights in the units of the risk, from moments with noise of standard deviation sigma."""
         bound, constant = label_bound(self.facts.loss), self.facts.constant
-        unit = bound / _feature_norm(self.facts)
         if not constant:
-            weights = shrunk(A, b, sigma, sigma / self._label_weight, unit)
+            weights = self._solved(A, b, np.zeros(len(b)), 0.0, sigma)
             return 2 * weights if isinstance(self.facts.loss, LogisticLoss) else weights
         means, label = A[:-1, -1] / self.offset, float(np.clip(b[-1] / self.offset, -bound, bound))
         centred = A[:-1, :-1] - np.outer(means, means)
-        weights = shrunk(centred, b[:-1] - means * label, sigma, sigma / self._label_weight, unit)
+        weights = self._solved(centred, b[:-1] - means * label, means, label, sigma)
         middle = label
         if isinstance(self.facts.loss, LogisticLoss):
             # Labels -1 and +1 have the mean 2 q - 1; a step of z moves it by 2 q (1 - q) z.
@@ -140,6 +139,11 @@ class SufficientStatistics(RiskMechanism):
             q = float(np.clip((1 + label) / 2, least, 1 - least))
             middle, weights = math.log(q / (1 - q)), weights / (2 * q * (1 - q))
         return np.append(weights, (middle - float(means @ weights)) / constant)
+
+    def _solved(self, A: Vector, b: Vector, means: Vector, label: float, sigma: float) -> Vector:
+        """Weights of least squares, from noisy covariances of features, A, and of them with labels, b."""
+        unit = label_bound(self.facts.loss) / _feature_norm(self.facts)
+        return shrunk(A, b, sigma, sigma / self._label_weight, unit)
 
 
 def refusals(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:

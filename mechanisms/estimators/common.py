@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,6 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.parameters import check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import check_limits as check_limits
@@ -35,10 +34,15 @@ from privopt.problems.tables.engines import count_records, is_engine_table
 from privopt.problems.tables.partitions import computed, is_dask, lazily, parts_of
 from privopt.problems.tables.schema import IntegerFeatures, Schema
 
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
+
 _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "
     "off them, and regression needs a table in memory"
 )
+# What pandas calls arrays that hold text alone, or whole numbers alone: neither has missing entries.
+_ONE_KIND = ("string", "integer", "boolean")
 # Data frames of so many records are counted before a linear model is fitted, which costs as much as a few
 # passes over them; not by columns with more values than this, which hardly any two records share.
 _LONG, _MOST_CODES = 100_000, 4096
@@ -60,11 +64,13 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     check_unmasked(y, "y")
     if np.ndim(np.asarray(y, dtype=object)) == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
-    if np.any(pd.isna(np.asarray(y, dtype=object))):
-        raise InvalidInputError("y holds missing labels: give them a class of their own")
-    texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
-    if any(texts) and not all(texts):
-        raise InvalidInputError("y mixes text with other labels; make them one type")
+    given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
+    if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:
+        if np.any(pd.isna(np.asarray(y, dtype=object))):
+            raise InvalidInputError("y holds missing labels: give them a class of their own")
+        texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
+        if any(texts) and not all(texts):
+            raise InvalidInputError("y mixes text with other labels; make them one type")
     try:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
@@ -377,6 +383,8 @@ def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> Iterator[
     if ledger is None:
         yield
         return
+    from privopt.mechanisms.privacy.ledger import Ledger  # whose library for databases most fits do not need
+
     book, reserved = ledger if isinstance(ledger, Ledger) else Ledger(ledger), False
     try:
         with book.spending(spend):
@@ -386,7 +394,7 @@ def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> Iterator[
         if reserved:
             error.add_note(
                 f"The reserved epsilon = {spend.epsilon:g}, delta = {spend.delta:.3g} counts as spent in "
-                f"{book.path}: the run had started, and how it ended may depend on the records"
+                f"{book}: the run had started, and how it ended may depend on the records"
             )
         raise
 

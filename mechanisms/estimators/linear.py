@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,7 +53,6 @@ from privopt.mechanisms.estimators.common import (
 )
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -69,6 +68,9 @@ from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import computed, is_dask, parts_of
 from privopt.problems.tables.schema import Schema, Table
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
 _MODEL_FORMAT = "privopt-linear/1"
 
@@ -167,6 +169,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
             BudgetExceededError: the ledger refused; nothing was run.
+            LostPartsError: the cluster that holds the records gave up; nothing was released, and what the
+                ledger reserved stays spent.
             OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
                 minimum; nothing was released, and what the ledger reserved stays spent.
         """
@@ -556,7 +560,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
             schema with a constant of its own needs none and gets none.
         steps: number of noisy steps of mechanisms that have one; by default the theory's.
         limits: time limit of all releases together, progress callback and cancellation.
-        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

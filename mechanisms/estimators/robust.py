@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,7 +37,6 @@ from privopt.mechanisms.estimators.linear import (
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.oracles.limits import Limits
@@ -48,6 +47,9 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
 Floats = NDArray[np.float64]
 
@@ -165,7 +167,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
             Ranges in it may be generous: they cost nothing. None: X holds numbers.
         steps: number of noisy steps; by default the mechanism's.
         limits: time limit, progress callback and cancellation.
-        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,6 @@ from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
-from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -64,6 +63,9 @@ from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema, columns_of
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
 
 _MODEL_FORMAT = "privopt-scorecard/1"
 
@@ -113,7 +115,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
             and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
-        ledger: a ``Ledger`` or its path: the spend is booked before the release runs, an overdraft refused.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

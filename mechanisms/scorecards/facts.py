@@ -34,6 +34,8 @@ class CardFacts:
         middle: where the linear model measures rows from, shape (d,), the intercept's 0; empty for 0.
         wishes: what the schema asks of the points of columns.
         spans: (first, last + 1) of the features of each column of the schema, its missing level included.
+        lines: (feature, lowest, highest) of each feature that is a number, as the schema declares it.
+        spreads: of each column, the largest squared l2 distance of a record's features from ``middle``.
         max_columns: how many of those may get points; None: all.
     """
 
@@ -47,6 +49,8 @@ class CardFacts:
     middle: tuple[float, ...] = ()
     wishes: tuple[Wish, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
+    lines: tuple[tuple[int, float, float], ...] = ()
+    spreads: tuple[float, ...] = ()
     max_columns: int | None = None
 
     def __post_init__(self) -> None:
@@ -73,8 +77,8 @@ class CardFacts:
         """
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         # A number and its missing level are no levels that could be shifted together.
-        lines = [s + 1 for s, c in zip(ends, schema.columns, strict=False) if _is_line(c)]
-        columns = tuple(itertools.pairwise(sorted({*ends, *lines})))
+        lines = tuple(_line(s, c) for s, c in zip(ends, schema.columns, strict=False) if is_line(c))
+        columns = tuple(itertools.pairwise(sorted({*ends, *(start + 1 for start, _, _ in lines)})))
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
         norm, middle = math.sqrt(squares) * (1 + 1e-12), ()
         if schema.intercept:
@@ -84,9 +88,17 @@ class CardFacts:
         check_forced(schema, asked, max_columns)
         return cls(
             *(n_records, box, columns, schema.intercept, norm, schema.denominator, costs, middle, asked),
-            *(spans, max_columns),
+            *(spans, lines, tuple(float(c.squared_spread) for c in schema.columns), max_columns),
         )
 
 
-def _is_line(column: Column) -> bool:
+def is_line(column: Column) -> bool:
+    """Whether the first feature of a column is a number."""
     return isinstance(plain_column(column)[0], Numeric)
+
+
+def _line(start: int, column: Column) -> tuple[int, float, float]:
+    """The feature of a number, and the bounds that it has by its declaration."""
+    number = plain_column(column)[0]
+    middle, half = float(number.middle[0]), math.sqrt(number.squared_spread)
+    return start, middle - half, middle + half

@@ -1,7 +1,7 @@
 """Bad input on the command line: one clear line, the right exit code, and no file written or replaced.
 
 To add a case: a line to ``CASES``, the words after ``privopt`` and a part of what is told. {FIT} and {LINEAR}
-stand for fits that work; a later option replaces an earlier one of the same name.
+stand for fits that work, {EVALUATE} for an evaluation; a later option replaces an earlier one of its name.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -27,6 +28,7 @@ from privopt.problems import Categorical, Numeric, Schema
 SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
 FIT = "fit --data t.csv --target state --classes well,ill --schema s.toml --epsilon 1"
 LINEAR = f"{FIT} --loss logistic"
+EVALUATE = "evaluate card.json --data t.csv --target state --epsilon 1"
 ROWS = "44,no,well\n61,yes,ill\n" * 5
 
 FILES = {
@@ -195,6 +197,20 @@ fti --data t.csv | No such command 'fti'
 {FIT} --ledger key.ledger | its header must hold
 {FIT} --ledger gone.ledger | gone.ledger.head is gone
 {FIT} --ledger good.ledger --insecure-seed 1 | its noise is reproducible
+{FIT} --ledger good.ledger#more | has no budget 'more'; there are main
+{FIT} --ledger good.ledger#main,,main | names of budgets, with commas
+{FIT} --ledger two.ledger | holds several budgets (main, more): name what is meant
+{FIT} --ledger altered.ledger | the row of the budget 'main' was altered
+{FIT} --ledger postgresql://ana:hunter2@127.0.0.1:1/base | ledger
+{FIT} --ledger postgresql://ana:pa#hunter2@127.0.0.1:1/base | names of budgets
+{FIT} --ledger mysql://ana:hunter2@127.0.0.1/base | a ledger is an SQLite file
+{LINEAR} --ledger no.ledger | privopt budget create
+{LINEAR} --ledger two.ledger | holds several budgets
+{EVALUATE} --ledger no.ledger | privopt budget create
+{EVALUATE} --ledger two.ledger | holds several budgets
+{EVALUATE} --ledger t.csv | is not a privopt ledger
+plan --schema s.toml --records 9 --epsilon 1 --ledger no.ledger | privopt budget create
+plan --schema s.toml --records 9 --epsilon 1 --ledger two.ledger | holds several budgets
 predict | Missing argument
 predict no.json t.csv | No such file
 predict card.json no.csv | no such file
@@ -240,10 +256,26 @@ budget create new.ledger --epsilon 1 --delta 1 | delta must satisfy
 budget create new.ledger --epsilon 1 --rule best | unknown rule 'best'
 budget create new.ledger --epsilon 1 --rule gdp | needs --delta > 0
 budget create t.csv --epsilon 1 | exists already
+budget create good.ledger --epsilon 1 | exists already
+budget create good.ledger#a/b --epsilon 1 | would be within 'a', which is not there
+budget create good.ledger#a,b --epsilon 1 | one budget is made at a time
+budget create postgresql://ana:hunter2@127.0.0.1:1/base --epsilon 1 | ledger
 budget create no/l --epsilon 1 | cannot create a ledger
 budget show no.ledger | no ledger no.ledger
 budget show . | is a folder
 budget show torn.ledger | the last line is incomplete
+budget show altered.ledger | the row of the budget 'main' was altered
+budget list no.ledger | no ledger no.ledger
+budget list mysql://ana:hunter2@127.0.0.1/base | a ledger is an SQLite file
+budget picture no.ledger | no ledger no.ledger
+budget picture good.ledger --output p.gif | pictures end in .png
+budget picture good.ledger --output no/p.png | its folder does not exist
+budget export no.ledger | no ledger no.ledger
+budget export good.ledger --output e.txt | exports end in .csv or .json
+budget export good.ledger --output no/e.csv | its folder does not exist
+budget verify no.ledger | no ledger no.ledger
+budget verify t.csv | is not a privopt ledger
+budget spend two.ledger --epsilon 0.1 | holds several budgets
 budget check good.ledger --epsilon x | Invalid value for '--epsilon'
 budget check good.ledger --epsilon 0 | epsilon must be finite and > 0
 budget spend good.ledger --epsilon 0.1 --delta 2 | delta must satisfy
@@ -280,9 +312,12 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "linear-nan": {**linear, "intercept": [float("nan")]},
     }.items():
         (folder / f"{name}.json").write_text(json.dumps(model))
-    for name in ("good", "gone"):
+    for name in ("good", "gone", "altered", "two"):
         Ledger.create(folder / f"{name}.ledger", 1.0).reserve(PrivacySpend.pure(0.1, "m"))
+    Ledger.create(f"{folder / 'two.ledger'}#more", 1.0)
     (folder / "gone.ledger.head").unlink()
+    with sqlite3.connect(folder / "altered.ledger") as database:
+        database.execute("UPDATE privopt_budgets SET strength = '0'")
     return folder
 
 
@@ -294,7 +329,7 @@ def run(
     words: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[object, str, str]:
     monkeypatch.chdir(folder)
-    words = words.format(FIT=FIT, LINEAR=LINEAR)
+    words = words.format(FIT=FIT, LINEAR=LINEAR, EVALUATE=EVALUATE)
     monkeypatch.setattr(sys, "argv", ["privopt", *shlex.split(words)])
     monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
     with pytest.raises(SystemExit) as caught:
@@ -314,6 +349,7 @@ def test_bad_words_get_one_line(
     code, _, err = run(words, clinic, monkeypatch, capsys)
     assert code == 2
     assert told in err
+    assert "hunter2" not in err
     lines = [line for line in err.splitlines() if line and not line.startswith(("warning:", "note:"))]
     assert len([line for line in lines if "solving; Ctrl-C" not in line]) == 1
     assert state(clinic) == before
@@ -331,7 +367,12 @@ RIGHT = {
     "{LINEAR} --data-norm 1 --steps 3 --mechanism dp-gd": "spend",
     "predict card.json header.csv": "score,prediction\n",
     "predict linear.json header.csv": "score,prediction\n",
-    "budget show stripped.ledger": "spent epsilon",
+    "{EVALUATE} --ledger stripped.ledger": "spend",
+    "budget show stripped.ledger": "spent epsilon = 0.1 of 5",
+    "budget list stripped.ledger": "0.1 of 5",
+    "budget verify stripped.ledger": "nothing is wrong: 3 rows",
+    "budget export stripped.ledger": "reserved,main,0.1,0.0,pure,,m,,a",
+    "budget picture stripped.ledger --output p.svg": "p.svg: main",
 }
 
 
@@ -345,10 +386,12 @@ def test_what_is_right_is_not_refused(
     (clinic / "blanks.csv").write_text(table.replace(",", ", "))
     (clinic / "lines.csv").write_text(table.replace("\n", "\r\n") + "\r\n\r\n")
     ledger = clinic / "stripped.ledger"
-    for file in (ledger, clinic / "stripped.ledger.head"):
-        file.unlink(missing_ok=True)
-    Ledger.create(ledger, 5.0, 0.1).reserve(PrivacySpend.pure(0.1, "m"))
-    ledger.write_bytes(ledger.read_bytes().removesuffix(b"\n"))
+    for file in clinic.glob("stripped.ledger*"):
+        file.unlink()
+    # An older version's, without a last newline.
+    facts = {"privopt_ledger": 1, "neighbours": "replace-one", "epsilon": 5.0, "delta": 0.1, "rule": "basic"}
+    entry = {"action": "reserve", "id": "a", "spend": PrivacySpend.pure(0.1, "m").to_dict()}
+    ledger.write_text(f"{json.dumps(facts)}\n{json.dumps(entry)}")
     code, out, err = run(words, clinic, monkeypatch, capsys)
     assert code == 0, err
     assert RIGHT[words] in out

@@ -28,7 +28,8 @@ from privopt.mechanisms import (
 )
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.discrete.registry import prepare_oracle
-from privopt.mechanisms.privacy.ledger import Budget, Ledger, compose
+from privopt.mechanisms.privacy.budget import Budget, compose
+from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles import GibbsOracle, Law, Limits, Task, gibbs_oracle, minimizer
 from privopt.oracles.draw.branch import GibbsBranch
@@ -234,6 +235,8 @@ ARGUMENTS: dict[str, tuple[Use, tuple[str, ...]]] = {
     "Ledger commit": (lambda v: ledger().commit(v), ()),
     "Ledger cancel": (lambda v: ledger().cancel("a", v), ()),
     "Ledger affords": (lambda v: ledger().affords(v), ()),
+    "Ledger shortfall": (lambda v: ledger().shortfall(v), ()),
+    "Ledger verify": (verify, ()),
     "Ledger spending": (lambda v: ledger().spending(v).__enter__(), ()),
     "compose": (lambda v: compose(v, 1e-6), ("empty list", "empty text")),
     "compose delta": (lambda v: compose([], v), ("zero",)),

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLinearRegression, PrivateLogisticRegression
-from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 WRITTEN = Path(__file__).parent / "written"
@@ -69,3 +69,5 @@ def test_a_ledger_counts_as_before_and_goes_on(expected: dict[str, Any], tmp_pat
     assert (total.epsilon, total.delta, total.rule) == (then["epsilon"], then["delta"], then["rule"])
     ledger.commit(ledger.reserve(PrivacySpend.pure(0.5, "one more")))
     assert ledger.total().epsilon == then["epsilon"] + 0.5
+    assert [entry.spend.mechanism for entry in ledger.entries()][:2] == ["exponential", "dp-gd"]
+    assert verify(ledger) == []

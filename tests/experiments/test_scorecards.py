@@ -31,7 +31,7 @@ def test_declared_schemas_hold_all_records() -> None:
     assert schema.encode(frame).X.shape == (400, 7)
 
 
-def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     frame, y = small()
 
     def only(root: Path | None) -> Any:
@@ -39,15 +39,19 @@ def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(scorecards, "tables", only)
     monkeypatch.setattr(scorecards, "SEARCHED", (20.0,))
-    found = scorecards.measured(None, 1, (20.0,))
-    assert len(found) == 1 + 5 + 3
+    monkeypatch.setattr(scorecards, "EPSILONS", (20.0,))
+    found = scorecards.measured(None, 1, tmp_path)
+    assert len(found) == 1 + 8 + 3
     assert found.loc[found["model"] == "not private", "auc"].item() > 0.8
     assert found.loc[found["model"] == "card (auto)", "auc"].item() > 0.7
     page = scorecards.page(found)
     ended = [name for name in scorecards.LATTICE_MECHANISMS if found.set_index("model").auc.notna()[name]]
     assert "exponential" in ended  # a small lattice
-    assert page.count("| small | 200 | 7 |") == 4 * (5 + len(ended)) + 3 + len(ended)
-    assert "## A card beside the linear model" in page
+    assert page.count("| small | 200 | 7 |") == 4 * (8 + len(ended)) + 3 + len(ended)
+    assert "## A card beside the best linear model" in page
+    # What is done is not done again.
+    monkeypatch.setattr(scorecards.Split, "private", None)
+    assert len(scorecards.measured(None, 1, tmp_path)) == len(found)
 
 
 def test_features_of_fasterrisk_are_binary() -> None:

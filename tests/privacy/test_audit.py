@@ -496,7 +496,14 @@ def cached(name: str) -> tuple[AuditedClaim, ...]:
 
 def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
     others = {*ROBUST_MECHANISMS, *ROBUST_FITS, *MEANS, *(kind.name for kind in NONCONVEX)}
-    others |= {"sample-aggregate", "evaluation", "prevalence", SeededScorecard.name, *OPSAMP_AUDITS}
+    others |= {
+        "sample-aggregate",
+        "evaluation",
+        "prevalence",
+        "column-picks",
+        SeededScorecard.name,
+        *OPSAMP_AUDITS,
+    }
     assert set(AUDITS) == set(MECHANISMS) | set(RISK_MECHANISMS) | others
     for name in AUDITS:
         found = cached(name)
@@ -518,7 +525,8 @@ SHARES = {
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
     "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.62, "dp-gld": 0.99,
-    "net": 0.86, "dp-spider": 0.88, "prevalence": 0.99, "dp-sosp": 0.56, "dp-newton": 0.56, "dp-gd-so": 0.56,
+    "net": 0.86, "dp-spider": 0.88, "prevalence": 0.99, "column-picks": 0.9,
+    "dp-sosp": 0.56, "dp-newton": 0.56, "dp-gd-so": 0.56,
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a
     # factor of 5 in rho.
     "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.26, "trimmed-gd": 0.26,

@@ -417,11 +417,14 @@ def test_help_announces_each_command_by_the_first_lines_of_its_own_help(name: st
 
 
 def test_help_and_budget_import_nothing_that_fits_models(tmp_path: Path) -> None:
-    slow = "{'numba', 'pandas', 'pulp', 'scipy.optimize', 'sklearn'}"
+    slow = "{'matplotlib', 'numba', 'pandas', 'pulp', 'scipy.optimize', 'sklearn'}"
     code = f"""
 import sys
 from privopt.experiments.cli.main import app
-for words in ("--help", "budget create ledger.json --epsilon 1", "budget show ledger.json"):
+for words in ("--help", "budget --help", "budget create --help"):
+    assert app(words.split(), standalone_mode=False) in (0, None)
+assert not {{'scipy', 'sqlalchemy'}} & set(sys.modules)
+for words in ("budget create ledger.db --epsilon 1", "budget show ledger.db", "budget list ledger.db"):
     assert app(words.split(), standalone_mode=False) in (0, None)
 assert not {slow} & set(sys.modules), {slow} & set(sys.modules)
 """

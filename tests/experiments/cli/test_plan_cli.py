@@ -47,7 +47,8 @@ def test_plans_say_what_why_and_how_long(tmp_path: Path) -> None:
     assert "mechanism: seeded (" in run.output
     assert "-10 to 10 for each of 40 features, -100 to 100 for the intercept" in run.output
     assert "it is sure to end" in run.output
-    few = planned(tmp_path, "--records", "200", "--epsilon", "0.5", "--json")
+    assert "inf" not in run.output.split()
+    few = planned(tmp_path, "--records", "200", "--epsilon", "0.5", "--lattice", "-1:1", "--json")
     report = json.loads(few.output)
     assert (report["mechanism"], report["delta"], report["epsilon"]) == ("exponential", 0.0, 0.5)
     assert report["seconds"] < 1
@@ -57,7 +58,7 @@ def test_plans_say_what_why_and_how_long(tmp_path: Path) -> None:
 
 def test_plans_do_not_book(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-3)
-    words = ["--records", "9000", "--ledger", str(ledger.path)]
+    words = ["--records", "9000", "--ledger", ledger.address]
     assert "affords it; nothing was booked" in planned(tmp_path, *words, "--epsilon", "1").output
     assert planned(tmp_path, *words, "--epsilon", "1.1").exit_code != 0
     assert ledger.entries() == []
@@ -112,9 +113,11 @@ def test_a_user_may_allow_more_work_or_less() -> None:
     schema = Schema([*WIDE.columns[:3], Numeric("age", 0, 100, step=10)], intercept=True)
 
     def planned(**options: Any) -> Any:
-        return PrivateHalfspaceClassifier(0.1, schema=schema, classes=(0, 1), **options).plan(300)
+        weights = {"lattice": (-1, 1), **options}
+        return PrivateHalfspaceClassifier(0.1, schema=schema, classes=(0, 1), **weights).plan(300)
 
     assert planned().plan.name == "exponential"
+    assert planned(lattice=None).plan.name == "seeded"
     assert planned(max_work=10).plan.name == "seeded"
     assert planned(max_work=10).seconds is not None
     with pytest.raises(PrivOptError, match="max_work"):

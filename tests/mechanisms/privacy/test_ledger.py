@@ -1,19 +1,21 @@
-"""The ledger never under-counts: overdrafts, crashes, two processes, torn and tampered files, bad input."""
+"""The ledger never under-counts: overdrafts, several budgets, tampering, bad input; in files, on a server.
+
+Crashes, full disks, cut connections and crowds are in ``test_ledger_faults``, ledgers of older versions in
+``test_ledger_files``.
+"""
 
 from __future__ import annotations
 
-import itertools
+import copy
 import json
 import math
 import os
-import random
-import signal
-import stat
-import subprocess
-import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
+import pickle
+import sqlite3
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,54 +23,67 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL2
-from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
-from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.errors import (
     BudgetExceededError,
     LedgerCorruptError,
     LedgerError,
+    LedgerUnavailableError,
     PrivacyParameterError,
 )
-from privopt.mechanisms.privacy import ledger as ledger_module
-from privopt.mechanisms.privacy.accounting import (
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-    zcdp_epsilon,
-    zcdp_rho,
-)
-from privopt.mechanisms.privacy.ledger import Budget, Ledger, compose
+from privopt.mechanisms.privacy.budget import Budget, Total
+from privopt.mechanisms.privacy.ledger import Ledger, verify
+from privopt.mechanisms.privacy.ledger_place import Address, engine
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.convex.losses import LogisticLoss
-from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.errors import InvalidInputError
 
-fcntl = pytest.importorskip("fcntl")
-
 TENTH = PrivacySpend.pure(0.1, "test")
+Change = Callable[[str], None]
 
 
-def test_reserve_commit_cancel(tmp_path: Path) -> None:
-    ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-6)
+@pytest.fixture(params=["file", "server"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An address without a ledger yet."""
+    if request.param == "file":
+        return str(tmp_path / "ledger.db")
+    url: str = request.getfixturevalue("empty_database")
+    return url
+
+
+def change(place: str, *statements: str) -> None:
+    """What somebody does to the database behind the ledger's back."""
+    if "://" not in place:
+        with sqlite3.connect(place) as file:
+            for statement in statements:
+                file.execute(statement)
+        return
+    import psycopg
+
+    with psycopg.connect(place, autocommit=True) as server:
+        for statement in statements:
+            server.execute(statement.encode())
+
+
+def test_reserve_commit_cancel(place: str) -> None:
+    ledger = Ledger.create(place, 1.0, 1e-6)
     first, second = ledger.reserve(TENTH), ledger.reserve(PrivacySpend.approximate(0.2, 1e-7, "other"))
     assert ledger.total().epsilon == pytest.approx(0.3)
     ledger.commit(first)
     ledger.cancel(second, "the solver is not installed")
     assert [e.state for e in ledger.entries()] == ["committed", "cancelled"]
-    assert (ledger.total().epsilon, ledger.total().delta, ledger.total().rule) == (0.1, 0.0, "basic")
-    for identifier in (first, second, "unknown"):
+    assert ledger.total() == Total(0.1, 0.0, "basic")
+    for identifier in (first, second, "unknown", "row 1"):
         with pytest.raises(LedgerError, match="no open reservation"):
             ledger.cancel(identifier, "again")
         with pytest.raises(LedgerError, match="no open reservation"):
             ledger.commit(identifier)
     with pytest.raises(LedgerError, match="reason"):
         ledger.cancel(ledger.reserve(TENTH), " ")
+    assert verify(ledger) == []
 
 
-def test_ten_tenths_are_one_and_the_eleventh_is_refused_before_it_runs(tmp_path: Path) -> None:
-    ledger, runs = Ledger.create(tmp_path / "ledger", 1.0), 0
+def test_ten_tenths_are_one_and_the_eleventh_is_refused_before_it_runs(place: str) -> None:
+    """The spend that fills the budget exactly is affordable."""
+    ledger, runs = Ledger.create(place, 1.0), 0
     for _ in range(10):
         with ledger.spending(TENTH):
             runs += 1
@@ -77,6 +92,8 @@ def test_ten_tenths_are_one_and_the_eleventh_is_refused_before_it_runs(tmp_path:
         runs += 1
     assert runs == 10
     assert not ledger.affords(PrivacySpend.pure(1e-12, "tiny"))
+    assert ledger.shortfall(TENTH) is not None
+    assert len(ledger.entries()) == 10
 
 
 def test_an_overdraft_says_what_is_short(tmp_path: Path) -> None:
@@ -92,188 +109,26 @@ def test_an_overdraft_says_what_is_short(tmp_path: Path) -> None:
         Ledger.create(tmp_path / "small", 2.0, 1e-9).reserve(PrivacySpend.approximate(1.0, 1e-6, "c"))
 
 
-def test_the_budget_is_that_of_the_file_and_not_of_an_earlier_one(tmp_path: Path) -> None:
-    old = Ledger.create(tmp_path / "ledger", 10.0)
-    os.unlink(old.path)
-    Ledger.create(old.path, 0.15)  # nothing had been spent in the old one: no head remembers it
-    old.reserve(TENTH)
-    assert not old.affords(TENTH)
-    with pytest.raises(BudgetExceededError, match=r"of epsilon = 0\.15"):
-        old.reserve(TENTH)
+@pytest.mark.parametrize("rule", ["zcdp", "gdp"])
+def test_each_rule_spends_its_budget_and_no_more(tmp_path: Path, rule: str) -> None:
+    """As many releases as the rule affords when all are added up at once."""
+    ledger, budget = Ledger.create(tmp_path / "l", 1.5, 1e-5, rule=rule), Budget(1.5, 1e-5, rule)
+    third, made = PrivacySpend.pure(0.3, "m"), 0
+    while ledger.affords(third):
+        ledger.reserve(third)
+        made += 1
+    assert budget.affords([third] * made)
+    assert not budget.affords([third] * (made + 1))
+    assert ledger.total() == budget.total([third] * made)
+    assert verify(ledger) == []
 
 
-def test_a_failed_release_stays_spent(tmp_path: Path) -> None:
-    ledger = Ledger.create(tmp_path / "ledger", 1.0)
+def test_a_failed_release_stays_spent(place: str) -> None:
+    ledger = Ledger.create(place, 1.0)
     with pytest.raises(RuntimeError), ledger.spending(TENTH):
         raise RuntimeError("no certificate")
     assert ledger.total().epsilon == 0.1
     assert [e.state for e in ledger.entries()] == ["reserved"]
-
-
-def test_budgets_allow_exactly_what_was_calibrated_to_them() -> None:
-    epsilon, delta = 1.3, 1e-6
-    gdp = PrivacySpend.gdp(gaussian_mu(epsilon, delta), delta, "one")
-    assert Budget(epsilon, delta, "gdp").affords([gdp])
-    part = PrivacySpend.gdp(gaussian_mu(epsilon, delta) / math.sqrt(7), delta, "one of seven")
-    assert Budget(epsilon, delta, "gdp").affords([part] * 7)
-    assert not Budget(epsilon, delta, "gdp").affords([part] * 8)
-    rho = PrivacySpend.zcdp(zcdp_rho(epsilon, delta / 2) / 7, delta / 2, "one of seven")
-    assert Budget(epsilon, delta, "zcdp").affords([rho] * 7)
-    assert not Budget(epsilon, delta, "zcdp").affords([rho] * 8)
-    own = PrivacySpend.approximate(0.01, delta / 4, "own delta")
-    assert Budget(epsilon, delta, "zcdp").affords([own] * 2)
-    assert not Budget(epsilon, delta, "zcdp").affords([own] * 3)
-
-
-def test_totals_stay_within_what_is_affordable() -> None:
-    pure, zcdp = PrivacySpend.pure(0.1, "a"), PrivacySpend.zcdp(0.003, 1e-6, "b")
-    for rule in ("basic", "zcdp"):
-        budget, spends = Budget(1.5, 1e-5, rule), []
-        while budget.affords([*spends, pure]):
-            spends += [pure]
-            if budget.affords([*spends, zcdp]):
-                spends += [zcdp]
-            assert budget.total(spends).epsilon <= 1.5 * (1 + 1e-9)
-            assert budget.total(spends).delta <= 1e-5
-        assert len(spends) > 5
-
-
-def test_compose_takes_the_best_rule() -> None:
-    delta = 1e-5
-    few, many = [PrivacySpend.pure(0.5, "a")] * 2, [PrivacySpend.pure(0.05, "a")] * 400
-    assert compose(few, delta) == ledger_module.Total(1.0, 0.0, "basic")
-    assert compose(many, delta).rule == "zcdp"
-    assert compose(many, delta).epsilon == pytest.approx(zcdp_epsilon(400 * 0.05**2 / 2, delta))
-    gaussians = [PrivacySpend.gdp(0.1, delta, "g")] * 25
-    assert compose(gaussians, delta).rule == "gdp"
-    assert compose(gaussians, delta).epsilon == pytest.approx(gaussian_epsilon(0.5, delta))
-    mixed = [*many, PrivacySpend.approximate(0.5, delta / 2, "own delta")]
-    whole = compose(mixed, delta)
-    assert whole.rule == "zcdp"
-    assert whole.epsilon == pytest.approx(zcdp_epsilon(400 * 0.05**2 / 2 + 0.125, delta / 2))
-    assert whole.delta == pytest.approx(delta)
-    with pytest.raises(PrivacyParameterError, match="add up"):
-        compose([PrivacySpend.approximate(0.5, 2 * delta, "own delta")], delta)
-
-
-def exact_epsilon(mu: float, pure: list[float], delta: float) -> float:
-    """The exact epsilon of a Gaussian release of level mu beside randomized responses, by bisection.
-
-    A response loses +e with chance s = 1 / (1 + exp(-e)) and -e otherwise; given all of those losses, l in
-    sum, delta is that of the Gaussian at epsilon - l, which for negative arguments follows by symmetry.
-    """
-
-    def gaussian(e: float) -> float:
-        return gaussian_delta(mu, e) if e >= 0 else 1 - math.exp(e) * (1 - gaussian_delta(mu, -e))
-
-    def total(epsilon: float) -> float:
-        found = 0.0
-        for signs in itertools.product((1, -1), repeat=len(pure)):
-            chance = math.prod(1 / (1 + math.exp(-s * e)) for s, e in zip(signs, pure, strict=True))
-            found += chance * gaussian(epsilon - sum(s * e for s, e in zip(signs, pure, strict=True)))
-        return found
-
-    low, high = 0.0, 50.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if total(middle) > delta else (low, middle)
-    return high
-
-
-@pytest.mark.parametrize(("mu", "pure"), [(0.5, [0.3, 0.3]), (0.2, [0.1] * 6), (1.5, [2.0]), (0.01, [1.0])])
-def test_gaussian_releases_beside_others_are_never_under_counted(mu: float, pure: list[float]) -> None:
-    """Against the exact law; and a rule that took pure releases for mu = epsilon / 2 would be caught."""
-    delta = 1e-5
-    spends = [PrivacySpend.gdp(mu, delta, "g"), *(PrivacySpend.pure(e, "p") for e in pure)]
-    exact = exact_epsilon(mu, pure, delta)
-    assert exact <= compose(spends, delta).epsilon <= 1.5 * exact
-    assert exact <= Budget(9.0, delta, "gdp").total(spends).epsilon
-    if len(pure) == 6:
-        assert gaussian_epsilon(math.sqrt(mu**2 + sum((e / 2) ** 2 for e in pure)), delta) < exact
-    # An (epsilon, delta) release tells all with chance delta, and is randomized response otherwise.
-    own = [PrivacySpend.approximate(s.epsilon, delta / 20, "a") for s in spends[1:]]
-    left = delta - len(own) * delta / 20
-    assert exact_epsilon(mu, pure, left) <= compose([spends[0], *own], delta).epsilon
-
-
-def test_two_gradient_fits_compose_as_one_gaussian(tmp_path: Path) -> None:
-    facts = RiskFacts(10_000, 20, LogisticLoss())
-    delta = 1e-6
-    fits = [
-        DPGradientDescent.plan(facts, epsilon=1.0, delta=delta, steps=30).spend,
-        DPFrankWolfeL2.plan(facts, L2Ball(20, 3.0), epsilon=2.0, delta=delta, steps=50).spend,
-        OutputPerturbation.plan(facts, epsilon=0.5, delta=delta).spend,
-    ]
-    assert [s.notion for s in fits] == ["gdp"] * 3
-    assert [s.epsilon for s in fits] == [1.0, 2.0, 0.5]
-    mu = math.sqrt(sum(gaussian_mu(s.epsilon, delta) ** 2 for s in fits))
-    together = compose(fits, delta)
-    assert together.epsilon == pytest.approx(gaussian_epsilon(mu, delta), rel=1e-6)
-    assert together.epsilon < 0.75 * 3.5
-    assert together.delta == delta  # three fits, one delta
-    ledger = Ledger.create(tmp_path / "ledger", together.epsilon * (1 + 1e-9), delta, rule="gdp")
-    for spend in fits:
-        ledger.commit(ledger.reserve(spend))
-    assert not ledger.affords(OutputPerturbation.plan(facts, epsilon=0.1, delta=delta).spend)
-    # A fit calibrated to the whole budget is affordable, and in a zCDP ledger it costs its mu^2 / 2.
-    assert Budget(1.0, delta, "gdp").affords(fits[:1])
-    assert Budget(9.0, 2 * delta, "zcdp").total(fits).epsilon == pytest.approx(zcdp_epsilon(mu**2 / 2, delta))
-
-
-def test_ledgers_from_before_gaussian_releases_were_recorded_as_such_stay_readable(tmp_path: Path) -> None:
-    """Lines as version 0 wrote them: full-batch fits as (epsilon, delta), with and without levels."""
-    spend = {"neighbours": "replace-one", "claim": "proved", "note": "", "insecure_seed": None}
-    old = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "notion": "approximate",
-        "mechanism": "dp-gd",
-        "level": None,
-        **spend,
-    }
-    rho = zcdp_rho(0.5, 1e-6)
-    zcdp = {"epsilon": 0.5, "delta": 1e-6, "notion": "zcdp", "mechanism": "dp-fw-l1", "level": rho, **spend}
-    path = tmp_path / "ledger"
-    header = {
-        "privopt_ledger": 1,
-        "neighbours": "replace-one",
-        "epsilon": 3.0,
-        "delta": 1e-5,
-        "rule": "basic",
-    }
-    lines = [
-        header,
-        {"action": "reserve", "id": "a", "time": "2026-01-01T00:00:00+00:00", "spend": old},
-        {"action": "commit", "id": "a", "time": "2026-01-01T00:00:01+00:00"},
-        {"action": "reserve", "id": "b", "time": "2026-01-01T00:00:02+00:00", "spend": zcdp},
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert Ledger(path).total() == ledger_module.Total(1.5, 2e-6, "basic")
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                TENTH,
-                PrivacySpend.approximate(0.3, 1e-8, "a"),
-                PrivacySpend.zcdp(0.01, 1e-7, "z"),
-                PrivacySpend.gdp(0.1, 1e-7, "g"),
-            ]
-        ),
-        min_size=1,
-        max_size=8,
-    ),
-    st.randoms(),
-)
-def test_order_does_not_matter(spends: list[PrivacySpend], shuffler: random.Random) -> None:
-    other = list(spends)
-    shuffler.shuffle(other)
-    assert compose(other, 1e-5) == compose(spends, 1e-5)
-    for rule in ("basic", "zcdp"):
-        assert Budget(1.0, 1e-5, rule).total(other) == Budget(1.0, 1e-5, rule).total(spends)
-        assert Budget(1.0, 1e-5, rule).affords(other) == Budget(1.0, 1e-5, rule).affords(spends)
 
 
 def test_what_guarantees_nothing_is_refused(tmp_path: Path) -> None:
@@ -289,35 +144,100 @@ def test_what_guarantees_nothing_is_refused(tmp_path: Path) -> None:
     assert not gdp_only.entries()
 
 
-def test_the_file_is_readable_and_only_grows(tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    ledger, before = Ledger.create(path, 1.0, 1e-6), b""
-    for step in range(6):
-        content = path.read_bytes()
-        assert content.startswith(before)
-        before = content
-        identifier = ledger.reserve(TENTH)
-        if step % 2:
-            ledger.commit(identifier)
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    assert records[0] == {
-        "privopt_ledger": 2,
-        "neighbours": "replace-one",
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "rule": "basic",
-    }
-    assert records[1]["action"] == "reserve"
-    assert PrivacySpend.from_dict(records[1]["spend"]) == TENTH
-    assert sorted(os.listdir(tmp_path)) == ["ledger", "ledger.head"]
+def test_who_what_and_when_are_kept(place: str) -> None:
+    spend = PrivacySpend.gdp(0.1, 1e-7, "dp-gd", note="one-vs-rest")
+    ledger = Ledger.create(place, 1.0, 1e-6)
+    ledger.reserve(spend)
+    entry = ledger.entries()[0]
+    assert entry.spend == spend
+    assert entry.who.endswith(f"@{os.uname().nodename}")
+    assert entry.who.startswith("postgres, ") == ("://" in place)
+    assert abs(datetime.fromisoformat(entry.time) - datetime.now(UTC)) < timedelta(minutes=5)
+    assert [row.action for row in ledger.history()] == ["create", "reserve"]
 
 
-def test_creation_never_replaces_a_ledger(tmp_path: Path) -> None:
-    Ledger.create(tmp_path / "ledger", 1.0).reserve(TENTH)
-    with pytest.raises(LedgerError, match="cannot create"):
-        Ledger.create(tmp_path / "ledger", 9.0)
-    assert Ledger(tmp_path / "ledger").budget.epsilon == 1.0
-    with pytest.raises(LedgerError, match="cannot open"):
+# --- several budgets -------------------------------------------------------------------------------------
+
+
+def test_a_release_is_booked_in_all_budgets_that_apply(place: str) -> None:
+    for name, epsilon in (("adult", 1.0), ("adult/heart", 0.6), ("adult/heart/ana", 0.25), ("bo", 0.5)):
+        Ledger.create(f"{place}#{name}", epsilon)
+    both = Ledger(f"{place}#adult/heart/ana,bo")
+    both.cancel(both.reserve(TENTH), "nothing was read")
+    both.commit(both.reserve(TENTH))
+    Ledger(f"{place}#adult").reserve(TENTH)
+    spent = {name: total.epsilon for name, (_, total) in Ledger(place).budgets().items()}
+    assert spent == {"adult": 0.2, "adult/heart": 0.1, "adult/heart/ana": 0.1, "bo": 0.1}
+    assert [e.budgets for e in both.entries()] == [("adult", "adult/heart", "adult/heart/ana", "bo")] * 2
+    assert len(Ledger(f"{place}#adult").entries()) == 3
+    assert Ledger(f"{place}#bo").total().epsilon == 0.1
+    assert verify(place) == []
+
+
+def test_one_budget_that_is_short_keeps_the_release_out_of_all(place: str) -> None:
+    for name, epsilon in (("data", 1.0), ("data/team", 0.15), ("ana", 1.0)):
+        Ledger.create(f"{place}#{name}", epsilon)
+    for names in ("data/team,ana", "ana,data/team"):
+        ledger = Ledger(f"{place}#{names}")
+        assert ledger.affords(TENTH)
+        assert not ledger.affords(PrivacySpend.pure(0.2, "m"))
+        with pytest.raises(BudgetExceededError, match="of the budget 'data/team', spent epsilon = 0 "):
+            ledger.reserve(PrivacySpend.pure(0.2, "m"))
+    assert all(total.epsilon == 0 for _, total in Ledger(place).budgets().values())
+    # The whole budget of the data is gone: none within it may spend, whatever it has left.
+    Ledger(f"{place}#data").reserve(PrivacySpend.pure(0.95, "m"))
+    with pytest.raises(BudgetExceededError, match="of the budget 'data'"):
+        Ledger(f"{place}#data/team").reserve(TENTH)
+
+
+def test_several_budgets_are_named_before_anything_is_spent(tmp_path: Path) -> None:
+    place = tmp_path / "ledger.db"
+    Ledger.create(place, 1.0)
+    Ledger.create(f"{place}#other", 1.0)
+    for use in (
+        lambda book: book.reserve(TENTH),
+        lambda book: book.affords(TENTH),
+        lambda book: book.total(),
+    ):
+        with pytest.raises(LedgerError, match=r"holds several budgets \(main, other\): name what is meant"):
+            use(Ledger(place))
+    with pytest.raises(LedgerError, match="has no budget 'adult'; there are main, other"):
+        Ledger(f"{place}#adult")
+    with pytest.raises(LedgerError, match="'a/b' would be within 'a', which is not there"):
+        Ledger.create(f"{place}#a/b", 1.0)
+    with pytest.raises(LedgerError, match="one budget is made at a time"):
+        Ledger.create(f"{place}#a,b", 1.0)
+    for names in ("", "a,", "a b", "/a", "a//b", "a/", "ü", "a'b", "x" * 201):
+        with pytest.raises(InvalidInputError, match="names of budgets"):
+            Ledger.create(f"{place}#{names}", 1.0)
+    assert sorted(Ledger(place).budgets()) == ["main", "other"]
+
+
+def test_budgets_keep_their_own_rules(tmp_path: Path) -> None:
+    place, spend = tmp_path / "ledger.db", PrivacySpend.gdp(0.2, 1e-6, "dp-gd")
+    for rule in ("basic", "zcdp", "gdp"):
+        Ledger.create(f"{place}#{rule}", 3.0, 1e-5, rule=rule)
+    Ledger(f"{place}#basic,zcdp,gdp").reserve(spend)
+    for rule in ("basic", "zcdp", "gdp"):
+        assert Ledger(f"{place}#{rule}").total() == Budget(3.0, 1e-5, rule).total([spend])
+    with pytest.raises(PrivacyParameterError, match="adds up GDP and pure"):
+        Ledger(f"{place}#basic,gdp").reserve(PrivacySpend.zcdp(0.01, 1e-7, "z"))
+    assert len(Ledger(f"{place}#basic").entries()) == 1
+
+
+# --- making, naming, copying -----------------------------------------------------------------------------
+
+
+def test_creation_never_replaces_a_ledger(place: str) -> None:
+    Ledger.create(place, 1.0).reserve(TENTH)
+    with pytest.raises(LedgerError, match="'main' exists already"):
+        Ledger.create(place, 9.0)
+    assert Ledger(place).budget.epsilon == 1.0
+    assert Ledger(place).total().epsilon == 0.1
+
+
+def test_what_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="no ledger"):
         Ledger(tmp_path / "missing")
     for arguments in ((0.0,), (1.0, 1.0), (math.nan,)):
         with pytest.raises(PrivacyParameterError):
@@ -325,197 +245,223 @@ def test_creation_never_replaces_a_ledger(tmp_path: Path) -> None:
     for rule in ("zcdp", "gdp", "renyi"):
         with pytest.raises(PrivacyParameterError):
             Ledger.create(tmp_path / "bad", 1.0, 0.0, rule=rule)
+    with pytest.raises(LedgerError, match="cannot create"):
+        Ledger.create(tmp_path / "no" / "folder", 1.0)
+    (tmp_path / "table.csv").write_text("age\n44\n")
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE privopt (a)")
+    for name in ("table.csv", "other.db"):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(LedgerError, match="is no ledger"):
+            Ledger.create(tmp_path / name, 1.0)
+        with pytest.raises(LedgerError, match="is not a privopt ledger"):
+            Ledger(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other.db", "table.csv"]
 
 
-def headless(path: Path, epsilon: float) -> Ledger:
-    """A ledger of format 1, from before ledgers had heads."""
-    Ledger.create(path, epsilon)
-    path.write_text(path.read_text().replace('"privopt_ledger": 2', '"privopt_ledger": 1'))
-    return Ledger(path)
+def test_an_empty_file_is_no_ledger_until_it_is_made_one(tmp_path: Path) -> None:
+    """As a kill leaves it in the middle of ``create``."""
+    (tmp_path / "l").touch()
+    with pytest.raises(LedgerError, match="is not a privopt ledger"):
+        Ledger(tmp_path / "l")
+    assert Ledger.create(tmp_path / "l", 1.0).affords(TENTH)
 
 
-# --- files that cannot be trusted ------------------------------------------------------------------------
-
-
-def test_every_torn_file_is_refused(tmp_path: Path) -> None:
-    """Cut within a line: no reading, no spending, no change. Without its head, too, as in older ones."""
-    path = tmp_path / "ledger"
-    ledger = headless(path, 1.0)
-    identifier = ledger.reserve(TENTH)
-    ledger.commit(identifier)
-    whole = path.read_bytes()
-    (tmp_path / "ledger.head").unlink()
-    for size in range(0, len(whole), 7):
-        torn = whole[:size]
-        if whole[size - 1 : size] == b"\n" or whole[size : size + 1] == b"\n":
-            continue  # whole lines, the last newline apart
-        path.write_bytes(torn)
-        for use in (ledger.total, lambda: ledger.reserve(TENTH), lambda: Ledger(path)):
-            with pytest.raises(LedgerCorruptError, match="No further spending"):
-                use()
-        assert path.read_bytes() == torn
-
-
-def test_tampered_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    ledger = headless(path, 0.25)
-    first = ledger.reserve(TENTH)
-    ledger.commit(first)
-    (tmp_path / "ledger.head").unlink()
-    header, reserve, commit = path.read_text().splitlines()
-    cancel = commit.replace('"commit"', '"cancel"')
-    bad = [
-        [reserve, commit],  # no header
-        [header, commit],  # closes what was never opened
-        [header, reserve, reserve],  # twice
-        [header, reserve, commit, cancel],  # a committed release taken back
-        [header, reserve, ""],
-        [header, reserve, "[]"],
-        [header, reserve, "[" * 100_000],
-        [header, reserve, commit.replace("commit", "forget")],
-        [header, reserve.replace("0.1", "-0.1")],
-        [header, reserve.replace("0.1", "NaN")],
-        [header, reserve.replace('"epsilon": 0.1', '"epsilon": 0.1, "epsilon": 0.01')],
-        [header, reserve.replace("replace-one", "add-remove")],
-        [header, reserve, reserve.replace(first, "b"), reserve.replace(first, "c")],  # beyond the budget
-        [header.replace("basic", "best"), reserve],
-        [header.replace("{", '{"limit": 3, '), reserve],  # a later version's, or anybody's
-        [header.replace('"privopt_ledger": 1', '"privopt_ledger": 3'), reserve],
-        [header.replace('"privopt_ledger": 1', '"privopt_ledger": 2'), reserve],  # which has a head
-        [header.replace("replace-one", "add-remove"), reserve],
-        [header.replace(', "neighbours": "replace-one"', ""), reserve],
-        [header, reserve.replace("{", '{"void": true, ', 1)],
-        [header, reserve.replace(f'"{first}"', "7")],
-        [header, reserve, commit.replace("{", '{"reason": "why", ', 1)],
-        [header, reserve, cancel],  # no reason
-    ]
-    for lines in bad:
-        path.write_text("\n".join(lines) + "\n")
-        with pytest.raises(LedgerCorruptError):
-            ledger.reserve(PrivacySpend.pure(0.01, "small"))
-    path.write_bytes(b"\xff\xfe\n")
-    with pytest.raises(LedgerCorruptError):
-        Ledger(path)
-    path.write_text("\n".join([header, reserve, commit]) + "\n")
-    assert ledger.total().epsilon == 0.1
-
-
-def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "ledger"
-    ledger = Ledger.create(path, 1.0)
-    before, write = path.read_bytes(), os.write
-    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: len(data) // 2]))
-    with pytest.raises(LedgerError, match="could not be written"):
-        ledger.reserve(TENTH)
-    monkeypatch.undo()
-    assert path.read_bytes() == before
-    assert ledger.total().epsilon == 0
-
-
-def test_whole_lines_that_are_gone_are_noticed(tmp_path: Path) -> None:
-    """An older copy put back, a line taken out, an entry edited: what the head remembers must be there."""
-    path, head = tmp_path / "ledger", tmp_path / "ledger.head"
-    ledger = Ledger.create(path, 1.0)
-    copies = [(path.read_bytes(), b"")]
-    for _ in range(3):
-        ledger.commit(ledger.reserve(TENTH))
-        copies.append((path.read_bytes(), head.read_bytes()))
-    whole, last = copies[-1]
-    lines = whole.splitlines(keepends=True)
-    bad = [older for older, _ in copies[:-1]]
-    bad += [b"".join(lines[:k] + lines[k + 1 :]) for k in range(1, len(lines))]
-    bad += [whole.replace(b"committed", b"cancelled"), whole.replace(b"0.1", b"0.2", 1), whole + b"\n"]
-    bad += [whole.replace(b'"time": "2', b'"time": "3', 1), whole[:-1] + b"\r\n"]
-    bad = [content for content in bad if content != whole]
-    for content in bad:
-        path.write_bytes(content)
-        for use in (ledger.total, lambda: ledger.reserve(TENTH), lambda: Ledger(path)):
-            with pytest.raises(LedgerCorruptError, match="No further spending"):
-                use()
-    path.write_bytes(whole)
-    for content in (b"", b"{}", b"[1]\n", last[:-9], last.replace(b'"bytes": ', b'"bytes": 9'), b"\xff"):
-        head.write_bytes(content)
-        with pytest.raises(LedgerCorruptError):
-            ledger.reserve(TENTH)
-    head.unlink()
-    with pytest.raises(LedgerCorruptError, match=r"ledger.head is gone"):
-        ledger.reserve(TENTH)
-    head.write_bytes(last)
-    assert len(ledger.entries()) == 3
-    # What cannot be noticed, and the module says so: an older copy of both.
-    older = copies[1]
-    path.write_bytes(older[0])
-    head.write_bytes(older[1])
-    assert len(ledger.entries()) == 1
-
-
-def test_a_kill_between_an_entry_and_its_head_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "ledger"
-    ledger = Ledger.create(path, 1.0)
-    replace = os.replace
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    for made in range(3):  # the first time there is no head yet: then the entry is not written either
-        monkeypatch.setattr(os, "replace", killed)
-        with pytest.raises(KeyboardInterrupt):
-            ledger.reserve(TENTH)
-        monkeypatch.setattr(os, "replace", replace)
-        assert len(ledger.entries()) == max(0, 2 * made)
-        ledger.reserve(TENTH)
-    assert ledger.total().epsilon == pytest.approx(0.5)
-    assert sorted(os.listdir(tmp_path)) == ["ledger", "ledger.head"]
-
-
-def test_a_full_disk_at_the_head_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledgers_travel_as_text(tmp_path: Path) -> None:
+    """Copied, pickled, in another folder: estimators are, with all that they were given."""
     ledger = Ledger.create(tmp_path / "ledger", 1.0)
     ledger.reserve(TENTH)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(LedgerError, match=r"No space left on device. Nothing was run"):
-        ledger.reserve(TENTH)
-    monkeypatch.undo()
-    assert ledger.total().epsilon == 0.2
-
-
-def test_ledgers_without_a_head_get_one_with_the_next_entry(tmp_path: Path) -> None:
-    ledger = headless(tmp_path / "ledger", 1.0)
-    ledger.reserve(TENTH)
-    before = ledger.path.read_bytes()
-    ledger.reserve(TENTH)
-    ledger.path.write_bytes(before)
-    with pytest.raises(LedgerCorruptError, match="lines are gone"):
-        ledger.total()
-
-
-def test_a_last_line_without_a_newline_is_read_and_goes_on(tmp_path: Path) -> None:
-    """As an editor leaves it; an object that lacks its last character is none, so nothing torn passes."""
-    for make in (lambda path: Ledger.create(path, 1.0), lambda path: headless(path, 1.0)):
-        path = tmp_path / "ledger"
-        ledger = make(path)
-        for _ in range(3):
-            path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-            ledger.commit(ledger.reserve(TENTH))
-        assert len(ledger.entries()) == 3
-        assert path.read_bytes().count(b"\n") == 7
-        for file in tmp_path.iterdir():
-            file.unlink()
+    for other in (copy.deepcopy(ledger), pickle.loads(pickle.dumps(ledger)), Ledger(ledger.address)):
+        other.reserve(TENTH)
+    assert Ledger(f"sqlite:///{tmp_path / 'ledger'}").total().epsilon == 0.4
+    assert sorted(os.listdir(tmp_path)) == ["ledger", "ledger.head"]
+    assert (tmp_path / "ledger").stat().st_mode & 0o777 == 0o600
 
 
 def test_links_lead_to_one_ledger_and_one_head(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     link, ledger = tmp_path / "here" / "link", Ledger.create(tmp_path / "ledger", 1.0)
-    link.symlink_to(ledger.path)
+    link.symlink_to(tmp_path / "ledger")
     Ledger(link).reserve(TENTH)
     ledger.reserve(TENTH)
     assert len(Ledger(link).entries()) == len(ledger.entries()) == 2
     assert os.listdir(tmp_path / "here") == ["link"]
+
+
+@pytest.mark.parametrize("path", [None, 5, "", b"ledger", ["ledger"], "a\0b"], ids=repr)
+def test_what_is_no_address_is_no_ledger(path: Any) -> None:
+    for use in (Ledger, lambda p: Ledger.create(p, 1.0), verify):
+        with pytest.raises(InvalidInputError, match="a ledger is named by a path"):
+            use(path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ana:hunter2@127.0.0.1:1/base",
+        "postgres://ana:hunter2@127.0.0.1:1/base#adult",
+        "postgresql://127.0.0.1:1/base?user=ana&password=hunter2",
+        "postgresql://ana:pa@hunter2@127.0.0.1:1/base",
+        "postgresql://ana:pa#hunter2@127.0.0.1:1/base",
+        "postgresql://ana:hunter2@127.0.0.1:port/base",
+        "postgresql://ana:pa/hunter2@127.0.0.1:1/base",
+        "postgresql://ana:hunter2@127.0.0.1:1/base?more=hunter2",
+        "mysql://ana:hunter2@127.0.0.1/base",
+        "http://ana:hunter2@127.0.0.1/base",
+        "sqlite://hunter2",
+    ],
+)
+def test_a_password_is_in_no_message(url: str) -> None:
+    for use in (Ledger, lambda p: Ledger.create(p, 1.0), verify):
+        with pytest.raises((LedgerError, InvalidInputError)) as caught:
+            use(url)
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert "hunter2" not in str(error)
+            assert "\n" not in str(error)
+            error = error.__cause__
+    if "#hunter2" not in url and "@hunter2" not in url and url.startswith("postgres"):
+        assert "hunter2" not in str(Address.of(url))
+
+
+# --- tampering -------------------------------------------------------------------------------------------
+
+
+def spent_ledger(place: str) -> Ledger:
+    """Eight rows: 1 makes "main"; 2 and 3, 4 and 5 are committed; 6 and 7 cancelled; 8 reserved."""
+    ledger = Ledger.create(place, 1.0)
+    for _ in range(2):
+        ledger.commit(ledger.reserve(TENTH))
+    ledger.cancel(ledger.reserve(PrivacySpend.pure(0.2, "m")), "nothing was read")
+    ledger.reserve(TENTH)
+    return ledger
+
+
+SWAP = "UPDATE privopt_trail SET number = CASE number WHEN 3 THEN 5 ELSE 3 END + 100 WHERE number IN (3, 5)"
+BACK = "UPDATE privopt_trail SET number = number - 100 WHERE number > 100"
+CHANGES = {
+    "an amount": (
+        ["UPDATE privopt_trail SET content = replace(content, '0.1', '0.01') WHERE number = 4"],
+        "row 4 was",
+    ),
+    "a name": (["UPDATE privopt_trail SET who = 'nobody' WHERE number = 2"], "row 2 was altered"),
+    "a time": (["UPDATE privopt_trail SET time = '2020-01-01T00:00:00+00:00' WHERE number = 8"], "row 8 was"),
+    "an action": (["UPDATE privopt_trail SET action = 'cancel' WHERE number = 5"], "row 5 was altered"),
+    "a hash": (["UPDATE privopt_trail SET hash = 'abc' WHERE number = 3"], "row 3 was altered"),
+    "a row in the middle": (["DELETE FROM privopt_trail WHERE number = 4"], "row 4 is gone"),
+    "two rows in the middle": (["DELETE FROM privopt_trail WHERE number IN (4, 5)"], "rows 4 to 5 are gone"),
+    "the first row": (["DELETE FROM privopt_trail WHERE number = 1"], "row 1 is gone"),
+    "the last row": (["DELETE FROM privopt_trail WHERE number = 8"], "rows are gone: the last one"),
+    "all rows": (["DELETE FROM privopt_trail"], "rows are gone: the last one"),
+    "two rows swapped": ([SWAP, BACK], "row 3 was altered, or is not in its place"),
+    "a sum": (["UPDATE privopt_budgets SET strength = '0'"], "the row of the budget 'main' was altered"),
+    "no number": (["UPDATE privopt_budgets SET strength = 'x'"], "the row of the budget 'main' was altered"),
+    "a total": (["UPDATE privopt_budgets SET epsilon = 9"], "the row of the budget 'main' was altered"),
+    "a rule": (["UPDATE privopt_budgets SET rule = 'gdp', delta = 0.1"], "the row of the budget 'main'"),
+    "a budget": (["DELETE FROM privopt_budgets"], "its budgets are gone"),
+    "the head": (["DELETE FROM privopt_head"], "the row of its head is gone"),
+    "the number of the head": (
+        ["UPDATE privopt_head SET number = 7"],
+        "the last one is not that of its head",
+    ),
+    "the format": (["UPDATE privopt_head SET format = 9"], "format 9 is a later version's"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_changes_are_found(tmp_path: Path, what: str) -> None:
+    check_that_it_is_found(str(tmp_path / "ledger.db"), what)
+
+
+@pytest.mark.parametrize("what", ["an amount", "the last row", "two rows swapped", "a sum"])
+def test_changes_on_a_server_are_found(empty_database: str, what: str) -> None:
+    check_that_it_is_found(empty_database, what)
+
+
+def check_that_it_is_found(place: str, what: str) -> None:
+    statements, told = CHANGES[what]
+    ledger = spent_ledger(place)
+    assert verify(place) == []
+    change(place, *statements)
+    found = verify(place)
+    assert told in " | ".join(found)
+    with pytest.raises(LedgerError):
+        ledger.entries()  # which shows the history, and so checks all of it
+    # Of all these, what a booking decides by is checked by the booking itself.
+    early = ("the last row", "all rows", "a sum", "no number", "a total", "a rule", "a budget")
+    if what in early or "head" in what or what in ("the format", "a time"):
+        before = Path(place).read_bytes() if "://" not in place else b""
+        for use in (lambda: ledger.reserve(TENTH), ledger.total, lambda: Ledger(f"{place}#main")):
+            with pytest.raises(LedgerError):
+                use()
+        assert before == (Path(place).read_bytes() if "://" not in place else b"")
+
+
+@pytest.mark.parametrize("number", [4, 8])
+def test_a_row_that_is_made_anew_with_its_hash_does_not_fit_the_next(tmp_path: Path, number: int) -> None:
+    """Each hash covers the one before: the row after it is found, or its head if it was the last."""
+    path = tmp_path / "ledger.db"
+    row = spent_ledger(str(path)).history()[number - 1]
+    other = replace(row, content=row.content.replace("0.1", "0.01"))
+    before = Ledger(path).history()[number - 2].hash
+    values = f"content = '{other.content}', hash = '{other.digest(before)}'"
+    change(str(path), f"UPDATE privopt_trail SET {values} WHERE number = {number}")
+    assert ("row 5 was altered" if number == 4 else "rows are gone: the last one") in verify(path)[0]
+
+
+def test_an_altered_reservation_is_not_cancelled(place: str) -> None:
+    """Else what is taken back would be more than what was set aside."""
+    ledger = Ledger.create(place, 1.0)
+    identifier = ledger.reserve(TENTH)
+    ledger.reserve(TENTH)
+    change(place, "UPDATE privopt_trail SET content = replace(content, '0.1', '0.2') WHERE number = 2")
+    with pytest.raises(LedgerCorruptError, match="row 2 was altered"):
+        ledger.cancel(identifier, "nothing was read")
+
+
+def test_an_older_copy_of_a_file_is_noticed(tmp_path: Path) -> None:
+    path, head = tmp_path / "ledger", tmp_path / "ledger.head"
+    ledger = Ledger.create(path, 1.0)
+    copies = [(path.read_bytes(), head.read_bytes())]
+    for _ in range(2):
+        ledger.reserve(TENTH)
+        copies.append((path.read_bytes(), head.read_bytes()))
+    uses = (ledger.total, lambda: ledger.reserve(TENTH), lambda: Ledger(path))
+    for older, _ in copies[:-1]:
+        path.write_bytes(older)
+        for use in uses:
+            with pytest.raises(LedgerCorruptError, match="fewer than its head says, as an older copy has"):
+                use()
+        assert "as an older copy has" in verify(path)[0]
+    path.write_bytes(copies[-1][0])
+    other = Ledger.create(tmp_path / "other", 5.0)
+    for _ in range(5):
+        other.reserve(TENTH)
+    path.write_bytes((tmp_path / "other").read_bytes())
+    with pytest.raises(LedgerCorruptError, match="is another ledger: its head does not fit"):
+        ledger.reserve(TENTH)
+    path.write_bytes(copies[-1][0])
+    for content in (
+        b"",
+        b"{}",
+        b"[1]\n",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"privopt_ledger_head": 2, "number": 0}',
+    ):
+        head.write_bytes(content)
+        with pytest.raises(LedgerCorruptError, match="is damaged"):
+            ledger.reserve(TENTH)
+    head.unlink()
+    with pytest.raises(LedgerCorruptError, match=r"ledger.head is gone"):
+        ledger.reserve(TENTH)
+    head.write_bytes(copies[-1][1])
+    assert len(ledger.entries()) == 2
+    # What cannot be noticed, and the module says so: an older copy of both.
+    path.write_bytes(copies[1][0])
+    head.write_bytes(copies[1][1])
+    assert len(ledger.entries()) == 1
 
 
 def test_a_new_ledger_where_a_spent_one_is_gone_is_refused(tmp_path: Path) -> None:
@@ -528,48 +474,80 @@ def test_a_new_ledger_where_a_spent_one_is_gone_is_refused(tmp_path: Path) -> No
     assert Ledger.create(path, 1.0).affords(TENTH)
 
 
-@pytest.mark.parametrize("path", [None, 5, "", b"ledger", ["ledger"], "a\0b"], ids=repr)
-def test_what_is_no_path_is_no_ledger(path: Any) -> None:
-    for use in (Ledger, lambda p: Ledger.create(p, 1.0)):
-        with pytest.raises(InvalidInputError, match="a ledger is named by a path"):
-            use(path)
+def test_a_damaged_file_is_refused_whole(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    ledger = spent_ledger(str(path))
+    whole = path.read_bytes()
+    torn = [whole[:size] for size in (17, 100, 4096, len(whole) // 2, len(whole) - 4096)]
+    page = whole.index(b'"mechanism": "m"') // 4096 * 4096
+    for content in [*torn, whole[:page] + b"\x7f" * 4096 + whole[page + 4096 :]]:
+        path.write_bytes(content)
+        for use in (ledger.entries, lambda: ledger.reserve(TENTH), lambda: Ledger(path).entries()):
+            with pytest.raises(LedgerError):
+                use()
+        assert path.read_bytes() == content
+
+
+def test_roles_that_may_only_add_cannot_alter_the_trail(empty_database: str) -> None:
+    """The grants that the page on privacy names suffice to book, and do not suffice to tamper."""
+    import psycopg
+
+    mine, role = empty_database, f"ana_{uuid.uuid4().hex[:8]}"
+    change(mine, f"CREATE ROLE {role} LOGIN")
+    Ledger.create(mine, 1.0)
+    change(
+        mine,
+        f"GRANT SELECT, INSERT ON privopt_trail TO {role}",
+        f"GRANT SELECT, UPDATE ON privopt_head, privopt_budgets TO {role}",
+    )
+    hers = mine.replace("postgres:@", f"{role}@")
+    with Ledger(hers).spending(TENTH):
+        pass
+    assert Ledger(mine).entries()[0].who.startswith(f"{role}, ")
+    for statement in ("DELETE FROM privopt_trail", "UPDATE privopt_trail SET who = ''"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            change(hers, statement)
+    with pytest.raises(LedgerUnavailableError, match="permission denied"):
+        Ledger.create(f"{hers}#more", 1.0)
 
 
 # --- what is on disk when a call returns -----------------------------------------------------------------
 
 
-def test_entries_and_names_are_on_disk_before_a_call_returns(
+def test_commits_wait_for_the_disk(place: str) -> None:
+    """EXTRA (3): a power failure right after a booking does not take it back, by SQLite's documentation."""
+    Ledger.create(place, 1.0)
+    if "://" in place:
+        change(
+            place, f"ALTER DATABASE {place.partition('?')[0].rpartition('/')[2]} SET synchronous_commit = off"
+        )
+        engine.cache_clear()
+    with engine(Address.of(place).place).begin() as db:
+        asked = "PRAGMA synchronous" if "://" not in place else "SHOW synchronous_commit"
+        assert db.exec_driver_sql(asked).scalar() == (3 if "://" not in place else "on")
+
+
+def test_the_head_is_on_disk_before_it_is_moved_to_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fsync is observed: the size of each file, or the names in each folder, when it was last called."""
-    synced: dict[int, object] = {}
+    synced: list[int] = []
     fsync = os.fsync
 
     def observe(file: int) -> None:
         fsync(file)
-        status = os.fstat(file)
-        folder = stat.S_ISDIR(status.st_mode)
-        synced[status.st_ino] = set(os.listdir(file)) if folder else status.st_size
+        synced.append(os.fstat(file).st_ino)
 
     monkeypatch.setattr(os, "fsync", observe)
     ledger = Ledger.create(tmp_path / "ledger", 1.0)
-    ledger_inode, folder = ledger.path.stat().st_ino, tmp_path.stat().st_ino
-    assert synced[ledger_inode] == ledger.path.stat().st_size
-    assert "ledger" in synced[folder]  # type: ignore[operator]
-    for use in (lambda: ledger.reserve(TENTH), lambda: ledger.commit(ledger.entries()[0].identifier)):
-        synced.clear()
-        use()
-        head = tmp_path / "ledger.head"
-        assert synced[ledger_inode] == ledger.path.stat().st_size
-        assert synced[head.stat().st_ino] == head.stat().st_size
-        assert "ledger.head" in synced[folder]  # type: ignore[operator]
+    ledger.reserve(TENTH)
+    assert synced[-1] == (tmp_path / "ledger.head").stat().st_ino
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
 JUNK = st.one_of(SCALARS, st.lists(st.integers(), max_size=2))
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(record=st.dictionaries(st.sampled_from(list(TENTH.to_dict())), JUNK, min_size=1), name=JUNK)
 def test_bad_input_never_changes_the_file(tmp_path: Path, record: dict[str, object], name: object) -> None:
     path = tmp_path / "ledger"
@@ -595,145 +573,12 @@ def _fits(spend: object) -> bool:
     return isinstance(spend, PrivacySpend) and spend.guaranteed and Budget(0.9, 1e-6).affords([spend])
 
 
-# --- processes -------------------------------------------------------------------------------------------
-
-# Spends 0.01 at a time; between reservation and commit it "releases" by one byte in another file.
-SPENDER = """
-import sys
-from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.privacy.ledger import Ledger
-from privopt.mechanisms.privacy.spend import PrivacySpend
-ledger, spend = Ledger(sys.argv[1]), PrivacySpend.pure(0.01, "test")
-print("ready", flush=True)
-try:
-    while True:
-        with ledger.spending(spend), open(sys.argv[2], "ab", buffering=0) as released:
-            released.write(b".")
-except BudgetExceededError:
-    pass
-"""
-
-
-def start_spender(path: Path, released: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", SPENDER, str(path), str(released)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def test_two_processes_share_a_budget_exactly(tmp_path: Path) -> None:
-    path, released = tmp_path / "ledger", tmp_path / "released"
-    ledger = Ledger.create(path, 0.6)
-    spenders = [start_spender(path, released) for _ in range(2)]
-    for spender in spenders:
-        spender.communicate(timeout=300)
-        assert spender.returncode == 0
-    assert released.stat().st_size == 60
-    assert ledger.total().epsilon == pytest.approx(0.6)
-    assert {e.state for e in ledger.entries()} == {"committed"}
-
-
-def test_a_kill_at_any_moment_never_loses_a_release(tmp_path: Path) -> None:
-    path, released = tmp_path / "ledger", tmp_path / "released"
-    ledger, random_delay = Ledger.create(path, 1000.0), random.Random(5)
-    for kills in itertools.count(1):
-        spender = start_spender(path, released)
-        time.sleep(random_delay.uniform(0.0, 0.06))
-        spender.send_signal(signal.SIGKILL)
-        spender.communicate(timeout=300)
-        done = released.stat().st_size if released.exists() else 0
-        entries = ledger.entries()
-        committed = sum(e.state == "committed" for e in entries)
-        # What was released is reserved, with at most one unfinished reservation per kill.
-        assert committed <= done <= len(entries) <= committed + kills
-        assert ledger.total().epsilon == pytest.approx(0.01 * len(entries))
-        if kills == 3:
-            break
-    assert len(ledger.entries()) > 0
-
-
-# Reads, waits until the other one must have read as well, and only then writes.
-RACER = """
-import sys, time
-from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.privacy.ledger import Ledger
-from privopt.mechanisms.privacy.spend import PrivacySpend
-ledger, parse = Ledger(sys.argv[1]), Ledger._parse
-def slow(self, file):
-    found = parse(self, file)
-    time.sleep(0.3)
-    return found
-Ledger._parse = slow
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    ledger.reserve(PrivacySpend.pure(0.6, "test"))
-    print("reserved")
-except BudgetExceededError:
-    print("refused")
-"""
-
-
-def test_of_two_processes_that_read_at_once_one_is_refused(tmp_path: Path) -> None:
-    """Without a lock, or with a shared one, both would read an empty ledger before either writes."""
-    ledger = Ledger.create(tmp_path / "ledger", 1.0)
-    command = [sys.executable, "-c", RACER, str(ledger.path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    racers: list[subprocess.Popen[str]] = [subprocess.Popen(command, **pipes) for _ in range(2)]  # type: ignore[call-overload]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    assert sorted(racer.communicate(timeout=300)[0] for racer in racers) == ["refused\n", "reserved\n"]
-    assert len(ledger.entries()) == 1
-
-
-@pytest.mark.parametrize("holding", [fcntl.LOCK_EX, fcntl.LOCK_SH])
-def test_a_file_that_is_replaced_while_a_call_waits_is_opened_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holding: int
-) -> None:
-    """As by somebody who edits a copy and renames it into place: the reservation must be in the new file."""
-    path = tmp_path / "ledger"
-    ledger = Ledger.create(path, 1.0)
-    held = os.open(path, os.O_RDONLY)
-    fcntl.flock(held, holding)
-    waiting, flock = threading.Event(), fcntl.flock
-
-    def announced(file: int, operation: int) -> None:
-        waiting.set()
-        flock(file, operation)
-
-    monkeypatch.setattr(fcntl, "flock", announced)
-    with ThreadPoolExecutor(1) as pool:
-        reserved = pool.submit(ledger.reserve, TENTH)
-        assert waiting.wait(60)
-        time.sleep(0.3)
-        assert not reserved.done()  # nobody writes while another reads
-        (tmp_path / "copy").write_bytes(path.read_bytes())
-        os.replace(tmp_path / "copy", path)
-        os.close(held)  # ends the lock
-        identifier = reserved.result(60)
-    assert [e.identifier for e in Ledger(path).entries()] == [identifier]
-
-
-def test_a_file_that_is_replaced_during_a_call_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "ledger"
-    ledger, parse = Ledger.create(path, 1.0), Ledger._parse
-    (tmp_path / "copy").write_bytes(path.read_bytes())
-
-    def replaced(self: Ledger, file: int) -> object:
-        os.replace(tmp_path / "copy", path)
-        return parse(self, file)
-
-    monkeypatch.setattr(Ledger, "_parse", replaced)
-    with pytest.raises(LedgerError, match="replaced by another file meanwhile; nothing was run"):
-        ledger.reserve(TENTH)
-    monkeypatch.undo()
-    with pytest.raises(LedgerCorruptError):  # the head remembers the entry that is lost
-        ledger.total()
+@pytest.mark.parametrize(
+    "text", ["a\0b", "\ud800", "ü \u202e", "'; DROP TABLE privopt_trail; --", "x" * 5000]
+)
+def test_any_text_is_kept(place: str, text: str) -> None:
+    ledger = Ledger.create(place, 1.0)
+    ledger.cancel(ledger.reserve(PrivacySpend.pure(0.1, text, note=text)), f"{text}.")
+    assert ledger.entries()[0].spend.mechanism == text
+    assert json.loads(ledger.history()[-1].content) == {"reason": f"{text}."}
+    assert verify(place) == []

@@ -86,10 +86,10 @@ def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
     assert plan.choice.spend.delta == 0
     # A loss moves by at most 1 when a record is replaced, and by 2 beta in the exponent of the law.
     assert 2 * plan.choice.beta <= plan.choice.spend.epsilon
-    assert plan.seed.facts.row_norm == facts().row_norm
+    assert (plan.seed.facts.row_norm < facts().row_norm) == (plan.picks is not None) == (epsilon < 10)
     if plan.seed.spend.notion == "gdp":
-        level = plan.seed.spend.level
-        assert level is not None
+        assert plan.seed.spend.level is not None
+        level = math.hypot(plan.seed.spend.level, plan.picks.level if plan.picks else 0.0)
         assert 0.999e-6 <= beside_range_delta(level, plan.choice.width, epsilon) <= 1e-6
         assert "GDP, and a choice of bounded range" in plan.spend.note
     else:
@@ -110,7 +110,8 @@ def test_the_range_of_the_choice_is_that_of_its_law(costs: Costs) -> None:
 
 def test_a_gaussian_model_keeps_nearly_all_of_the_budget() -> None:
     """A choice at a fifth of epsilon takes a fifth of mu where both are added up, and a tenth here."""
-    plan = SeededScorecard.plan(facts(), epsilon=1.0, delta=1e-6)
+    plan = SeededScorecard.plan(facts(), epsilon=1.0, delta=1e-6, model="sufficient-statistics")
+    assert plan.picks is None
     assert plan.choice.spend.epsilon == pytest.approx(0.2)
     assert plan.seed.spend.level is not None
     assert 0.88 < plan.seed.spend.level / gaussian_mu(1.0, 1e-6) < 0.92
@@ -128,15 +129,19 @@ def test_the_choice_gets_more_where_a_twentieth_would_leave_it_to_chance() -> No
 def test_a_model_that_would_read_for_long_is_another() -> None:
     wide = Schema([Categorical(f"c{j}", list(range(10))) for j in range(20)], intercept=True)
 
-    def model(n: int, epsilon: float) -> str:
-        plan = SeededScorecard.plan(facts(n, wide), epsilon=epsilon, delta=1e-9)
-        assert plan.seed.steps * n * wide.n_features <= 1.5e9
+    def model(n: int, epsilon: float, schema: Schema = wide) -> str:
+        plan = SeededScorecard.plan(facts(n, schema), epsilon=epsilon, delta=1e-9)
+        assert plan.seed.steps * n * schema.n_features <= 1.5e9
         return plan.seed.name
 
-    assert model(3_000, 1.0) == "sufficient-statistics"
-    assert model(3_000, 8.0) == "dp-gd"
-    assert model(30_000, 0.9) == "sufficient-statistics"
-    assert model(30_000, 1.1) == "objective-perturbation"
+    assert model(3_000, 1.0) == model(30_000, 8.0) == "column-statistics"
+    assert model(300_000, 8.0) == "objective-perturbation"
+    # Without an intercept features are measured from 0, and models are those of any table of numbers.
+    bare = Schema(wide.columns)
+    assert model(3_000, 1.0, bare) == "sufficient-statistics"
+    assert model(3_000, 8.0, bare) == "dp-gd"
+    assert model(30_000, 0.9, bare) == "sufficient-statistics"
+    assert model(30_000, 1.1, bare) == "objective-perturbation"
 
 
 def test_roundings_lie_in_the_lattice_and_rank_records_as_the_model_does() -> None:
@@ -206,7 +211,8 @@ def test_the_classifier_learns(tmp_path: Path) -> None:
     assert fitted.score(X, y) > 0.9
     assert fitted.mechanism_ == "seeded"
     assert fitted.spend_.delta == 1e-6
-    assert np.max(np.abs(fitted.coef_[0, :-1])) <= 10
+    assert np.max(np.abs(fitted.coef_[0, 1:-1])) <= 10
+    assert 10 < np.abs(fitted.coef_[0, 0]) <= 40  # all of a number
     fitted.save(tmp_path / "m.json")
     assert np.array_equal(PrivateHalfspaceClassifier.load(tmp_path / "m.json").predict(X), fitted.predict(X))
     small = model(insecure_seed=1, lattice=(-2, 2)).fit(X, y)

@@ -30,7 +30,7 @@ SCHEMA = Schema(
 
 
 def test_every_candidate_keeps_the_wishes() -> None:
-    lattice = SeededScorecard.default_lattice(SCHEMA.n_features, True, len(SCHEMA.columns))
+    lattice = SeededScorecard.default_lattice(SCHEMA)
     facts = CardFacts.of(SCHEMA, 1000, lattice)
     rng = np.random.default_rng(0)
     spread = 0
@@ -50,10 +50,10 @@ def test_every_candidate_keeps_the_wishes() -> None:
 
 def test_a_number_and_its_missing_level_are_not_shifted_together() -> None:
     plain = Schema(SCHEMA.columns, intercept=True)
-    lattice = SeededScorecard.default_lattice(plain.n_features, True, len(plain.columns))
+    lattice = SeededScorecard.default_lattice(plain)
     cards, _ = candidate_cards(np.array([0.0] * 11 + [2.0, -1.0, 0.0]), CardFacts.of(plain, 1000, lattice))
-    assert cards[0][11] == 10
-    assert cards[0][12] == -5
+    assert cards[0][11] == 20  # up to 40 for all of a number, and 10 for a level
+    assert cards[0][12] == -10
 
 
 def test_fit_keeps_them_and_other_mechanisms_refuse() -> None:
@@ -76,7 +76,7 @@ def test_fit_keeps_them_and_other_mechanisms_refuse() -> None:
 def test_no_more_columns_get_points_than_asked(most: int) -> None:
     plain = Schema(SCHEMA.columns, intercept=True)
     for schema in (plain, SCHEMA, Schema(SCHEMA.columns)):
-        lattice = SeededScorecard.default_lattice(schema.n_features, schema.intercept, len(schema.columns))
+        lattice = SeededScorecard.default_lattice(schema)
         facts = CardFacts.of(schema, 1000, lattice, max_columns=most)
         rng = np.random.default_rng(0)
         used = []
@@ -89,7 +89,7 @@ def test_no_more_columns_get_points_than_asked(most: int) -> None:
 def test_the_columns_that_tell_records_apart_are_kept() -> None:
     """A number counts like levels do: by how far its part of the score is from its mean, typically."""
     plain = Schema(SCHEMA.columns, intercept=True)
-    lattice = SeededScorecard.default_lattice(plain.n_features, True, 4)
+    lattice = SeededScorecard.default_lattice(plain)
     weights = np.array([3.0, 3, 3, 3, 3, 0, 0, 1, 0, 0, 0.5, 2.0, 0, 0])  # late: large, but all alike
 
     def kept(most: int) -> list[int]:
@@ -105,7 +105,7 @@ def test_the_columns_that_tell_records_apart_are_kept() -> None:
 def test_columns_that_must_have_points_come_first() -> None:
     rules = {"job": PointRule(None, (1, 3))}
     schema = Schema(SCHEMA.columns, intercept=True, rules=rules)
-    lattice = SeededScorecard.default_lattice(schema.n_features, True, 4)
+    lattice = SeededScorecard.default_lattice(schema)
     facts = CardFacts.of(schema, 1000, lattice, max_columns=2)
     card = candidate_cards(np.array([3.0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0.1, 2.0, 0, 0]), facts)[0][0]
     assert card[8:11].min() >= 1

