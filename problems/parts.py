@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-# Records of a file that are in memory at a time.
-_BLOCK_BYTES = 1 << 26
+# Of a file, in memory at a time: few enough to stay in cache from one step of their preparation to the next.
+_BLOCK_BYTES = 1 << 23
 
 
 class Parts(ABC):

@@ -41,6 +41,8 @@ _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "
     "off them, and regression needs a table in memory"
 )
+# What pandas calls arrays that hold text alone, or whole numbers alone: neither has missing entries.
+_ONE_KIND = ("string", "integer", "boolean")
 # Data frames of so many records are counted before a linear model is fitted, which costs as much as a few
 # passes over them; not by columns with more values than this, which hardly any two records share.
 _LONG, _MOST_CODES = 100_000, 4096
@@ -62,11 +64,13 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     check_unmasked(y, "y")
     if np.ndim(np.asarray(y, dtype=object)) == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
-    if np.any(pd.isna(np.asarray(y, dtype=object))):
-        raise InvalidInputError("y holds missing labels: give them a class of their own")
-    texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
-    if any(texts) and not all(texts):
-        raise InvalidInputError("y mixes text with other labels; make them one type")
+    given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
+    if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:
+        if np.any(pd.isna(np.asarray(y, dtype=object))):
+            raise InvalidInputError("y holds missing labels: give them a class of their own")
+        texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
+        if any(texts) and not all(texts):
+            raise InvalidInputError("y mixes text with other labels; make them one type")
     try:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")

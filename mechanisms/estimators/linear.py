@@ -169,6 +169,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
             BudgetExceededError: the ledger refused; nothing was run.
+            LostPartsError: the cluster that holds the records gave up; nothing was released, and what the
+                ledger reserved stays spent.
             OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
                 minimum; nothing was released, and what the ledger reserved stays spent.
         """

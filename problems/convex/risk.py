@@ -216,6 +216,10 @@ class EmpiricalRisk:
         """<a_i, w> for the clipped rows, shape (rows,). Not private."""
         return self._predict(slice(0, len(self.y)), self._lowered(w))
 
+    def clipped_rows(self) -> Any:
+        """A copy of the rows, shortened to the norm, shape (rows, d), sparse if they are. Not private."""
+        return sp.diags_array(self._scale) @ self.X
+
     def gradient(self, w: ArrayLike) -> Vector:
         """The gradient of F at w, shape (d,). Not private."""
         return self._mean(partial(EmpiricalRisk._gradient_sum, w=self._point(w)))
@@ -323,10 +327,8 @@ class EmpiricalRisk:
         return np.cumsum(self.counts)
 
     def _row_scales(self) -> RealArray:
-        if self._counted:
-            norms = _norms_by_column(self.X, self.facts.norm)
-        else:
-            norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
+        norms_of = _norms_by_column if self._counted else _norms
+        norms = np.concatenate([norms_of(self.X[b], self.facts.norm) for b in self._blocks()])
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
         # A scale below the normal numbers would have too few digits for the slack.

@@ -135,8 +135,10 @@ def _pieces(collection: Any) -> list[Any]:
     """The partitions of a collection, each with all of its columns."""
     if _is_array(collection) and collection.ndim == 2 and collection.numblocks[1] > 1:
         collection = collection.rechunk({1: -1})
-    pieces = collection.to_delayed()
-    return list(pieces.ravel() if isinstance(pieces, np.ndarray) else pieces)
+    if _is_array(collection):
+        return list(collection.to_delayed().ravel())
+    # As it stands: Dask reads several files as one partition, more of them the fewer columns are asked for.
+    return list(collection.to_delayed(optimize_graph=False))
 
 
 def _is_array(collection: Any) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 
@@ -69,6 +70,18 @@ def test_predictions_and_evaluations(cluster: Any) -> None:
     found = evaluate(model, dX, dy, insecure_seed=5)
     expected = evaluate(model, X, y, insecure_seed=5)
     assert found.histogram.counts.tolist() == expected.histogram.counts.tolist()
+
+
+def test_joblib_spreads_fits_over_the_workers(cluster: Any) -> None:
+    X, y = arrays()
+
+    def fitted(seed: int) -> Any:
+        model = PrivateLogisticRegression(1.0, mechanism="dp-gd", steps=3, **{**FACTS, "insecure_seed": seed})
+        return model.fit(X, y).coef_.tolist()
+
+    with joblib.parallel_config(backend="dask"):
+        found = joblib.Parallel()(joblib.delayed(fitted)(seed) for seed in range(3))
+    assert found == [fitted(seed) for seed in range(3)]
 
 
 def test_a_killed_worker_costs_its_partitions_and_changes_no_bit(

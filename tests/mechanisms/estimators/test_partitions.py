@@ -201,6 +201,21 @@ class TestFrames:
             evaluate(model, table, y, insecure_seed=5).histogram.counts.tolist()
         )
 
+    def test_columns_of_one_frame_keep_its_partitions_whatever_dask_would_read_together(
+        self, tmp_path: Path
+    ) -> None:
+        """Small Parquet files: of fewer columns more are read as one partition."""
+        schema, table, y = frame()
+        for k in range(3):
+            pd.concat([table, y], axis=1)[k::3].to_parquet(tmp_path / f"{k}.parquet")
+        whole = dd.read_parquet(tmp_path)
+        facts: dict[str, Any] = {"schema": schema, "classes": ("well", "ill"), "insecure_seed": 2}
+        model = PrivateLogisticRegression(1.0, mechanism="sufficient-statistics", **facts)
+        close(
+            PrivateLogisticRegression(1.0, mechanism="sufficient-statistics", **facts).fit(table, y),
+            model.fit(whole[list(table.columns)], whole["state"]),
+        )
+
     def test_a_scorecard_counts_partitions(self) -> None:
         schema, table, y = frame()
         facts: dict[str, Any] = {
