@@ -457,7 +457,7 @@ def paths() -> tuple[Planted, dict[str, Floats]]:
     found = {}
     for name in (DPStationaryPoint.name, DPCubicNewton.name, DPSpider.name):
         plan = planned(SADDLED[name], problem, 5_000, 1.0)
-        seed = {DPStationaryPoint.name: 1, DPCubicNewton.name: 0, DPSpider.name: 1}[name]
+        seed = {DPStationaryPoint.name: 1, DPCubicNewton.name: 0, DPSpider.name: 3}[name]
         found[name] = plan.release(
             problem.risk, NoiseSource(insecure_seed=seed), start=problem.saddle
         ).trajectory

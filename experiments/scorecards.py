@@ -335,7 +335,7 @@ def versions(folder: Path | None) -> str:
 
 def page(found: pd.DataFrame, peers: str = "") -> str:
     """Tables by epsilon of what is measured on the other half, means over the splits, in Markdown."""
-    splits = found[found["model"] == "logistic"].groupby(["table", "epsilon"]).size()
+    splits = found[found["model"] == "card (auto)"].groupby(["table", "epsilon"]).size()
     parts = [
         "# Scorecards on real tables",
         "",

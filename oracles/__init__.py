@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
         check_quadratic_oracle,
     )
     from privopt.oracles.convex.quadratic import QuadraticOracle, quadratic_minimizer
+    from privopt.oracles.convex.tilted_conformance import check_tilted_oracle
+    from privopt.oracles.convex.tilted_select import tilted_minimizer
     from privopt.oracles.draw.conformance import check_gibbs_oracle
     from privopt.oracles.draw.interface import Draw, GibbsOracle, Law
     from privopt.oracles.errors import (
@@ -74,8 +76,10 @@ __all__ = [
     "check_oracle",
     "check_projector",
     "check_quadratic_oracle",
+    "check_tilted_oracle",
     "gibbs_oracle",
     "indefinite_minimizer",
     "minimizer",
     "quadratic_minimizer",
+    "tilted_minimizer",
 ]

@@ -10,6 +10,7 @@ from privopt.problems.errors import InvalidInputError
 FIGURES = (
     "neel2020-figure1",
     "neel2020-figure2",
+    "neel2020-opsamp",
     "wang-xu2019-figure1",
     "wang-xu2019-figure2",
     "wang-xu2019-figure3",
@@ -19,6 +20,10 @@ FIGURES = (
     "wang2017-table3",
     "wang-chen-xu2019-risk",
     "wang-chen-xu2019-minima",
+    "wang-xiao2020-figure1",
+    "wang-xiao2020-figure2",
+    "wang-xiao2020-figure3",
+    "wang-xiao2020-figure4",
 )
 
 

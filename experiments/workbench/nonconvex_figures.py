@@ -58,7 +58,7 @@ def escapes(rows: pd.DataFrame, wanted: Mapping[str, float]) -> Figure:
         _lines(axes, some[~quiet], "records")
         axes.axhline(level, color="black", linewidth=1.2)
         low, high = axes.get_ylim()
-        axes.set_ylim(low, max(high, 3 * level))
+        axes.set_ylim(low, max(high, 6 * level))
         first = float(some["records"].min())
         axes.text(first, 1.15 * level, "saddle; stays there without noise", va="bottom", fontsize=9)
         axes.axvline(wanted[problem], color="0.6", linestyle=(0, (5, 3)), linewidth=1)

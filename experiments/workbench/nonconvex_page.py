@@ -170,8 +170,8 @@ for nearly all runs to leave.*
 *Medians. Left: the share of runs that end at least half of the way down from the saddle. Of these true: of
 the points marked found, those where exact gradient and Hessian agree, {kept} in all; 95% were promised. For
 dp-gd-so the check is over all moves in the ball that do not climb, by the ball oracle, and alpha and gamma
-are in units of moves across the ball, not those of the others. Gradient, curvature and excess are exact
-functions of the data, and not private.*
+are in units of moves across the ball: alpha over its diameter and gamma over the square of it are what
+compares with the others. Gradient, curvature and excess are exact functions of the data, and not private.*
 """
 
 

@@ -23,6 +23,7 @@ from privopt.mechanisms.convex.opsamp import ConvexOPSamp
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.perturbed_leader import Vector
+from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.task import Task
 from privopt.problems.convex.losses import HuberLoss
@@ -67,7 +68,7 @@ class ContraryRisk:
     risk: EmpiricalRisk
     box: Box
 
-    def require(self, tilt: Vector, gap: float) -> tuple[Vector, float]:
+    def require(self, tilt: Vector, gap: float, limits: Limits | None = None) -> tuple[Vector, float]:
         return np.array([float(self.risk.y[0] > 0.5)]), gap
 
 

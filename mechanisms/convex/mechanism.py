@@ -264,9 +264,14 @@ def checked_space(
     """The set, or the whole space.
 
     Raises:
-        PrivacyParameterError: a set of another dimension.
+        PrivacyParameterError: a set of another dimension, or a loss with a kink.
     """
     check_type(facts, RiskFacts, "a plan is made for RiskFacts")
+    if not math.isfinite(facts.loss.smoothness):
+        raise PrivacyParameterError(
+            f"{type(facts.loss).__name__} has a kink, and steps go by its smoothness: use a HuberLoss, or "
+            "opsamp-convex"
+        )
     check_regularizer(regularizer)
     space = WholeSpace(facts.dimension) if convex_set is None else convex_set
     check_type(space, ConvexSet, "convex_set must be a ConvexSet, such as an L2Ball")

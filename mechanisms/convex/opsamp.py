@@ -12,6 +12,7 @@ from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.perturbed_leader import AveragedRelease, TiltedMean
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.limits import Limits
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.box import Box
@@ -26,7 +27,7 @@ class TiltedOracle(Protocol):
     @property
     def box(self) -> Box: ...
 
-    def require(self, tilt: Vector, gap: float) -> tuple[Vector, float]:
+    def require(self, tilt: Vector, gap: float, limits: Limits | None = None) -> tuple[Vector, float]:
         """A point, and its gap, which is at most ``gap``; or a CertificateError."""
 
 
@@ -95,9 +96,18 @@ class ConvexOPSamp:
         return self.mean.noise
 
     def release(
-        self, oracle: TiltedOracle, noise: NoiseSource | None = None, workers: int = 1
+        self,
+        oracle: TiltedOracle,
+        noise: NoiseSource | None = None,
+        limits: Limits | None = None,
+        workers: int = 1,
     ) -> AveragedRelease:
         """Ask m times, insist on the gap, average, add noise.
+
+        Args:
+            oracle: for the data, such as ``oracles.convex.tilted_select.tilted_minimizer(risk, box)``.
+            limits: of each question.
+            workers: threads that ask.
 
         Raises:
             PlanMismatchError: the oracle has other facts, or another box.
@@ -109,6 +119,8 @@ class ConvexOPSamp:
                 f"this plan was made for {self.facts}, the oracle has {oracle.risk.facts}, or another box"
             )
         source = noise or NoiseSource()
-        point, gap = self.mean.ask(lambda tilt: oracle.require(tilt, self.mean.alpha), source, workers)
+        point, gap = self.mean.ask(
+            lambda tilt: oracle.require(tilt, self.mean.alpha, limits), source, workers
+        )
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return AveragedRelease(self.box.clip(point), spend, self.noise, gap)

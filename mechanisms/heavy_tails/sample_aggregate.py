@@ -25,8 +25,11 @@ from privopt.mechanisms.privacy.parameters import (
     largest,
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.convex.erm import RiskMinimizer
 from privopt.problems.arguments import as_reals
+from privopt.problems.convex.losses import Loss
 from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.unclipped import PLAIN_SQUARES
 
 # (rows, labels) -> the estimate, shape (dimension,).
 Estimator = Callable[[Vector, Vector], Vector]
@@ -142,7 +145,7 @@ class SampleAggregate:
         self,
         X: ArrayLike,
         y: ArrayLike,
-        estimator: Estimator,
+        estimator: Estimator | Loss = PLAIN_SQUARES,
         noise: NoiseSource | None = None,
         workers: int = 1,
     ) -> RealRelease:
@@ -150,7 +153,7 @@ class SampleAggregate:
 
         Args:
             X, y: shapes (n_records, features), (n_records,).
-            estimator: anything, such as ``oracles.convex.erm.RiskMinimizer``. Where it fails, or returns
+            estimator: anything; or a loss, whose empirical risk is minimised then. Where it fails, or returns
                 something else than ``dimension`` finite numbers, the origin takes the place of its answer.
             workers: processes.
 
@@ -166,12 +169,13 @@ class SampleAggregate:
             raise PlanMismatchError(
                 f"this plan was made for {self.n_records} records, the data have {len(rows)}: plan again"
             )
+        ask = RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator
         source = noise or NoiseSource()
         order = np.argsort(source.uniform(self.n_records), kind="stable")
         parts = np.array_split(order, self.subsets)
         # Larger parts would go to workers through files.
         answers = joblib.Parallel(n_jobs=check_count(workers, "workers"), max_nbytes=None)(
-            joblib.delayed(_answer)(estimator, rows[part], labels[part], self.dimension) for part in parts
+            joblib.delayed(_answer)(ask, rows[part], labels[part], self.dimension) for part in parts
         )
         point = self._noisy(self.shortened(np.array(answers)), source)
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)

@@ -216,6 +216,10 @@ class EmpiricalRisk:
         """<a_i, w> for the clipped rows, shape (rows,). Not private."""
         return self._predict(slice(0, len(self.y)), self._lowered(w))
 
+    def clipped_rows(self) -> Any:
+        """A copy of the rows, shortened to the norm, shape (rows, d), sparse if they are. Not private."""
+        return sp.diags_array(self._scale) @ self.X
+
     def gradient(self, w: ArrayLike) -> Vector:
         """The gradient of F at w, shape (d,). Not private."""
         return self._mean(partial(EmpiricalRisk._gradient_sum, w=self._point(w)))

@@ -17,9 +17,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from privopt.experiments import benchmark_solvers as solvers
+from privopt.experiments import benchmark_solvers as draws
 from privopt.experiments import scaling
-from privopt.experiments.comparison.workload import noise_of
 from privopt.experiments.workbench.kept import Kept, WorkerDiedError, isolated, markdown, peak_megabytes
 from privopt.problems.errors import InvalidInputError
 
@@ -80,12 +79,9 @@ def test_peak_memory_is_that_of_the_process_alone() -> None:
         assert peak_megabytes() - before > ballast.nbytes / 2**20 - 60
 
 
-SMALL = {"small": True, "limit": 5.0}
 PLAN = [
-    solvers.Unit("rspm", solvers.TERNARY, solvers.NATIVE, 1.0, 2, **SMALL),  # type: ignore[arg-type]
-    solvers.Unit("rspm", solvers.TERNARY, solvers.CELLS, 1.0, 1, **SMALL),  # type: ignore[arg-type]
-    solvers.Unit("rspm", solvers.TERNARY, solvers.ROWS, 1.0, 1, **SMALL),  # type: ignore[arg-type]
-    solvers.Unit("exponential", solvers.BALL, "draw", 1.0, 2, **SMALL),  # type: ignore[arg-type]
+    draws.Unit("exponential", draws.BALL, 1.0, 2, 5.0, small=True),
+    draws.Unit("permute-and-flip", draws.TERNARY, 1.0, 2, 5.0, small=True),
 ]
 
 
@@ -93,92 +89,49 @@ def quiet() -> Console:
     return Console(quiet=True)
 
 
-def test_the_solvers_benchmark_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
-    first = solvers.run(tmp_path, PLAN[:1], quiet())
+def test_the_benchmark_of_draws_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
+    first = draws.run(tmp_path, PLAN[:1], quiet())
     assert first["finished"].all()
-    rows = solvers.run(tmp_path, PLAN, quiet())
-    assert len(rows) == 6
+    rows = draws.run(tmp_path, PLAN, quiet())
+    assert len(rows) == 4
     pd.testing.assert_frame_equal(rows.iloc[:2], first)  # not done again
-    assert solvers.disagreements(rows) == 0
-    page = (tmp_path / "solvers.md").read_text()
+    page = (tmp_path / "exact-draws.md").read_text()
     assert "Not all is there" not in page
-    assert "| rspm | 1 |" in page
     assert "| exponential | OPDisc's ball | 1 | gibbs-elimination |" in page
-    assert (tmp_path / "solvers.png").read_bytes().startswith(b"\x89PNG")
-    complete = (tmp_path / "solvers.csv").read_text()
-    solvers.run(tmp_path, PLAN, quiet())
-    assert (tmp_path / "solvers.csv").read_text() == complete
+    assert (tmp_path / "exact-draws.png").read_bytes().startswith(b"\x89PNG")
+    complete = (tmp_path / "exact-draws.csv").read_text()
+    draws.run(tmp_path, PLAN, quiet())
+    assert (tmp_path / "exact-draws.csv").read_text() == complete
 
 
-def line(solver: str = solvers.NATIVE, draw: int = 0, **changes: object) -> solvers.Solve:
-    whole = solvers.Solve("rspm", solvers.TERNARY, solver, 1.0, draw, 2.0, True, 7.0, 0.0, 0.1, 200.0, 300.0)
+def line(**changes: object) -> draws.Draw:
+    whole = draws.Draw("exponential", draws.TERNARY, "gibbs-branch", 1.0, 0, 2.0, True, 7.0, 0.1, 300.0)
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
-def frame(*lines: solvers.Solve) -> pd.DataFrame:
-    return pd.DataFrame([vars(x) for x in lines])
-
-
-def test_open_solves_are_said_to_be_open_and_ratios_lower_bounds() -> None:
-    unsolved = line(solvers.CELLS, seconds=60.0, finished=False, value=9.0, gap=5.25)
-    table = solvers.minimised(frame(line(), line(draw=1, seconds=4.0), unsolved)).iloc[0]
-    assert table[solvers.NATIVE] == "3 (4)"
-    assert table[solvers.CELLS] == "open at 60, gap 5.25"
-    assert table[solvers.ROWS] == ""
-    assert table["HiGHS, cell model / native"] == "> 30"  # draw 0 alone: 60 / 2
-    solved = replace(unsolved, finished=True, gap=0.0, value=7.0)
-    assert solvers.minimised(frame(line(), solved)).iloc[0]["HiGHS, cell model / native"] == "30"
-    both = solvers.minimised(frame(line(), line(draw=1, seconds=9.0, finished=False, gap=3.0))).iloc[0]
-    assert both[solvers.NATIVE] == "2; 1 of 2 open at 9, gap 3"
-
-
-def test_disagreements_are_counted_among_proofs_alone() -> None:
-    other = line(solvers.CELLS, value=8.0)
-    assert solvers.disagreements(frame(line(), other)) == 1
-    assert solvers.disagreements(frame(line(), replace(other, value=7.00001))) == 0
-    assert solvers.disagreements(frame(line(), replace(other, finished=False, gap=1.0))) == 0
-
-
 def test_open_draws_are_said_to_be_open() -> None:
-    drawn = line("gibbs-branch", question="exponential", gap=math.nan)
-    opened = replace(drawn, epsilon=0.01, finished=False, value=math.nan, seconds=300.0)
-    table = solvers.drawn(frame(drawn, replace(drawn, draw=1, seconds=0.5, value=9.0), opened), 100)
+    opened = line(epsilon=0.01, finished=False, loss=math.nan, seconds=300.0)
+    rows = pd.DataFrame([vars(x) for x in (line(), line(draw=1, seconds=0.5, loss=9.0), opened)])
+    table = draws.drawn(rows, 100)
     assert table["first draw"].tolist() == ["2", "open at 300"]
     assert table["next draws"].tolist() == ["0.5", ""]
     assert table["accuracy"].tolist() == ["0.9200", ""]
 
 
 def test_an_open_draw_completes_its_unit(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "solvers.csv", solvers.Solve, solvers.KEY)
-    unit = solvers.Unit("exponential", solvers.TERNARY, "draw", 1.0, 5, 1.0)
-    assert not solvers.complete(kept, unit)
-    kept.add(line("gibbs-branch", question="exponential", finished=False))
-    assert solvers.complete(kept, unit)
+    kept = Kept(tmp_path / "exact-draws.csv", draws.Draw, draws.KEY)
+    unit = draws.Unit("exponential", draws.TERNARY, 1.0, 5, 1.0)
+    assert not draws.complete(kept, unit)
+    kept.add(line(finished=False))
+    assert draws.complete(kept, unit)
 
 
 def test_the_default_run_asks_what_it_promises() -> None:
-    plan = solvers.units(5, 1, 300.0, 60.0, small=False)
-    minimised = {(u.question, u.solver, u.epsilon) for u in plan if u.question not in solvers.LAWS}
-    assert minimised >= {
-        (q, s, e)
-        for q in ("rspm", "opdisc")
-        for s in (solvers.NATIVE, solvers.CELLS, solvers.ROWS)
-        for e in (0.01, 0.1, 1.0, 5.0)
+    plan = draws.units(5, 300.0, small=False)
+    lattices = (draws.TERNARY, draws.QUINARY, draws.BALL, draws.WIDE)
+    assert {(u.over, u.epsilon) for u in plan if u.law == "exponential"} == {
+        (over, e) for over in lattices for e in (0.01, 0.1, 1.0, 5.0)
     }
-    drawn = {(u.over, u.epsilon) for u in plan if u.question == "exponential"}
-    assert drawn == {
-        (over, e)
-        for over in (solvers.TERNARY, solvers.QUINARY, solvers.BALL, solvers.WIDE)
-        for e in (0.01, 0.1, 1.0, 5.0)
-    }
-
-
-def test_noise_is_the_same_for_every_solver() -> None:
-    problem = solvers._problem(PLAN[0])
-    a, b, c = (noise_of("rspm", problem, 1.0, seed) for seed in (3, 3, 4))
-    assert all(np.array_equal(x, y) for x, y in zip(a.unary, b.unary, strict=True))
-    assert not all(np.array_equal(x, y) for x, y in zip(a.unary, c.unary, strict=True))
-    assert noise_of("opdisc", solvers._problem(replace(PLAN[0], over=solvers.BALL)), math.inf, 0).is_zero
 
 
 def test_scaling_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
@@ -242,7 +195,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     with subprocess.Popen([*command, "--draws", "1"], stdout=subprocess.PIPE, text=True) as process:
-        kept = tmp_path / "solvers.csv"
+        kept = tmp_path / "exact-draws.csv"
         for _ in wait(300):
             if kept.exists():
                 break
@@ -250,7 +203,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     assert "goes on from here" in out
-    assert "**Not all is there yet.**" in (tmp_path / "solvers.md").read_text()
+    assert "**Not all is there yet.**" in (tmp_path / "exact-draws.md").read_text()
     assert len(pd.read_csv(kept)) >= 1
 
 

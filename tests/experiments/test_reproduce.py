@@ -7,8 +7,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from privopt.experiments.reproduce import neel2020_figure1 as neel
-from privopt.experiments.reproduce import runner, wang2017, wang_xu2019
+from privopt.experiments.reproduce import neel2020_opsamp, runner, wang2017, wang_xiao2020, wang_xu2019
 from privopt.experiments.reproduce.interface import Agreement, Cell, Line, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.pages import write
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
@@ -26,9 +27,16 @@ from privopt.experiments.workbench import dpsgd_baseline
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, averaged, panels_figure
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.oracles.select import minimizer
+from privopt.oracles.task import Task
 from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.objective import UNIT, Perturbation
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
 DOCS = Path(runner.__file__).parents[1] / "docs"
@@ -166,6 +174,99 @@ def test_verdicts_follow_what_was_measured() -> None:
         found = {v.claim: v.agreement for v in neel.verdicts(_frame(values))}
         assert found["OPDisc is consistently more accurate than RSPM (printed noise)"] is agreement
         assert found["RSPM is far more accurate than private logistic regression (sound noise)"] is agreement
+
+
+def test_iterates_of_a_descent_are_those_of_its_release() -> None:
+    one = wang_xiao2020.task(wang_xiao2020.LINE, 3000, 4, 0)
+    for curve in (*wang_xiao2020.FULL, *wang_xiao2020.STOCHASTIC):
+        plan = wang_xiao2020.plan_of(curve, wang_xiao2020.LINE, one.risk.facts, 1.0)
+        assert plan.spend.epsilon <= 1.0 + 1e-9
+        path = wang_xiao2020.trajectory(curve, wang_xiao2020.LINE, one, 1.0, 7)
+        assert len(path) == plan.steps + 1
+        assert path[0] == pytest.approx(1.0)  # |w*| = 1, from 0
+        if curve not in wang_xiao2020.STOCHASTIC:  # whose batches are random without noise too
+            assert path[-1] == wang_xiao2020.final(curve, wang_xiao2020.LINE, one, 1.0, 7)
+    assert wang_xiao2020.final(wang_xiao2020.UNITS, wang_xiao2020.LINE, one, 1.0, 0) < 1.0
+
+
+def _descents(values: dict[str, float], name: str) -> list[Line]:
+    """Figure 1's panel with these errors at the end, 1 at the start."""
+    lines = []
+    for curve, value in values.items():
+        where = f"{name}, batches of 1000" if curve in wang_xiao2020.STOCHASTIC else name
+        for run in range(3):
+            ends = ((0, value),) if curve == wang_xiao2020.UNITS else ((0, 1.0), (5, value))
+            lines += [
+                Line(where, curve, 1.0, run, at, "error", v * (1 + 0.01 * (run - 1) * len(curve)))
+                for at, v in ends
+            ]
+    return lines
+
+
+@pytest.mark.parametrize("name", [wang_xiao2020.LINE, wang_xiao2020.ADULT_LINE])
+def test_verdicts_on_descents_follow_what_was_measured(name: str) -> None:
+    paper = wang_xiao2020
+    private, baseline = (paper.PRINTED, paper.BALANCED, paper.BATCHES), (paper.RGD, paper.RGD_BATCHES)
+    close = dict.fromkeys((*private, *baseline), 0.1) | {paper.GOOD: 0.5, paper.WIDE: 0.9, paper.UNITS: 0.2}
+    far = dict.fromkeys(private, 0.8) | dict.fromkeys(baseline, 0.1)
+    far |= {paper.GOOD: 0.2, paper.WIDE: 0.2, paper.UNITS: 0.1}
+    for values, agreement in ((close, Agreement.YES), (far, Agreement.NO)):
+        found = paper.iteration_verdicts(pd.DataFrame(_descents(values, name)), (name,))
+        claims = {v.agreement for v in found if "told nothing" not in v.claim and "varies" not in v.claim}
+        assert claims == {agreement}
+        assert found[-1].agreement is (Agreement.FAILS if values is close else Agreement.HOLDS)
+
+
+@dataclass(frozen=True)
+class Slow(DiscreteOracle):
+    """Asks five times whether to stop; its bound is short by what is left."""
+
+    name: ClassVar[str] = "slow"
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        return []
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        exact = minimizer("enumerate").prepare(problem, task)
+
+        def solve(query: Query) -> Proposal:
+            answer = exact.minimize(query.perturbation)
+            left = next((5 - k for k in range(5) if query.watch.stop() is not None), 0)
+            return Proposal(answer.point, answer.certificate.fixed_bound - left * UNIT)
+
+        return solve
+
+
+def test_an_impatient_oracle_counts_questions_and_keeps_the_largest_gap() -> None:
+    lattice = IntegerLattice(-1, 1, dimension=2)
+    problem = ZeroOneHalfspace([[1, 2], [3, 4]], [1, -1], lattice)
+    prepared = Slow().prepare(problem, Task.LINEAR)
+    tilt = Perturbation.linear(lattice, [0.5, 0.25])
+    assert prepared.minimize(tilt).certificate.gap == 0
+    for polls, gap in ((1, 4.0), (2, 3.0), (9, 0.0)):
+        oracle = neel2020_opsamp.Impatient(prepared, polls)
+        assert [oracle.minimize(tilt).certificate.gap for _ in range(2)] == [gap, gap]
+        assert oracle.worst == gap
+
+
+def test_verdicts_on_opsamp_follow_what_was_measured() -> None:
+    def line(panel: str, curve: str, level: float, measure: str, value: float) -> Line:
+        return Line(panel, curve, level, 0, level, measure, value)
+
+    fig = neel2020_opsamp
+    for proved, agreement in ((50.0, Agreement.YES), (500.0, Agreement.NO)):
+        lines = [
+            line(fig.BUDGET, curve, e, "training accuracy", 0.6)
+            for curve in (fig.EXACT, fig.HINGE, fig.EXPONENTIAL, fig.OPDISC)
+            for e in (1.0, 10.0)
+        ]
+        lines += [line(fig.GAP, fig.EXACT, a, "Laplace scale", a) for a in (1.0, 100.0)]
+        for measure, value in (("released", 1.0), ("largest gap", proved)):
+            lines.append(line(fig.GAP, fig.EARLY, 100.0, measure, value))
+        found = fig.verdicts(pd.DataFrame(lines))
+        assert found[-1].agreement is agreement
+        assert found[-2].agreement is Agreement.YES
+        assert found[0].agreement is Agreement.FAILS
 
 
 def test_the_noise_of_the_papers() -> None:

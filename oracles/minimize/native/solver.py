@@ -25,8 +25,10 @@ from privopt.oracles.cells.regions import (
     Box,
     CellCosts,
     CellModel,
+    bound,
     give_to_norm,
     new_region,
+    restrict_to_ball,
     update,
     why_not,
 )
@@ -47,9 +49,11 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 _LARGEST_COST = 1 << 52  # of a perturbation; leaves room for sums with the stand-in for infinity
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
-_FIRST_SWEEPS, _MORE_SWEEPS = 2, 10
+_FIRST_SWEEPS, _MORE_SWEEPS, _PART_SWEEPS = 2, 10, 4
+_STRONG_TILT, _STRONG_SWEEPS = 7, 20  # of a region whose tree grew too large; binary digits of the tilt
 _REPRESENTATIVES = 8  # of the numeric weight vectors, to find out where duals should start
-_TREE_NODES = 8_000  # of one tree over stars of cells, before its region is searched by tries
+_FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # of one tree, before its region is nested, or split
+_WORTH = 20  # a trie is searched if its bound closes one part in so many of the gap
 _SLICE = 4000  # nodes between two looks at the clock and at the other threads
 _PASSES, _PART_PASSES = (
     30,
@@ -121,13 +125,14 @@ def _compile() -> None:
     worker = _Worker(run, leader=False)
     worker.start(0, swept=False)
     worker._tighten(0, 2)
+    worker._strengthen(0)
     run.value = UNIT * problem.largest_loss + 1
-    worker._nest(0, 0)
+    worker._search(0, _TREE_NODES)
+    run.value = UNIT * problem.largest_loss + 1
+    worker._offer(*descend_from_many(worker.shape, worker.region, 2))
+    run.value = UNIT * problem.largest_loss + 1
     run.duals[0] = nested.dual(model.tries, worker._loaded())
-    run.value = UNIT * problem.largest_loss + 1
-    worker._search_part(_Job(0, 0, True, ()))
-    run.value = UNIT * problem.largest_loss + 1
-    worker._search(0)
+    worker._search_trie(_Job(0, 0, True, fixed=()))
 
 
 @dataclass(frozen=True)
@@ -242,6 +247,17 @@ def _first_in_order(run: _Run, threads: int) -> Status | None:
     return None
 
 
+@dataclass
+class _Part:
+    """Part of a region, and its dual, put aside."""
+
+    bound: int
+    dom_size: IntArray
+    dom: IntArray
+    shift: IntArray
+    theta: IntArray
+
+
 @dataclass(order=True)
 class _Job:
     """A region, or a part of one, with a lower bound."""
@@ -249,7 +265,8 @@ class _Job:
     bound: int
     number: int
     swept: bool = False  # whether it had its first sweeps
-    fixed: tuple[int, ...] | None = field(default=None, compare=False)  # levels, by the tries' order
+    part: _Part | None = field(default=None, compare=False)
+    fixed: tuple[int, ...] | None = field(default=None, compare=False)  # levels of a part of a trie
 
 
 class _Run:
@@ -284,6 +301,7 @@ class _Run:
         shape = model.regions.shape
         self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
         self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # of the whole tries of regions
+        self.flat: set[int] = set()  # regions that tries do not bound better
         self._waiting = 0  # threads without work
         self._queue = self._regions()
 
@@ -382,6 +400,11 @@ class _Run:
                 self._stopped = reason
                 self.lock.notify_all()
 
+    def is_next(self, bound: int) -> bool:
+        """Whether no region that waits has a lower bound."""
+        with self.lock:
+            return not self._queue or bound <= self._queue[0].bound
+
     @property
     def starved(self) -> bool:
         """Whether a thread waits for work and there is none."""
@@ -414,18 +437,16 @@ class _Worker:
         """Raise the bound of a region; the second time around, search it."""
         run, low = self.run, job.bound
         run.count(1, 0)
-        if not self.start(job.number, job.swept):
+        if not self.start(job.number, job.swept) or not (job.part is None or self._resume(job.part)):
             return
         if job.fixed is not None:
-            self._search_part(job)
+            self._search_trie(job)
             return
         low = self._tighten(low, _MORE_SWEEPS if job.swept else _FIRST_SWEEPS)
         if low < run.cutoff and job.swept and not run.over:
-            low = self._search(low)
-            if low < run.cutoff and not run.over:
-                low, job = self._nest(low, job.number), replace(job, fixed=())
+            low = self._explore(low, job)
         if low < run.cutoff:
-            run.postpone(_Job(low, job.number, True, job.fixed))
+            run.postpone(_Job(low, job.number, True, job.part))
 
     def start(self, number: int, swept: bool) -> bool:
         """Set up the region of one numeric weight vector; False if it is empty.
@@ -467,22 +488,71 @@ class _Worker:
             self.trial[self.shape.coordinate] = self.shape.low + levels
             self.run.offer(value, self.trial)
 
-    def _nest(self, low: int, number: int) -> int:
-        """The region at hand as a trie, with a good dual that all its parts start from; a better bound."""
-        run, state, tries = self.run, self._loaded(), self.run.model.tries
-        self._offer(*descend_from_many(self.shape, self.region, _DESCENTS))
-        for number_of_pass in range(_PASSES):
-            before = low
-            low = max(low, nested.enter(tries, state, 0, 1, run.cutoff))
-            if low >= run.cutoff:
+    def _explore(self, low: int, job: _Job) -> int:
+        """Search the region at hand by trees over stars of cells. If one grows too large, the region is left
+        to tries if these bound it better; if not, it gets a stronger dual, and is split, and idle threads are
+        given parts. Returns a lower bound of what was left undone; BIG if nothing was."""
+        parts: list[_Part] = []
+        strong = job.part is not None
+        while True:
+            if low < self.run.cutoff:
+                low = self._search(low, _TREE_NODES if strong else _FIRST_TREE_NODES)
+            if self._interrupted():
+                return min(low, *(p.bound for p in parts)) if parts else low
+            if low < self.run.cutoff and not strong:
+                if self._nested(low, job.number):
+                    return int(BIG)
+                low, strong = self._strengthen(low), True
+                if not self.run.is_next(low):
+                    return low
+                continue
+            if low < self.run.cutoff:
+                parts += self._split(low)
+            if not parts:
                 return BIG
-            if number_of_pass % 5 == 1:
+            while len(parts) > 1 and self.run.starved:
+                self.run.postpone(_Job(parts[0].bound, job.number, True, parts.pop(0)))
+            part = parts.pop()
+            low = part.bound
+            if low < self.run.cutoff and self._resume(part):
+                low = self._tighten(low, _PART_SWEEPS)
+
+    def _strengthen(self, low: int) -> int:
+        """A new dual from a tilt that lets most levels be dropped: trees need that more than a bound."""
+        n, low = self.run.model.problem.largest_loss, max(low, bound(self.shape, self.region))
+        self.region.shift[:] = 0
+        give_to_norm(self.shape, self.region, n * UNIT >> _STRONG_TILT)
+        update(self.shape, self.region, None)
+        return self._tighten(low, _STRONG_SWEEPS)
+
+    def _nested(self, low: int, number: int) -> bool:
+        """Leave the region at hand to tries, with a dual for all its parts, if they are worth it."""
+        run = self.run
+        if number in run.flat:
+            return False
+        self._offer(*descend_from_many(self.shape, self.region, _DESCENTS))
+        found = self._raised(self._loaded())
+        if found - low < (run.value - low) // _WORTH and not run.over:
+            run.flat.add(number)
+            return False
+        if found < run.cutoff:
+            assert self.state is not None
+            run.duals[number] = nested.dual(run.model.tries, self.state)
+            run.postpone(_Job(max(low, found), number, True, fixed=()))
+        return True
+
+    def _raised(self, state: nested.State) -> int:
+        """The bound of a trie after some passes; BIG if it is pruned."""
+        found = -int(BIG)
+        for number in range(_PASSES):
+            before, found = found, nested.enter(self.run.model.tries, state, 0, 1, self.run.cutoff)
+            if found >= self.run.cutoff:
+                return int(BIG)
+            if number % 5 == 1:
                 self._improve(state.level)
-            if self._interrupted() or low - before < _LEAST_GAIN:
+            if self._interrupted() or found - before < _LEAST_GAIN:
                 break
-        with run.lock:
-            run.duals[number] = nested.dual(tries, state)
-        return low
+        return max(before, found)
 
     def _loaded(self) -> nested.State:
         if self.state is None:
@@ -497,7 +567,7 @@ class _Worker:
         if shape.squares[np.arange(len(level)), self.levels].sum() < self.region.width[0]:
             self._descend()
 
-    def _search_part(self, job: _Job) -> None:
+    def _search_trie(self, job: _Job) -> None:
         """Search a part of a region by tries; what is left after a while waits for its turn."""
         run, state, tries = self.run, self._loaded(), self.run.model.tries
         assert job.fixed is not None
@@ -531,19 +601,18 @@ class _Worker:
                 return
             if self._interrupted() or run.starved:
                 break
-        for bound, levels in nested.what_is_left(tries, state, job.fixed):
-            if bound < run.cutoff:
-                run.postpone(_Job(max(bound, job.bound), job.number, True, levels))
+        for low, levels in nested.what_is_left(tries, state, job.fixed):
+            if low < run.cutoff:
+                run.postpone(_Job(max(low, job.bound), job.number, True, fixed=levels))
 
-    def _search(self, low: int) -> int:
-        """Search the region at hand by one tree over stars of cells. Returns a lower bound of what was left
-        undone; BIG if nothing was."""
+    def _search(self, low: int, nodes: int) -> int:
+        """Search the region at hand by one tree; the same returns as ``_explore``."""
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
         trees.sprout(shape, region, tree)
         run.searched += 1
-        left = _TREE_NODES if np.any(region.dom_size[order] > 1) else BIG
+        left = nodes if np.any(region.dom_size[order] > 1) else BIG
         while left > 0:
             with run.lock:
                 value, ties = run.value, run.ties
@@ -560,3 +629,32 @@ class _Worker:
             if self._interrupted():
                 break
         return max(low, int(region.constant[0]) + trees.open_bound(tree))
+
+    def _split(self, low: int) -> list[_Part]:
+        """A part for each level of the variable with most rows, the best one last."""
+        region = self.region
+        order, _ = trees.choose_order(self.shape, region, self.run.model.rows)
+        j = int(order[np.argmax(region.dom_size[order] > 1)])
+        whole, parts = self._put_aside(low), []
+        for i in range(int(whole.dom_size[j])):
+            part = replace(whole, dom_size=whole.dom_size.copy(), dom=whole.dom.copy())
+            part.dom_size[j], part.dom[j, 0] = 1, whole.dom[j, i]
+            if self._resume(part):
+                better = self._tighten(low, _FIRST_SWEEPS)
+                if better < self.run.cutoff:
+                    parts.append(self._put_aside(better))
+        return sorted(parts, key=lambda p: -p.bound)
+
+    def _put_aside(self, low: int) -> _Part:
+        region = self.region
+        return _Part(low, region.dom_size.copy(), region.dom.copy(), region.shift.copy(), region.theta.copy())
+
+    def _resume(self, part: _Part) -> bool:
+        """Take a part up again; False if it is empty."""
+        region = self.region
+        region.dom_size[:], region.dom[:] = part.dom_size, part.dom
+        region.shift[:], region.theta[:] = part.shift, part.theta
+        if not restrict_to_ball(self.shape, region):
+            return False
+        update(self.shape, region, None)
+        return True

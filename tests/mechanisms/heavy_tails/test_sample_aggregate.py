@@ -16,7 +16,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.convex.erm import RiskMinimizer
-from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 
 
@@ -145,6 +145,16 @@ def test_an_oracle_that_fails_has_the_origin_for_an_answer(estimator: object) ->
     )
     assert abs(found.point[0]) <= 64.0
     assert found.spend.insecure_seed == 0
+
+
+def test_a_loss_stands_for_its_empirical_risk() -> None:
+    plan = dataclasses.replace(planned(), n_records=60, subsets=3, averaged=2, gamma=100.0)
+    X, y = np.ones((60, 1)), np.random.default_rng(0).pareto(2.0, 60) / 10
+    found = [
+        plan.release(X, y, *which, noise=NoiseSource(insecure_seed=1)).point[0]
+        for which in ((), (PLAIN_SQUARES,), (RiskMinimizer(PLAIN_SQUARES),), (HuberLoss(0.1),))
+    ]
+    assert found[0] == found[1] == found[2] != found[3]
 
 
 def files_there_are(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -181,6 +181,21 @@ def test_no_more_hessians_are_seen_than_were_paid_for() -> None:
     assert len(released(inside, problem, 1).tests) == 1
 
 
+@pytest.mark.parametrize("kind", [DPStationaryPoint, DPCubicNewton])
+def test_where_nothing_passes_the_last_iterate_is_returned_and_marked(
+    kind: type[SecondOrderMechanism],
+) -> None:
+    """At an alpha that leaves no room beside the tail of the noise no gradient is short enough."""
+    problem = strict_saddle(400, 2)
+    facts, options = many(problem.risk, 20_000), {"epsilon": 1.0, "delta": 1e-6, "steps": 12}
+    least = kind.plan(facts, **options).gradient_tail * (1 + 1e-9)
+    one = released(kind.plan(facts, alpha=least, **options), problem, 0)
+    assert not one.found
+    assert one.trajectory.shape == (13, 2)
+    assert np.array_equal(one.point, one.trajectory[-1])
+    assert not any(np.array_equal(one.point, w) for w in one.trajectory[:-1])
+
+
 def test_a_false_claim_is_as_rare_as_stated() -> None:
     """At a saddle whose curvature is just beyond gamma, so that noise alone could let it pass."""
     problem = strict_saddle(400, 2)

@@ -119,7 +119,11 @@ def test_every_step_has_noise_of_its_own_and_of_its_kind() -> None:
     idle = EmpiricalRisk(np.zeros((1, d)), np.zeros(1), HuberLoss(1.0))
     plan = DPSpider.plan(idle.facts, epsilon=1.0, delta=1e-3, steps=9)
     assert (plan.warm, plan.phase) == (5, 4)
-    path = plan.release(idle, NoiseSource(insecure_seed=7)).trajectory
+    released = plan.release(idle, NoiseSource(insecure_seed=7))
+    path = released.trajectory
+    assert path.shape == (10, d)
+    assert not np.any(path[0])
+    assert np.array_equal(released.point, path[-1])
     v = -np.diff(path, axis=0) / plan.step_sizes[0]
     standardised = [v[k] / plan.warm_noise.sigma for k in range(5)]
     standardised.append(v[5] / plan.anchor_noise.sigma)

@@ -312,7 +312,7 @@ class Scripted(Session):
 class ScriptedOracle(MipOracle):
     name: ClassVar[str] = "scripted"
     answer: Callable[[int], MipAnswer]
-    model: Literal["rows"] = "rows"
+    model: Literal["rows", "cells"] = "rows"
 
     def open(self, model: MipModel) -> Session:
         return Scripted(self.answer)
@@ -497,6 +497,21 @@ def test_a_cell_model_out_of_time_is_honest() -> None:
         c = prepared.minimize(p, Limits(seconds=seconds)).certificate
         assert c.bound <= optimum.value <= c.value
         assert (c.status is Status.OPTIMAL) == (c.gap == 0)
+
+
+def test_a_cell_model_without_noise_begins_at_a_good_point() -> None:
+    """Before the solver has said anything: not twice the optimum, as a descent from one point is."""
+    X, y = make_cells(500, blocks=(6, 5, 5, 4), numeric=0, seed=20)
+    problem = ZeroOneHalfspace(X, y, IntegerLattice(-2, 2, dimension=20, radius=20**0.5))
+    zero, idle = (
+        Perturbation.zero(problem.lattice),
+        MipAnswer(Outcome.STOPPED, None, -math.inf, Status.TIME_LIMIT, 0, ""),
+    )
+    optimum = NativeOracle(threads=1).prepare(problem, Task.NORMALIZED).minimize(zero).certificate
+    oracle = ScriptedOracle(lambda call: idle, "cells")
+    began = oracle.prepare(problem, Task.NORMALIZED).minimize(zero).certificate
+    assert optimum.gap == 0
+    assert optimum.value <= began.value <= 1.2 * optimum.value
 
 
 def test_noise_beyond_floats_is_refused() -> None:

@@ -112,10 +112,30 @@ def test_ties_are_broken_however_few_are_opened(ties: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_trees_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shared:  # as if other threads were waiting for parts all the time
+        monkeypatch.setattr(native._Run, "starved", property(lambda run: True))
+    monkeypatch.setattr(native, "_FIRST_TREE_NODES", nodes)
+    monkeypatch.setattr(native, "_TREE_NODES", nodes)
+    monkeypatch.setattr(native._Worker, "_nested", lambda worker, low, number: False)
+    monkeypatch.setattr(native, "_MORE_SWEEPS", 1)
+    for shape in ("three blocks in a ball", "wide weights", "two numbers", "lopsided"):
+        problem = make_problem(shape, nodes)
+        oracle = NativeOracle(threads=1).prepare(problem, Task.NORMALIZED)
+        for noise in noises(problem, Task.NORMALIZED, nodes):
+            expected = EnumerationOracle().prepare(problem, Task.NORMALIZED).minimize(noise)
+            first = oracle.minimize(noise, break_ties=True)
+            assert agree(first, expected)
+            np.testing.assert_array_equal(first.require(lexicographic=True), expected.point)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_tries_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if shared:  # as if other threads were waiting for parts all the time
         monkeypatch.setattr(native._Run, "starved", property(lambda run: True))
-    monkeypatch.setattr(native, "_TREE_NODES", 1)
+    monkeypatch.setattr(native, "_FIRST_TREE_NODES", 1)
+    monkeypatch.setattr(native, "_WORTH", -0.01)  # always
     monkeypatch.setattr(native, "_PART_NODES", nodes)
     monkeypatch.setattr(native, "_MORE_SWEEPS", 1)
     monkeypatch.setattr(native, "_PASSES", nodes)

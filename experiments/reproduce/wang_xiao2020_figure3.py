@@ -1,0 +1,46 @@
+"""Wang, Xiao, Devadas and Xu (2020), Figure 3: error against the number of features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from privopt.experiments.reproduce import wang_xiao2020 as paper
+from privopt.experiments.reproduce.interface import Cell, Point, Reproduction
+from privopt.experiments.reproduce.tables import pivot
+from privopt.experiments.workbench.panels import panels_figure
+
+_RECORDS = 100_000
+
+
+def dimensions(quick: bool) -> tuple[int, ...]:
+    return (5, 10, 20) if quick else (5, 10, 20, 40)
+
+
+def runs(quick: bool) -> int:
+    return 5 if quick else 15
+
+
+def cells(quick: bool) -> list[Cell]:
+    return [
+        Cell(p, c, d) for p in (paper.LINE, paper.SIGNS) for c in paper.SIZE_CURVES for d in dimensions(quick)
+    ]
+
+
+def compute(cell: Cell, quick: bool) -> Iterator[Point]:
+    return paper.sized(cell, _RECORDS, int(cell.level), runs(quick))
+
+
+FIGURE = Reproduction(
+    name="wang-xiao2020-figure3",
+    paper=paper.PAPER,
+    cite=paper.CITE,
+    figure="Figure 3, numbers of features",
+    shows="The error of Algorithm 4 and of its stochastic version falls with d, and with growing ε.",
+    setting=lambda quick: f"n = {_RECORDS:,}. {paper.setting(runs(quick))}",
+    cells=cells,
+    compute=compute,
+    draw=lambda frame: panels_figure(paper.size_panels(frame, "features d")),
+    caption="Error of what is released, mean and one standard deviation over runs, against d.",
+    table=lambda frame: pivot(frame, (paper.MEASURES[paper.LINE], paper.MEASURES[paper.SIGNS]), "d = {:g}"),
+    verdicts=lambda frame: paper.size_verdicts(frame, True, "d"),
+)
