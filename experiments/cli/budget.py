@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
@@ -87,11 +87,13 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
     if as_json:
         typer.echo(json.dumps(budget_report(book, entries), indent=2))
         return
-    table = Table("time (UTC)", "who", "state", "budgets", "mechanism", "epsilon", "delta")
+    table = Table(
+        Column("time (UTC)", min_width=10), "who", "state", "budgets", "mechanism", "epsilon", "delta"
+    )
     for entry in entries:
         table.add_row(
             *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
-            *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:g}"),
+            *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:.3g}"),
         )
     tell.print(table)
     _tell_state(book)

@@ -86,7 +86,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --mechanism OPDISC | did you mean 'opdisc'?
 {FIT} --oracle magic | 'magic'
 {FIT} --oracle pulp-highs | needs a sampler
-{FIT} --calibration printed | exponential has the calibration(s) sound
+{FIT} --calibration printed | seeded has the calibration(s) sound
 {FIT} --lattice 1 | --lattice wants LOW:HIGH
 {FIT} --lattice a:b | --lattice wants LOW:HIGH
 {FIT} --lattice 1:2:3:4 | --lattice wants LOW:HIGH

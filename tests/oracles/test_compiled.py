@@ -42,6 +42,7 @@ KERNELS = {
     "oracles/minimize/interval.py": "tests/oracles/test_compiled.py",
     "oracles/minimize/native/bounds.py": "tests/oracles/test_compiled.py",
     "oracles/minimize/native/descent.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/native/nested.py": "tests/oracles/minimize/test_nested.py",
     "oracles/minimize/native/search.py": "tests/oracles/test_compiled.py",
     "problems/convex/passes.py": "tests/problems/convex/test_passes.py",
     "problems/convex/soft_truncation.py": "tests/problems/convex/test_soft_truncation.py",

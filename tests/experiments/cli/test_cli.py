@@ -273,7 +273,8 @@ def test_the_printed_calibration_says_that_it_is_refuted(privopt: Command) -> No
 
 
 def test_budgets_are_kept_checked_and_enforced(privopt: Command, clinic: Path) -> None:
-    assert privopt("budget", "create", "ledger", "--epsilon", 1, cwd=clinic).returncode == 0
+    made = privopt("budget", "create", "ledger", "--epsilon", 1, "--delta", 0.1, cwd=clinic)
+    assert made.returncode == 0
     assert privopt("budget", "check", "ledger", "--epsilon", 1).returncode == 0
     assert privopt("budget", "spend", "ledger", "--epsilon", 0.4, "--mechanism", "survey").returncode == 0
     assert privopt("budget", "check", "ledger", "--epsilon", 0.7).returncode == 1
@@ -286,7 +287,7 @@ def test_budgets_are_kept_checked_and_enforced(privopt: Command, clinic: Path) -
     assert privopt(*FIT, *words, "--epsilon", 0.5).returncode == 0
     report = json.loads(privopt("budget", "show", "ledger", "--json").stdout)
     assert report["spent"]["epsilon"] == pytest.approx(0.9)
-    assert [e["spend"]["mechanism"] for e in report["entries"]] == ["survey", "exponential"]
+    assert [e["spend"]["mechanism"] for e in report["entries"]] == ["survey", "seeded"]
     assert [datetime.fromisoformat(e["time"]).utcoffset() for e in report["entries"]] == [timedelta(0)] * 2
     shown = privopt("budget", "show", "ledger").stdout
     assert "survey" in shown

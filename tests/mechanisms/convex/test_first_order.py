@@ -447,7 +447,8 @@ def test_sigmoid_loss_uses_a_random_iterate_by_default_and_convex_losses_do_not(
     assert DPProximalGradient.plan(facts, **BUDGET).output is Output.AVERAGE
     assert DPProximalGradient.plan(facts, regularizer=ridge(0.1), **BUDGET).output is Output.LAST
     assert DPProximalGradient.plan(nonconvex, **BUDGET).output is Output.RANDOM
-    assert DPFrankWolfeL1.plan(nonconvex, ball, **BUDGET).output is Output.RANDOM
+    assert DPFrankWolfeL2.plan(nonconvex, ball, **BUDGET).output is Output.RANDOM
+    assert DPFrankWolfeL1.plan(nonconvex, ball, **BUDGET).output is Output.LAST
     with pytest.raises(PrivacyParameterError, match="convex loss"):
         DPAcceleratedMirrorDescent.plan(nonconvex, ball, **BUDGET)
 

@@ -274,7 +274,7 @@ def test_bad_input_has_one_clear_error_and_releases_nothing(
 
 def test_a_ledger_is_booked_first_and_not_overdrawn(tmp_path: Path) -> None:
     X, y = patients()
-    ledger = Ledger.create(tmp_path / "ledger.jsonl", 1.0)
+    ledger = Ledger.create(tmp_path / "ledger.jsonl", 1.0, 1e-3)
     classifier(epsilon=0.7, insecure_seed=None, ledger=ledger).fit(X, y)
     assert ledger.total().epsilon == 0.7
     model = classifier(epsilon=0.7, insecure_seed=None, ledger=tmp_path / "ledger.jsonl")
