@@ -278,7 +278,7 @@ def page(results: Sequence[Measured], command: str) -> str:
         "other users of the machine stretch least; what workers use is not in them.\n\n"
         f"{markdown_table(table(results))}\n\n"
         "![seconds and memory against rows](engines.png)\n\n"
-        "A fit is the engine's GROUP BY, and a second or two for what comes back: at most "
+        "A fit is the engine's GROUP BY, and half a second or so for what comes back: at most "
         f"{distinct:,} distinct records here, however many rows there are. So the longer the table, the "
         "nearer the ratio is to that of the two queries; ours also looks for values that the schema "
         "refuses. A gradient reads every number twice, for predictions and for their sum, a sum once; from "
