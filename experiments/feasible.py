@@ -199,12 +199,13 @@ def enough(found: pd.DataFrame) -> float:
 
 
 def _loss(found: pd.DataFrame) -> str:
-    """What is lost below, by powers of ten of the ratio."""
+    """What is lost below 1,000, by powers of ten of the ratio."""
     cards = found[found["model"] == CARD]
     powers = np.floor(np.log10(cards["ratio"])).astype(int)
     parts = [
-        f"{cards['gap'][powers == power].mean():.2f} between {10.0**power:g} and {10.0 ** (power + 1):g}"
+        f"{cards['gap'][powers == power].mean():.2f} between {10.0**power:,g} and {10.0 ** (power + 1):,g}"
         for power in sorted(set(powers.tolist()))
+        if power < 3
     ]
     return f"In the mean it loses {', '.join(parts)}."
 
@@ -264,8 +265,8 @@ def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
         "together for a fit, encoding included; memory is that of the whole process.",
         "**A rule to plan by.** Records times epsilon per feature, a level of a column, decides. "
         f"From {least:,.0f} on every card was within {CLOSE:g} AUC of a fit without privacy. "
-        f"{_loss(found)} Fewer columns, wider bins or a larger epsilon help. Time does not decide: it grows "
-        "with rows times features and not with epsilon.",
+        f"{_loss(found)} Fewer columns, wider bins or a larger epsilon help. Time rarely decides: it grows "
+        "with rows times features.",
         "![cost and time](feasible.png)",
         markdown_table(overview(lines)),
         f"Linear models with real weights (`PrivateLogisticRegression`) are {behind:.3f} of AUC ahead of "
