@@ -47,7 +47,7 @@ def audit(
             "More bring the bounds nearer to the truth; with --all the default is made for less than ten "
             "minutes on two cores.",
         ),
-    ] = 4_800,
+    ] = 4_000,
     confidence: Annotated[
         float,
         typer.Option(help="Of each lower bound, in (0, 1): true claims fall with probability 1 - this."),
