@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from privopt.experiments.comparison.race import SOLVED
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.kept import machine, markdown, seconds
+from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, panels_figure
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
 from privopt.mechanisms.estimators.common import write_atomically
 
@@ -25,7 +25,7 @@ INSTANCE = ["data", "n", "d", "question", "epsilon", "draw"]
 _TOLERANCE = 1e-4
 _SHORTEST = 1e-3  # seconds: what is faster counts as this fast
 _LIBRARIES = ("privopt", "numpy", "pulp", "highspy", "ortools", "pyscipopt", "numba", "scipy")
-# Colour-blind safe (Okabe and Ito 2008): one per solver; rows are dashed, cells solid.
+# Colour-blind safe (Okabe and Ito 2008): one per solver.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
@@ -79,83 +79,95 @@ def _time(solves: pd.DataFrame) -> pd.Series[float]:
     return solves["processor_seconds"].fillna(solves["seconds"]).clip(lower=_SHORTEST)
 
 
-def _styles(oracles: Sequence[str]) -> dict[str, dict[str, Any]]:
-    solvers = list(dict.fromkeys(name.partition(":")[0] for name in oracles))
-    return {
-        name: {
-            "color": _COLOURS[solvers.index(name.partition(":")[0]) % len(_COLOURS)],
-            "linestyle": "--" if name.endswith(":rows") else "-",
-            "marker": "s" if name.endswith(":rows") else "o",
-            "label": name,
-        }
-        for name in oracles
-    }
+def _groups(solves: pd.DataFrame) -> dict[str, list[str]]:
+    """Panels by title, each with its oracles: models of cells, models of rows beside our own search."""
+    names = list(dict.fromkeys(solves["oracle"]))
+    rows = [name for name in names if name.endswith(":rows")]
+    cells = [name for name in names if name not in rows]
+    found = {}
+    for title, group in (("Searches over cells", cells), ("Models of rows", rows)):
+        beside = ["native"] if group is rows and "native" in names else []
+        width = MOST_CURVES - len(beside)
+        for start in range(0, len(group), width):
+            more = f", {start // width + 1}" if len(group) > width else ""
+            found[title + more] = beside + group[start : start + width]
+    return found
+
+
+def _colours(solves: pd.DataFrame) -> dict[str, str]:
+    """One per solver, whatever it is given."""
+    names = list(dict.fromkeys(solves["oracle"]))
+    solvers = list(dict.fromkeys(name.partition(":")[0] for name in names))
+    return {name: _COLOURS[solvers.index(name.partition(":")[0]) % len(_COLOURS)] for name in names}
+
+
+def _points(x: Any, y: Any) -> pd.DataFrame:
+    return pd.DataFrame({"mean": np.asarray(y, dtype=float), "std": 0.0}, index=np.asarray(x, dtype=float))
 
 
 def performance_profile(solves: pd.DataFrame) -> Figure:
     """Dolan and More (2002): for each factor, the share of instances solved within it of the fastest."""
-    figure = Figure(figsize=(8, 5.4), layout="constrained")
-    axes = figure.subplots()
     times = _time(solves).where(solves["status"] == SOLVED, np.inf)
     best = times.groupby([solves[k] for k in INSTANCE]).transform("min")
     ratios = (times / best).where(np.isfinite(best), np.inf)
     count = solves.groupby(INSTANCE).ngroups
     last = 2 * max(10.0, float(ratios[np.isfinite(ratios)].max()))
-    styles = _styles(list(dict.fromkeys(solves["oracle"])))
-    for oracle, style in styles.items():
+    colours = _colours(solves)
+    curves = {}
+    for oracle, colour in colours.items():
         mine = np.sort(ratios[(solves["oracle"] == oracle) & np.isfinite(ratios)].to_numpy(dtype=float))
         share = np.arange(1, len(mine) + 1) / count
-        end = share[-1] if len(share) else 0.0
-        line = {key: value for key, value in style.items() if key != "marker"}
-        axes.step([1.0, *mine, last], [0.0, *share, end], where="post", linewidth=1.6, **line)
-    axes.set(xscale="log", xlim=(1, last), ylim=(0, 1.02))
-    axes.set(xlabel="time / time of the fastest oracle on the instance", ylabel="share of instances proved")
-    _legend(figure, axes)
-    return figure
+        points = _points([1.0, *mine, last], [0.0, *share, share[-1] if len(share) else 0.0])
+        curves[oracle] = Curve(oracle, colour, points, spread="none", steps=True)
+    labels = ("time / time of the fastest oracle on the instance", "share of instances proved")
+    return panels_figure(
+        [
+            Panel(title, *labels, [curves[name] for name in names], ylim=(0.0, 1.02))
+            for title, names in _groups(solves).items()
+        ]
+    )
 
 
 def ladder(solves: pd.DataFrame, question: str) -> Figure:
-    """Adult: time against the number of features, one panel for each number of records; open ones on top."""
+    """Adult: time against the number of features, panels for each number of records; open ones on top."""
     chosen = solves[(solves["data"] == "adult") & (solves["question"] == question) & (solves["epsilon"] == 1)]
-    sizes = sorted(chosen["n"].unique())
-    figure = Figure(figsize=(3.3 * len(sizes) + 1, 4.6), layout="constrained")
-    panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
     ceiling = 3 * float(_time(chosen).max())
-    styles = _styles(list(dict.fromkeys(solves["oracle"])))
-    for axes, n in zip(panels, sizes, strict=True):
-        for number, (oracle, style) in enumerate(styles.items()):
-            mine = chosen[(chosen["oracle"] == oracle) & (chosen["n"] == n) & (chosen["status"] != "refused")]
-            mine = mine.assign(time=_time(mine).where(mine["status"] == SOLVED, ceiling))
-            times = mine.groupby("d")["time"].median()
-            side = 1.012 ** (2 * number - len(styles))  # beside each other, not on top
-            axes.plot(times.index * side, times.to_numpy(), linewidth=1.2, markersize=4, **style)
-        axes.axhline(ceiling, color="0.6", linewidth=0.8, linestyle=":")
-        axes.set(yscale="log", title=f"n = {n:,}", xlabel="features")
-        axes.set_xticks(sorted(chosen["d"].unique()))
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("seconds (dotted line: open at the limit)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    return figure
+    colours, panels = _colours(solves), []
+    for n in sorted(chosen["n"].unique()):
+        for title, names in _groups(solves).items():
+            curves = []
+            for oracle in names:
+                mine = chosen[(chosen["oracle"] == oracle) & (chosen["n"] == n)]
+                mine = mine[mine["status"] != "refused"]
+                if len(mine):
+                    mine = mine.assign(time=_time(mine).where(mine["status"] == SOLVED, ceiling))
+                    times = mine.groupby("d")["time"].median()
+                    curves.append(Curve(oracle, colours[oracle], _points(times.index, times)))
+            labels = (f"n = {n:,}: {title.lower()}", "features", "seconds")
+            limits = (_SHORTEST, 2 * ceiling)
+            levels = {"open at the limit": ceiling}
+            panels.append(Panel(*labels, curves, "linear", "log", levels=levels, ylim=limits))
+    return panels_figure(panels)
 
 
 def gap_over_time(solves: pd.DataFrame, moments: pd.DataFrame) -> Figure:
     """The gap left, as a median over the instances that the oracle did not refuse, against the clock."""
-    figure = Figure(figsize=(8, 5.4), layout="constrained")
-    axes = figure.subplots()
     taken = solves[~solves["status"].isin(["refused", "failed", "died"])]
     grid = np.geomspace(0.02, max(0.1, float(taken["seconds"].max())), 60)
-    styles = _styles(list(dict.fromkeys(solves["oracle"])))
-    for oracle, style in styles.items():
+    curves = {}
+    for oracle, colour in _colours(solves).items():
         mine = moments[moments["oracle"] == oracle]
-        curves = [_gaps(group, grid) for _, group in mine.groupby(INSTANCE)]
-        if curves:
-            line = {key: value for key, value in style.items() if key != "marker"}
-            axes.plot(grid, np.median(curves, axis=0), linewidth=1.6, **line)
-    axes.set(xscale="log", xlabel="seconds on the clock", ylabel="median gap, in errors")
-    axes.set_yscale("symlog", linthresh=1.0)
-    axes.set_ylim(bottom=0)
-    _legend(figure, axes)
-    return figure
+        gaps = [_gaps(group, grid) for _, group in mine.groupby(INSTANCE)]
+        if gaps:
+            curves[oracle] = Curve(oracle, colour, _points(grid, np.median(gaps, axis=0)), spread="none")
+    labels = ("seconds on the clock", "median gap, in errors")
+    top = 1.0 + 2 * max((float(c.points["mean"].max()) for c in curves.values()), default=0.0)
+    return panels_figure(
+        [
+            Panel(title, *labels, [curves[k] for k in names if k in curves], yscale="symlog", ylim=(0.0, top))
+            for title, names in _groups(solves).items()
+        ]
+    )
 
 
 def _gaps(trace: pd.DataFrame, grid: np.ndarray) -> np.ndarray:
@@ -164,13 +176,6 @@ def _gaps(trace: pd.DataFrame, grid: np.ndarray) -> np.ndarray:
     gaps = np.minimum.accumulate((trace["incumbent"] - trace["bound"]).fillna(np.inf).to_numpy())
     index = np.searchsorted(trace["seconds"].to_numpy(), grid, side="right") - 1
     return np.asarray(np.where(np.isfinite(found := gaps[np.maximum(index, 0)]), found, 1e9))
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    axes.grid(alpha=0.3)
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
-    )
 
 
 def reach(solves: pd.DataFrame) -> pd.DataFrame:
@@ -225,7 +230,7 @@ def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Sec
                 Picture(
                     performance_profile(solves),
                     "Performance profile (Dolan and More, 2002): at 1 the share of instances on which an "
-                    "oracle was the fastest, at the right end the share that it proved. Dashed: row models.",
+                    "oracle was the fastest, at the right end the share that it proved.",
                 )
             ],
         ),

@@ -18,7 +18,7 @@ MOST_CURVES = 7
 _LINES = {"": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.5))}
 _HEIGHT = 3.1  # inches of a panel
 
-Scale = Literal["linear", "log"]
+Scale = Literal["linear", "log", "symlog"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Curve:
         points: index: positions on the axis; columns "mean" and "std".
         dashes: "", "dashed" or "dotted".
         spread: "bars" for few points, "band" for many.
+        steps: whether it stays where it is until the next point.
     """
 
     label: str
@@ -38,6 +39,7 @@ class Curve:
     points: pd.DataFrame
     dashes: Literal["", "dashed", "dotted"] = ""
     spread: Literal["bars", "band", "none"] = "bars"
+    steps: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,11 @@ def _draw(axes: Axes, panel: Panel) -> None:
                 **style,
             )
         else:
-            axes.plot(x, mean, **style)
+            axes.plot(x, mean, drawstyle="steps-post" if curve.steps else "default", **style)
         if curve.spread == "band":
             axes.fill_between(x, low, high, color=curve.colour, alpha=0.15, linewidth=0)
-    axes.set(xscale=panel.xscale, yscale=panel.yscale, xlabel=panel.xlabel, ylabel=panel.ylabel)
+    axes.set(xscale=panel.xscale, xlabel=panel.xlabel, ylabel=panel.ylabel)
+    axes.set_yscale(panel.yscale, **({"linthresh": 1.0} if panel.yscale == "symlog" else {}))
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.grid(alpha=0.3)
     for label, level in panel.levels.items():
@@ -137,11 +140,11 @@ def _subs(axes: Axes) -> tuple[float, ...]:
 def _name_ends(axes: Axes, panel: Panel) -> None:
     """The labels to the right of the axes, at the height where their curves end, or near it."""
     low, high = axes.get_ylim()
-    scale = np.log if panel.yscale == "log" else np.asarray
+    place = axes.transData + axes.transAxes.inverted()
     heights = []
     for curve in panel.curves:
         last = float(np.clip(curve.points["mean"].iloc[-1], low, high))
-        heights.append(float((scale(last) - scale(low)) / (scale(high) - scale(low))))
+        heights.append(float(place.transform((axes.get_xlim()[1], last))[1]))
     order = np.argsort(heights)
     spread = _apart(np.array(heights)[order], 0.085)
     for k, height in zip(order.tolist(), spread.tolist(), strict=True):

@@ -169,10 +169,12 @@ def test_open_lines_of_scaling_show_gap_and_bound() -> None:
     assert table["opdisc, epsilon 1"].tolist() == ["", "refused"]
     assert table["exponential, epsilon 1"].tolist() == ["", "open at 60 s"]
     assert scaling.sizes(rows)["cells x levels, {-1,0,1}^d"].tolist() == [30, 12000]
-    faces = [
-        curve.get_markerfacecolor() for curve in scaling.picture(rows).axes[0].lines if len(curve.get_xdata())
-    ]
-    assert "white" in faces
+    minima, draws = scaling.picture(rows).axes
+    assert [axes.get_title(loc="left") for axes in (minima, draws)] == ["Proved minima", "Exact draws"]
+    # What was left open stands on the dashed line, above all that was solved.
+    (ceiling,) = {float(np.max(axes.lines[0].get_ydata())) for axes in (minima, draws)}  # type: ignore[arg-type]
+    assert ceiling == 120.0
+    assert minima.lines[0].get_ydata()[0] == 0.5  # type: ignore[index]
 
 
 def test_scaling_reaches_from_eight_to_sixty_dimensions() -> None:
