@@ -68,6 +68,17 @@ _NUMERIC = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-w
 # What somebody may know of these columns: about what a large number is.
 _SIZES = np.array([100.0, 16.0, 10_000.0, 2_000.0, 100.0])
 ADULT_TRAIN = 28_000
+SHOWN = 1.0  # the epsilon of pictures against iterations
+
+
+def runs(quick: bool) -> int:
+    """How often everything is run."""
+    return 5 if quick else 15
+
+
+def epsilons(quick: bool) -> tuple[float, ...]:
+    """Those of the figures against iterations."""
+    return (SHOWN,) if quick else (0.1, 0.5, SHOWN)
 
 
 @dataclass(frozen=True)
@@ -358,6 +369,11 @@ SIZE_CURVES: Mapping[str, tuple[str, float]] = {
     "clipped-newton, ε = 1": (UNITS, 1.0),
 }
 _SHADES = {"Algorithm 4, ε = 0.1": 0.45, "Algorithm 4, ε = 0.5": 0.7}
+
+
+def size_cells(levels: tuple[int, ...]) -> list[Cell]:
+    """The cells of a figure against sizes: every curve of both tasks at every level."""
+    return [Cell(p, c, level) for p in (LINE, SIGNS) for c in SIZE_CURVES for level in levels]
 
 
 def sized(cell: Cell, n: int, d: int, count: int) -> Iterator[Point]:

@@ -9,20 +9,12 @@ from privopt.experiments.reproduce.interface import Cell, Point, Reproduction
 from privopt.experiments.reproduce.tables import pivot
 from privopt.experiments.workbench.panels import panels_figure
 
-_PANELS, _SHOWN = (paper.LINE, paper.SIGNS), 1.0
+_PANELS = (paper.LINE, paper.SIGNS)
 _RECORDS, _DIMENSION = 100_000, 10
 
 
-def runs(quick: bool) -> int:
-    return 5 if quick else 15
-
-
-def epsilons(quick: bool) -> tuple[float, ...]:
-    return (_SHOWN,) if quick else (0.1, 0.5, _SHOWN)
-
-
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
-    return paper.trajectories(cell, _RECORDS, _DIMENSION, cell.level, runs(quick))
+    return paper.trajectories(cell, _RECORDS, _DIMENSION, cell.level, paper.runs(quick))
 
 
 FIGURE = Reproduction(
@@ -37,11 +29,11 @@ FIGURE = Reproduction(
     ),
     setting=lambda quick: (
         f"n = {_RECORDS:,}, d = {_DIMENSION}, ε = "
-        f"{', '.join(f'{e:g}' for e in epsilons(quick))}. {paper.setting(runs(quick))}"
+        f"{', '.join(f'{e:g}' for e in paper.epsilons(quick))}. {paper.setting(paper.runs(quick))}"
     ),
-    cells=lambda quick: paper.iteration_cells(_PANELS, epsilons(quick)),
+    cells=lambda quick: paper.iteration_cells(_PANELS, paper.epsilons(quick)),
     compute=compute,
-    draw=lambda frame: panels_figure(paper.iteration_panels(frame, _PANELS, _SHOWN)),
+    draw=lambda frame: panels_figure(paper.iteration_panels(frame, _PANELS, paper.SHOWN)),
     caption=(
         "Error at each iterate, mean and one standard deviation (bands). The dashed grey line is the error "
         "of clipped-newton, which has no iterates to show."

@@ -9,19 +9,11 @@ from privopt.experiments.reproduce.interface import Cell, Point, Reproduction
 from privopt.experiments.reproduce.tables import pivot
 from privopt.experiments.workbench.panels import panels_figure
 
-_PANELS, _SHOWN = (paper.ADULT_LINE, paper.ADULT_SIGNS), 1.0
-
-
-def runs(quick: bool) -> int:
-    return 5 if quick else 15
-
-
-def epsilons(quick: bool) -> tuple[float, ...]:
-    return (_SHOWN,) if quick else (0.1, 0.5, _SHOWN)
+_PANELS = (paper.ADULT_LINE, paper.ADULT_SIGNS)
 
 
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
-    return paper.trajectories(cell, paper.ADULT_TRAIN, 6, cell.level, runs(quick))
+    return paper.trajectories(cell, paper.ADULT_TRAIN, 6, cell.level, paper.runs(quick))
 
 
 FIGURE = Reproduction(
@@ -37,11 +29,11 @@ FIGURE = Reproduction(
         "30,000 records of the training file, 28,000 to train and 2,000 to test, as in the paper, drawn "
         "anew for each run; income above 50,000 from the five numeric columns, each in units of about what "
         "a large number of it is (public), capital gains of 99,999 among them, and an intercept. ε = "
-        f"{', '.join(f'{e:g}' for e in epsilons(quick))}. {paper.setting(runs(quick))}"
+        f"{', '.join(f'{e:g}' for e in paper.epsilons(quick))}. {paper.setting(paper.runs(quick))}"
     ),
-    cells=lambda quick: paper.iteration_cells(_PANELS, epsilons(quick)),
+    cells=lambda quick: paper.iteration_cells(_PANELS, paper.epsilons(quick)),
     compute=compute,
-    draw=lambda frame: panels_figure(paper.iteration_panels(frame, _PANELS, _SHOWN)),
+    draw=lambda frame: panels_figure(paper.iteration_panels(frame, _PANELS, paper.SHOWN)),
     caption=(
         "Mean loss on 2,000 held-out records at each iterate, mean and one standard deviation over runs "
         "(bands). The dashed grey line is that of clipped-newton."

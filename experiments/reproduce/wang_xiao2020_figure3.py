@@ -16,18 +16,8 @@ def dimensions(quick: bool) -> tuple[int, ...]:
     return (5, 10, 20) if quick else (5, 10, 20, 40)
 
 
-def runs(quick: bool) -> int:
-    return 5 if quick else 15
-
-
-def cells(quick: bool) -> list[Cell]:
-    return [
-        Cell(p, c, d) for p in (paper.LINE, paper.SIGNS) for c in paper.SIZE_CURVES for d in dimensions(quick)
-    ]
-
-
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
-    return paper.sized(cell, _RECORDS, int(cell.level), runs(quick))
+    return paper.sized(cell, _RECORDS, int(cell.level), paper.runs(quick))
 
 
 FIGURE = Reproduction(
@@ -36,8 +26,8 @@ FIGURE = Reproduction(
     cite=paper.CITE,
     figure="Figure 3, numbers of features",
     shows="The error of Algorithm 4 and of its stochastic version falls with d, and with growing ε.",
-    setting=lambda quick: f"n = {_RECORDS:,}. {paper.setting(runs(quick))}",
-    cells=cells,
+    setting=lambda quick: f"n = {_RECORDS:,}. {paper.setting(paper.runs(quick))}",
+    cells=lambda quick: paper.size_cells(dimensions(quick)),
     compute=compute,
     draw=lambda frame: panels_figure(paper.size_panels(frame, "features d")),
     caption="Error of what is released, mean and one standard deviation over runs, against d.",

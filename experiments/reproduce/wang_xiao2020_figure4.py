@@ -16,16 +16,8 @@ def sizes(quick: bool) -> tuple[int, ...]:
     return (10_000, 30_000, 100_000) if quick else (10_000, 30_000, 100_000, 300_000)
 
 
-def runs(quick: bool) -> int:
-    return 5 if quick else 15
-
-
-def cells(quick: bool) -> list[Cell]:
-    return [Cell(p, c, n) for p in (paper.LINE, paper.SIGNS) for c in paper.SIZE_CURVES for n in sizes(quick)]
-
-
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
-    return paper.sized(cell, int(cell.level), _DIMENSION, runs(quick))
+    return paper.sized(cell, int(cell.level), _DIMENSION, paper.runs(quick))
 
 
 FIGURE = Reproduction(
@@ -34,8 +26,8 @@ FIGURE = Reproduction(
     cite=paper.CITE,
     figure="Figure 4, numbers of records",
     shows="The error of Algorithm 4 and of its stochastic version falls with n, and with growing ε.",
-    setting=lambda quick: f"d = {_DIMENSION}. {paper.setting(runs(quick))}",
-    cells=cells,
+    setting=lambda quick: f"d = {_DIMENSION}. {paper.setting(paper.runs(quick))}",
+    cells=lambda quick: paper.size_cells(sizes(quick)),
     compute=compute,
     draw=lambda frame: panels_figure(paper.size_panels(frame, "records n")),
     caption="Error of what is released, mean and one standard deviation over runs, against n.",
