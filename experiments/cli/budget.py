@@ -21,8 +21,7 @@ from privopt.problems.errors import InvalidInputError, did_you_mean
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.budget import Budget, Total
-    from privopt.mechanisms.privacy.ledger import Ledger
-    from privopt.mechanisms.privacy.ledger_trail import Entry
+    from privopt.mechanisms.privacy.ledger import Entry, Ledger
     from privopt.mechanisms.privacy.spend import PrivacySpend
 
 app = typer.Typer(help="Keep privacy budgets: a file, or a database for a team.", no_args_is_help=True)

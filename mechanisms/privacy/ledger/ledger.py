@@ -32,10 +32,10 @@ from privopt.mechanisms.errors import (
     LedgerUnavailableError,
 )
 from privopt.mechanisms.privacy.budget import Budget, Spent, Total, require_guaranteed
-from privopt.mechanisms.privacy.ledger_files import is_old_ledger, take_over
-from privopt.mechanisms.privacy.ledger_place import Address
-from privopt.mechanisms.privacy.ledger_store import Book, Store
-from privopt.mechanisms.privacy.ledger_trail import MAIN, Account, Entry, Row, course, replay
+from privopt.mechanisms.privacy.ledger.old_files import is_old_ledger, take_over
+from privopt.mechanisms.privacy.ledger.place import Address
+from privopt.mechanisms.privacy.ledger.store import Book, Store
+from privopt.mechanisms.privacy.ledger.trail import MAIN, Account, Entry, Row, course, replay
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 _SQLITE = b"SQLite format 3\0"

@@ -1,7 +1,7 @@
 """The ledger never under-counts: overdrafts, several budgets, tampering, bad input; in files, on a server.
 
-Crashes, full disks, cut connections and crowds are in ``test_ledger_faults``, ledgers of older versions in
-``test_ledger_files``.
+Crashes, full disks, cut connections and crowds are in ``test_faults``, ledgers of older versions in
+``test_old_files``.
 """
 
 from __future__ import annotations
@@ -32,21 +32,12 @@ from privopt.mechanisms.errors import (
 )
 from privopt.mechanisms.privacy.budget import Budget, Total
 from privopt.mechanisms.privacy.ledger import Ledger, verify
-from privopt.mechanisms.privacy.ledger_place import Address, engine
+from privopt.mechanisms.privacy.ledger.place import Address, engine
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError
 
 TENTH = PrivacySpend.pure(0.1, "test")
 Change = Callable[[str], None]
-
-
-@pytest.fixture(params=["file", "server"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An address without a ledger yet."""
-    if request.param == "file":
-        return str(tmp_path / "ledger.db")
-    url: str = request.getfixturevalue("empty_database")
-    return url
 
 
 def change(place: str, *statements: str) -> None:

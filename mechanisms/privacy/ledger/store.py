@@ -30,8 +30,8 @@ from sqlalchemy import Column, Connection, Double, Integer, String, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError, LedgerUnavailableError
-from privopt.mechanisms.privacy.ledger_place import Address, HeadFile, engine
-from privopt.mechanisms.privacy.ledger_trail import Account, Row, broken, miscounted
+from privopt.mechanisms.privacy.ledger.place import Address, HeadFile, engine
+from privopt.mechanisms.privacy.ledger.trail import Account, Row, broken, miscounted
 from privopt.problems.arguments import told
 
 _FORMAT = 1
