@@ -26,22 +26,13 @@ from privopt.mechanisms.errors import (
     LedgerError,
     LedgerUnavailableError,
 )
-from privopt.mechanisms.privacy import ledger_place, ledger_store
 from privopt.mechanisms.privacy.ledger import Ledger, verify
-from privopt.mechanisms.privacy.ledger_store import Book
+from privopt.mechanisms.privacy.ledger import place as places
+from privopt.mechanisms.privacy.ledger.store import Book, Store
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks, kills and moves open files")
 TENTH = PrivacySpend.pure(0.1, "test")
-
-
-@pytest.fixture(params=["file", "server"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An address without a ledger yet."""
-    if request.param == "file":
-        return str(tmp_path / "ledger.db")
-    url: str = request.getfixturevalue("empty_database")
-    return url
 
 
 # --- killed processes ------------------------------------------------------------------------------------
@@ -50,8 +41,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 BEGIN = """
 import os, random, signal, sys, time
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.privacy import ledger_store
-from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.ledger import Ledger, store
 from privopt.mechanisms.privacy.spend import PrivacySpend
 address, *words = sys.argv[1:]
 ledger = Ledger(address)
@@ -112,7 +102,7 @@ def test_a_kill_at_any_moment_never_loses_a_release(tmp_path: Path) -> None:
 SUICIDE = """
 def book(step):
     owner, name = step.split(".")
-    setattr(getattr(ledger_store, owner), name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    setattr(getattr(store, owner), name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     ledger.reserve(PrivacySpend.pure(0.1, "test"))
 from privopt.mechanisms.privacy.ledger import verify
 for step in words:
@@ -171,12 +161,12 @@ def test_a_crowd_of_processes_shares_budgets_exactly(place: str, crowd: int) -> 
 
 # Two processes read, wait until the other one must have read as well, and only then write.
 RACERS = """
-accounts = ledger_store.Book.accounts
+accounts = store.Book.accounts
 def slow(self, names=()):
     found = accounts(self, names)
     time.sleep(0.4)
     return found
-ledger_store.Book.accounts = slow
+store.Book.accounts = slow
 def book():
     try:
         ledger.reserve(PrivacySpend.pure(0.6, "test"))
@@ -196,8 +186,8 @@ def test_of_two_processes_that_read_at_once_one_is_refused(place: str) -> None:
 
 def test_who_waits_too_long_is_told(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.create(place, 1.0)
-    monkeypatch.setattr(ledger_place, "_WAIT", 0.2)
-    store = ledger_store.Store(ledger_place.Address.of(place))
+    monkeypatch.setattr(places, "_WAIT", 0.2)
+    store = Store(places.Address.of(place))
     with store.booking(), pytest.raises(LedgerUnavailableError, match=r"lock"):  # as by a process that hangs
         ledger.reserve(TENTH)
     assert ledger.entries() == []
