@@ -333,6 +333,7 @@ def fit(
                     ledger=book,
                     insecure_seed=insecure_seed,
                 ).fit(records.X, records.y)
+                model.target_ = model.target_ or target or ""  # an engine counts: no column of labels comes
     # Shown before files are written: what was paid for must not be lost to a full disk.
     if linear:
         show_linear(fitted, account, tell)
@@ -553,7 +554,7 @@ def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None
         card.add_row(*(escape(str(cell)) for cell in row))
     tell.print(card)
     if model.risk_ is not None:
-        tell.print(risk_table(model.risk_, str(model.classes_[1])))
+        tell.print(risk_table(model.risk_, model.card_.names[1]))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",

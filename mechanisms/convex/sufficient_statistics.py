@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.iteration import Output, StepClock
 from privopt.mechanisms.convex.likely_weights import (
     Block,
@@ -66,6 +67,10 @@ class SufficientStatistics(RiskMechanism):
     more), its derivative is a^3 (4 x^3 - 4 x c^2 + 2 x + 2 |c|) >= 0. At a = b = r it is
     2 r^4 (1 - c^2 + 1 + |c|) <= 2 r^4 (9/4), with equality at |c| = 1/2.
 
+    Attributes:
+        columns: what is public about the columns that features come from, for reading noisy moments; models
+            have weights for their parts alone. None: features are alike.
+
     Source: Vu and Slavkovic (2009); Wang (2018), AdaSSP, for a private penalty in place of empirical Bayes.
     """
 
@@ -74,6 +79,7 @@ class SufficientStatistics(RiskMechanism):
 
     offset: float
     vector_noise: VectorNoise
+    columns: Columns | None = None
 
     @classmethod
     def plan(
@@ -176,10 +182,14 @@ class SufficientStatistics(RiskMechanism):
     @property
     def _used(self) -> NDArray[np.int64]:
         """The features that may have weights, without the constant one."""
-        return np.arange(self.facts.dimension - bool(self.facts.constant))
+        if self.columns is not None:
+            return self.columns.features
+        return np.arange(self.facts.dimension - bool(self.facts.constant), dtype=np.int64)
 
     def _blocks(self, A: Vector, means: Vector, sigma: float) -> list[Block]:
-        """What is taken for covariances of features that belong together, in order: here each by itself."""
+        """What is taken for covariances of features that belong together, in order."""
+        if self.columns is not None:
+            return self.columns.blocks(np.diag(A), means, sigma)
         return likely_blocks(np.diag(A), sigma, _feature_norm(self.facts) ** 2 / len(means))
 
 
