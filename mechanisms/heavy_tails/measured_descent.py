@@ -15,8 +15,7 @@ from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
-from privopt.mechanisms.heavy_tails.units import sought
-from privopt.mechanisms.heavy_tails.units import Floats
+from privopt.mechanisms.heavy_tails.units import Floats, sought
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source

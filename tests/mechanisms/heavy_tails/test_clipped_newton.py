@@ -39,7 +39,7 @@ def test_plans_spend_their_claim(n: int, d: int, epsilon: float, classes: int, l
 
 
 def test_features_that_are_0_or_1_are_not_searched() -> None:
-    """Of d = 5 with 3 flags the counts of 2 columns and the labels are paid for; of none but flags, of one."""
+    """Of d = 5 with 3 flags the counts of 2 columns and the labels are paid for; of flags alone, of one."""
     for flags, columns in (((), 6), ((1, 2, 4), 3), (tuple(range(5)), 2)):
         plan = ClippedNewton.plan(10**5, 5, PLAIN_SQUARES, epsilon=1.0, delta=1e-6, flags=flags)
         assert plan.search is not None
