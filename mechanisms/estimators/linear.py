@@ -201,8 +201,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         feature, delta = _constant(bound, self.norm), public_delta(self.delta, n)
         # The plan is complete before a private number has entered it.
         # Features that are measured from their middle are read as the columns that they come from.
-        known = schema is not None and middle is not None and facts.constant > 0
-        columns = Columns.of(schema) if known else None
+        measured = middle is not None and facts.constant > 0
+        columns = Columns.of(schema) if schema is not None and measured else None
         choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
         if not (plan.by_sums or isinstance(table, Whole)):
             raise InvalidInputError(

@@ -77,7 +77,8 @@ class CardFacts:
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         known = Columns.of(schema)
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
-        norm, middle = math.sqrt(squares) * (1 + 1e-12), ()
+        norm = math.sqrt(squares) * (1 + 1e-12)
+        middle: tuple[float, ...] = ()
         if schema.intercept:
             norm, middle = schema.spread, known.middle
         box, asked = bounded(lattice, schema), wishes(schema)
