@@ -169,6 +169,15 @@ class Schema:
         return [c.name for c in categorical if isinstance(c.categories[0], str)]
 
     @property
+    def flags(self) -> tuple[int, ...]:
+        """Numbers of the features that are 0 or 1 in every table: levels, bins, gaps, and the intercept."""
+        found: list[bool] = []
+        for column in self.columns:
+            first = not isinstance(plain_column(column)[0], Numeric)
+            found += [first] + [True] * (len(column.feature_names) - 1)
+        return tuple(np.flatnonzero([*found, *[True] * self.intercept]).tolist())
+
+    @property
     def n_features(self) -> int:
         return len(self.feature_names)
 

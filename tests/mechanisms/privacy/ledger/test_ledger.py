@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pickle
+import socket
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -141,7 +142,7 @@ def test_who_what_and_when_are_kept(place: str) -> None:
     ledger.reserve(spend)
     entry = ledger.entries()[0]
     assert entry.spend == spend
-    assert entry.who.endswith(f"@{os.uname().nodename}")
+    assert entry.who.endswith(f"@{socket.gethostname()}")
     assert entry.who.startswith("postgres, ") == ("://" in place)
     assert abs(datetime.fromisoformat(entry.time) - datetime.now(UTC)) < timedelta(minutes=5)
     assert [row.action for row in ledger.history()] == ["create", "reserve"]
@@ -267,9 +268,11 @@ def test_ledgers_travel_as_text(tmp_path: Path) -> None:
         other.reserve(TENTH)
     assert Ledger(f"sqlite:///{tmp_path / 'ledger'}").total().epsilon == 0.4
     assert sorted(os.listdir(tmp_path)) == ["ledger", "ledger.head"]
-    assert (tmp_path / "ledger").stat().st_mode & 0o777 == 0o600
+    if os.name != "nt":  # there the folder says who may read
+        assert (tmp_path / "ledger").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
 def test_links_lead_to_one_ledger_and_one_head(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     link, ledger = tmp_path / "here" / "link", Ledger.create(tmp_path / "ledger", 1.0)
