@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from privopt.problems.convex.losses import RealArray
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts
@@ -105,12 +106,12 @@ class PartRisk(EmpiricalRisk):
         """What the constant feature is after shortening: with it, too, a row is as far below the bound."""
         return self.facts.constant * (1 - self._slack)
 
-    def _predict(self, b: slice, w: Vector) -> Vector:
+    def _predict(self, b: slice, w: RealArray) -> RealArray:
         if not self._beside:
             return super()._predict(b, w)
         return np.asarray(super()._predict(b, w[:-1]) + self._last * w[-1])
 
-    def _add(self, total: Vector, b: slice, weights: Vector) -> None:
+    def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
         if not self._beside:
             super()._add(total, b, weights)
             return
