@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,16 +115,17 @@ def _told(table: ZeroOneHalfspace, column: Asked) -> IntArray:
         yes = table.y[block] > 0
         positive += tallied(piece[yes], counts[yes], len(held) + 1)[:-1]
     n, p = table.n_records, int(np.sum(table.counts[table.y > 0]))
-    more = n * positive - p * held  # n^2 cov(piece, label), exactly
+    # n^2 cov(piece, label), exactly: in Python's integers, as n^2 leaves 64 bits from 3 * 10^9 records on.
+    more = n * positive.astype(object) - p * held.astype(object)
     if not column.thresholds:
-        return _largest(more[None, :]) // n
+        return (_largest(more[None, :]) // n).astype(np.int64)
     below, levels = np.cumsum(more[:pieces])[:-1], more[pieces:]
     above = np.sum(more[:pieces]) - below
     sides = np.column_stack([below, above, np.broadcast_to(levels, (len(below), len(levels)))])
-    return _largest(sides) // n
+    return (_largest(sides) // n).astype(np.int64)
 
 
-def _largest(more: IntArray) -> IntArray:
+def _largest(more: NDArray[Any]) -> NDArray[Any]:
     """The largest |sum| of a row over sets of pieces; what no piece holds is a piece, and takes the rest."""
     rest = -np.sum(more, axis=1, keepdims=True)
     return np.asarray(np.sum(np.maximum(np.hstack([more, rest]), 0), axis=1))
