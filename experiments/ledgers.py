@@ -30,18 +30,18 @@ def made_up(path: Path) -> Ledger:
     """Three budgets, one within the other, and forty releases in the two months after 1 March 2026."""
 
     class Calendar(datetime):
-        today = datetime(2026, 3, 1, 9, tzinfo=UTC)
+        moment = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> Self:
-            return cls.fromtimestamp(cls.today.timestamp(), tz)
+            return cls.fromtimestamp(cls.moment.timestamp(), tz)
 
     chance = np.random.default_rng(7)
     with mock.patch("privopt.mechanisms.privacy.ledger.store.datetime", Calendar):
         for name, epsilon in (("adult", 3.0), ("adult/heart", 2.0), ("adult/heart/ana", 1.0)):
             Ledger.create(f"{path}#{name}", epsilon, 1e-6, rule="zcdp")
         for number in range(40):
-            Calendar.today += timedelta(hours=float(chance.exponential(36)))
+            Calendar.moment += timedelta(hours=float(chance.exponential(36)))
             name = ("adult", "adult/heart", "adult/heart", "adult/heart/ana")[number % 4]
             spend = PrivacySpend.zcdp(float(chance.uniform(0.0002, 0.003)), 1e-7, "dp-gd")
             with Ledger(f"{path}#{name}").spending(spend):
