@@ -385,6 +385,9 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
+    if not console.is_terminal:  # a pipe or file has no width
+        whole = console.measure(card, options=console.options.update(max_width=10_000)).maximum
+        console.width = max(console.width, whole)
     console.print(card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())

@@ -371,6 +371,8 @@ def public_delta(delta: float | str, n: int) -> float:
     """delta, or 1/n^2 for "auto"."""
     if isinstance(delta, str) and delta != "auto":
         raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
+    if isinstance(delta, str) and n < 2:
+        raise InvalidInputError("n_samples = 1: delta = 1/n^2 needs 2 records or more; give delta")
     return 1.0 / n**2 if isinstance(delta, str) else check_delta(delta, zero_allowed=True)
 
 

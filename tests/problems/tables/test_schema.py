@@ -666,6 +666,27 @@ def test_drafts_refuse_what_cannot_be_encoded() -> None:
             Schema.infer(table)
 
 
+def test_a_draft_names_all_columns_that_cannot_be_drafted() -> None:
+    table = {"id": list(map(str, range(1001))), "n": range(1001), "gap": [None, *range(1000)]}
+    with (
+        pytest.warns(PrivacyLeakWarning),
+        pytest.raises(SchemaError, match=r"column 1 .*; column 3 ") as caught,
+    ):
+        Schema.infer({k: np.array(v, dtype=object) for k, v in table.items()})
+    assert "column 2" not in str(caught.value)
+    wide = {f"t{k}": np.array(["a", 1], dtype=object) for k in range(100)}
+    with pytest.warns(PrivacyLeakWarning), pytest.raises(SchemaError, match=r"; \.\.\.$"):
+        Schema.infer(wide)
+
+
+def test_other_data_frames_are_told_how_to_become_one() -> None:
+    class Frame:
+        def to_pandas(self) -> None: ...
+
+    with pytest.raises(SchemaError, match="to_pandas"):
+        columns_of(Frame())  # type: ignore[arg-type]
+
+
 def test_declared_schemas_do_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
