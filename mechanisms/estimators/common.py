@@ -62,7 +62,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """
     check_given(y)
     check_unmasked(y, "y")
-    if np.ndim(np.asarray(y, dtype=object)) == 0:
+    if np.ndim(y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)) == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
     given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
     if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:
@@ -371,6 +371,8 @@ def public_delta(delta: float | str, n: int) -> float:
     """delta, or 1/n^2 for "auto"."""
     if isinstance(delta, str) and delta != "auto":
         raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
+    if isinstance(delta, str) and n < 2:
+        raise InvalidInputError("n_samples = 1: delta = 1/n^2 needs 2 records or more; give delta")
     return 1.0 / n**2 if isinstance(delta, str) else check_delta(delta, zero_allowed=True)
 
 

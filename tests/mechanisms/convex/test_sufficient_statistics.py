@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.convex import sufficient_statistics
 from privopt.mechanisms.convex.registry import choose_risk_mechanism
-from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics, shrunk
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -142,16 +142,6 @@ def test_classes_get_one_newton_step_from_the_best_constant() -> None:
     step = np.linalg.solve(data.hessian(best), data.gradient(best))
     plan = SufficientStatistics.plan(data.facts, **BUDGET)
     assert plan.without_noise(data) == pytest.approx(best - step, abs=1e-9)
-
-
-def test_shrinkage_follows_the_noise() -> None:
-    """Exact moments with declared noise: a weight is kept where it stands out, given up where it does not."""
-    A, w = np.diag([1.0, 0.5]), np.array([1.0, -1.0])
-    exact = shrunk(A, A @ w, 1e-6, 1e-6, 1.0)
-    assert exact == pytest.approx(w, rel=1e-4)
-    assert np.abs(shrunk(A, A @ w, 10.0, 10.0, 1.0)).max() < 1e-3
-    # An eigenvalue that noise made negative carries nothing.
-    assert shrunk(np.diag([1.0, -0.5]), A @ w, 0.01, 0.01, 1.0)[1] == 0
 
 
 def regression(n: int, seed: int = 5) -> tuple[Floats, Floats]:

@@ -51,6 +51,20 @@ def test_a_card_with_risks_predicts_them_by_score() -> None:
     assert "calibration" in evaluate(model, X, y, epsilon=1.0, insecure_seed=0).metrics
 
 
+def test_what_is_said_of_risks_is_what_the_model_predicts() -> None:
+    """Without noise, to the last record: bins of the evaluation never straddle an edge of the risks."""
+    model, (X, y) = fitted(epsilon=20.0), patients(40, seed=1)
+    low, high = np.quantile(model.decision_function(X), [0.3, 0.8])
+    model.risk_ = RiskTable(
+        (low - 1e-6, high - 1e-6), (0.1, 0.5, 0.9), (0,) * 3, (1,) * 3, (0.3, 0.5, 0.2), 0.95
+    )
+    risk = model.predict_proba(X)[:, 1]
+    found = evaluate(model, X, y, epsilon=60.0, insecure_seed=0, target="table")
+    assert found.metrics["calibration"].value == pytest.approx(np.mean(risk - (y == "ill")), abs=1e-9)
+    assert found.metrics["brier"].value == pytest.approx(np.mean((risk - (y == "ill")) ** 2), abs=1e-9)
+    assert np.dot(found.calibration["share"], found.calibration["predicted"]) == pytest.approx(risk.mean())
+
+
 @pytest.mark.parametrize("epsilon", [0.3, 3.0, 100.0])
 def test_risks_rise_and_their_intervals_cover(epsilon: float) -> None:
     """400 draws of 2,000 records whose risk rises by bin; rows are put together after the noise."""
