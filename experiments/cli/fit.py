@@ -314,6 +314,7 @@ def fit(
                 )
         else:
             began = time.monotonic()
+            records = records.counted()
             with _stoppable(time_limit) as limits:
                 model = PrivateHalfspaceClassifier(
                     epsilon,

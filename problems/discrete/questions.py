@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.arguments import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
 # Numbers that are converted at a time.
@@ -47,7 +47,8 @@ class ColumnQuestions(DiscreteProblem):
     the loss by at most 1, which is what draws rely on.
 
     Point (i) is a pair of a column and a threshold, in the order of ``told``; a column without thresholds
-    stands there as often as one with ``repeats`` of them, so that none is likelier before data.
+    stands there as often as one with ``repeats`` of them, so that none is likelier before data. There are no
+    separators: two columns may tell the same.
 
     Args:
         table: the records.
@@ -98,15 +99,6 @@ class ColumnQuestions(DiscreteProblem):
 
     def losses(self, points: IntArray) -> IntArray:
         return np.asarray(self._losses[np.asarray(points, dtype=np.int64)[:, 0]])
-
-    @classmethod
-    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """There is none: two columns may tell the same.
-
-        Raises:
-            InvalidInputError: always.
-        """
-        raise InvalidInputError("questions about columns have no separator set: use a mechanism that draws")
 
 
 def _told(table: ZeroOneHalfspace, column: Asked) -> IntArray:

@@ -131,7 +131,7 @@ def test_the_problem_can_be_drawn_from_by_hand() -> None:
         assert net.lattice.contains(drawn.point)
     with pytest.raises(PlanMismatchError):
         plan.release(GibbsStream().prepare(NetProblem(one, BallNet(2, 3.0, 0.4)), Law.GIBBS))
-    with pytest.raises(InvalidInputError, match="separators"):
+    with pytest.raises(InvalidInputError, match="separator set"):
         NetProblem.separators(net.lattice)
 
 
