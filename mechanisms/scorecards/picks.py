@@ -64,10 +64,14 @@ class ColumnPicks:
 
     @classmethod
     def plan(cls, facts: CardFacts, mu: float) -> Self | None:
-        """Draws for a part of mu; None where most columns can be used, or nothing is known of them."""
+        """Draws for a part of mu; None where most columns can be used, or none is a number.
+
+        Of levels nothing is to be found but which columns tell most, and a model that may give a column no
+        weight was as good at that, with all of mu.
+        """
         columns = len(facts.spans)
         most = max(1, round(math.sqrt(facts.n_records * mu) / _RECORDS))
-        if not facts.middle or 2 * most > columns:
+        if not facts.middle or not facts.lines or 2 * most > columns:
             return None
         most = min(most, facts.max_columns or columns)
         width = min(bounded_range_at_gdp(mu * math.sqrt(_SHARE / most)), _ENOUGH / facts.n_records)
