@@ -82,6 +82,8 @@ def test_how_many_columns_follows_from_the_budget() -> None:
     few = CardFacts.of(SCHEMA, 2000, SeededScorecard.default_lattice(SCHEMA), max_columns=2)
     assert len(ColumnPicks.plan(few, 0.6).draws) == 2  # type: ignore[union-attr]
     assert ColumnPicks.plan(facts(schema=Schema(SCHEMA.columns)), 0.02) is None
+    levels = Schema([c for c in SCHEMA.columns if isinstance(c, Categorical)], intercept=True)
+    assert ColumnPicks.plan(facts(schema=levels), 0.02) is None  # no units to be found
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])
