@@ -104,7 +104,7 @@ def test_a_card_of_a_small_budget_is_planned_for_any_number_of_features(levels: 
     wide = Schema([Categorical(f"c{j}", [*"abcdef"[:levels]]) for j in range(200)], intercept=True)
     plan = SeededScorecard.plan(facts(5000, wide), epsilon=1.0, delta=1e-7)
     assert (plan.picks is None) == (levels == 6)
-    assert isinstance(plan.seed, ColumnStatistics) == (levels == 4)
+    assert isinstance(plan.seed, SufficientStatistics) == (levels == 4)
 
 
 def test_no_record_is_farther_from_the_middle_than_planned() -> None:
