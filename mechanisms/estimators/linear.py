@@ -25,8 +25,10 @@ from sklearn.utils import Tags, assert_all_finite, check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
+from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     as_table,
@@ -198,7 +200,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             facts = replace(facts, constant=1.0)
         feature, delta = _constant(bound, self.norm), public_delta(self.delta, n)
         # The plan is complete before a private number has entered it.
-        choice, plan = self._planned(facts, weights.rest, delta, seen.releases)
+        # Features that are measured from their middle are read as the columns that they come from.
+        measured = middle is not None and facts.constant > 0
+        columns = Columns.of(schema) if schema is not None and measured else None
+        choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
         if not (plan.by_sums or isinstance(table, Whole)):
             raise InvalidInputError(
                 f"{plan.name} picks records one by one, which a table in parts does not give: use "
@@ -213,7 +218,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 # The same budget again, for weights that were released first.
                 carried = weights.release(seen.held, source)
                 facts = replace(facts, loss=targets.weighted(carried).loss)
-                choice, plan = self._planned(facts, weights.rest, delta, seen.releases)
+                choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
             risks = (_risk(table, k, carried, facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self.releases_ = releases
@@ -285,10 +290,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
     def _planned(
-        self, facts: RiskFacts, epsilon: float, delta: float, releases: int
+        self, facts: RiskFacts, epsilon: float, delta: float, releases: int, columns: Columns | None
     ) -> tuple[Choice, RiskMechanism]:
         choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(releases))
-        return choice, choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=releases)
+        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=releases)
+        return choice, replace(plan, columns=columns) if isinstance(plan, SufficientStatistics) else plan
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
         """Where rows are measured from, None for 0, and a bound on their norm from there.
