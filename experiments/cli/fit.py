@@ -314,6 +314,7 @@ def fit(
                 )
         else:
             began = time.monotonic()
+            records = records.counted()
             with _stoppable(time_limit) as limits:
                 model = PrivateHalfspaceClassifier(
                     epsilon,
@@ -333,6 +334,7 @@ def fit(
                     ledger=book,
                     insecure_seed=insecure_seed,
                 ).fit(records.X, records.y)
+                model.target_ = model.target_ or target or ""  # an engine counts: no column of labels comes
     # Shown before files are written: what was paid for must not be lost to a full disk.
     if linear:
         show_linear(fitted, account, tell)
@@ -560,7 +562,7 @@ def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None
     if without:
         tell.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
     if model.risk_ is not None:
-        tell.print(risk_table(model.risk_, str(model.classes_[1])))
+        tell.print(risk_table(model.risk_, model.card_.names[1]))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",

@@ -191,6 +191,7 @@ def fit_linear(
         other = None if loss == "squared" else parse_loss(loss)
         label_range = None if options.label_range is None else parse_label_range(options.label_range)
         model = PrivateLinearRegression(label_range=label_range, loss=other, **common)
+    records = records if robust else records.counted()
     model.fit(records.frame if robust else records.X, records.y)
     regression = isinstance(model, PrivateLinearRegression | PrivateRobustRegression)
     if regression:

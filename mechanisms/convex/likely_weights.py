@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
 
 Floats = NDArray[np.float64]
 
@@ -19,6 +21,20 @@ _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 
 # The variance of a feature of which nothing is known, as a part of the largest that all can have on average;
 # and how far below the mean one is taken to be at most.
 _TYPICAL, _LEAST = 0.25, 0.05
+
+
+# Scores of a logistic model vary by no more than this: noise makes larger ones too sure of themselves.
+_MOST_SPREAD = 1.5
+_NODES, _DENSITY = np.polynomial.hermite_e.hermegauss(41)  # of a standard normal number
+_DENSITY = _DENSITY / np.sum(_DENSITY)
+
+
+class Likely(NamedTuple):
+    """A linear model, and the variance of its predictions: as it is likely to be, and two deviations more."""
+
+    weights: Floats
+    explained: float
+    at_most: float
 
 
 class Block(NamedTuple):
@@ -97,7 +113,7 @@ def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Fl
 
 def likely_weights(
     A: Floats, b: Floats, blocks: list[Block], noises: list[float], sigma: float, variance: float
-) -> Floats:
+) -> Likely:
     """The posterior mean of w in b = A w + noise, shape (d,).
 
     A priori a block's weights are 0, or Gaussian with one variance for all blocks. That variance and the
@@ -120,14 +136,47 @@ def likely_weights(
         spread[start:stop, start:stop] = own
     A, left = likely_covariances(A, blocks, sigma)
     noise = np.repeat(noises, sizes) + left @ np.diag(spread)
-    return np.asarray(spread @ A @ np.linalg.solve(A @ spread @ A + np.diag(noise), b))
+    weights = spread @ A @ np.linalg.solve(A @ spread @ A + np.diag(noise), b)
+    explained, hidden = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
+    return Likely(weights, explained, explained + 2 * math.sqrt(hidden))
 
 
-def least_squares(A: Floats, b: Floats) -> Floats:
+def least_squares(A: Floats, b: Floats) -> Likely:
     """The shortest w with A w = b, for exact moments."""
     values, vectors = np.linalg.eigh((A + A.T) / 2)
     kept = values > 1e-12 * max(values.max(initial=0.0), 1e-300)
-    return np.asarray(vectors[:, kept] @ ((vectors.T @ b)[kept] / values[kept]))
+    weights = vectors[:, kept] @ ((vectors.T @ b)[kept] / values[kept])
+    explained = float(weights @ A @ weights)
+    return Likely(weights, explained, explained)
+
+
+def logistic_scale(share: float, explained: float, at_most: float) -> tuple[float, float]:
+    """The mean score of a logistic model, and what least squares of labels 0 and 1 are to be multiplied with.
+
+    Of normal scores the logistic model has the share of ones, and the covariance with labels, that were
+    seen: by Stein's lemma a multiple of least squares is its minimum (Erdogdu, Bayati and Dicker 2016). For
+    a small covariance that is one Newton step from the best constant model.
+
+    Args:
+        share: of ones, strictly between 0 and 1.
+        explained: the variance of predictions of least squares.
+        at_most: what that may be as well: scores vary less than what is seen asks for, if they must.
+    """
+    if explained <= 0:
+        return math.log(share / (1 - share)), 1 / (share * (1 - share))
+
+    def mean(spread: float) -> float:
+        reach = 1 + abs(math.log(share / (1 - share))) + spread * float(_NODES.max())
+        found = brentq(lambda m: float(_DENSITY @ expit(m + spread * _NODES)) - share, -reach, reach)
+        return float(found)
+
+    def lacking(spread: float) -> float:
+        p = expit(mean(spread) + spread * _NODES)
+        return spread * float(_DENSITY @ (p * (1 - p))) - math.sqrt(explained)
+
+    most = _MOST_SPREAD * math.sqrt(explained / max(at_most, explained))
+    spread = most if lacking(most) <= 0 else float(brentq(lacking, 0.0, most))
+    return mean(spread), spread / math.sqrt(explained)
 
 
 def _likely_priors(

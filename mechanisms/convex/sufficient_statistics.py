@@ -11,12 +11,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.iteration import Output, StepClock
 from privopt.mechanisms.convex.likely_weights import (
     Block,
+    Likely,
     least_squares,
     likely_blocks,
     likely_weights,
+    logistic_scale,
     towards_mean,
 )
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
@@ -54,8 +57,7 @@ class SufficientStatistics(RiskMechanism):
     them all, as far as noise explains how they differ; a weight is 0 a priori, or Gaussian, with chance and
     variance averaged by how likely they make the noisy moments (``likely_weights``, empirical Bayes), so that
     where noise hides everything the model is the noisy mean. For the logistic loss the least squares fit of
-    labels -1 and +1 is turned into one Newton step from the best constant model, whose ranking it is:
-    (Hastie, Tibshirani and Friedman 2009, section 4.4).
+    labels -1 and +1, whose ranking it is, is scaled to be the minimum for normal scores (``logistic_scale``).
 
     Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
     public. With z = (x, o), |z| <= r, o constant, and |y| <= B, what is released is the mean of
@@ -66,6 +68,10 @@ class SufficientStatistics(RiskMechanism):
     more), its derivative is a^3 (4 x^3 - 4 x c^2 + 2 x + 2 |c|) >= 0. At a = b = r it is
     2 r^4 (1 - c^2 + 1 + |c|) <= 2 r^4 (9/4), with equality at |c| = 1/2.
 
+    Attributes:
+        columns: what is public about the columns that features come from, for reading noisy moments; models
+            have weights for their parts alone. None: features are alike.
+
     Source: Vu and Slavkovic (2009); Wang (2018), AdaSSP, for a private penalty in place of empirical Bayes.
     """
 
@@ -74,6 +80,7 @@ class SufficientStatistics(RiskMechanism):
 
     offset: float
     vector_noise: VectorNoise
+    columns: Columns | None = None
 
     @classmethod
     def plan(
@@ -139,27 +146,27 @@ class SufficientStatistics(RiskMechanism):
         """Weights in the units of the risk, from moments with noise of standard deviation sigma."""
         bound, constant = label_bound(self.facts.loss), self.facts.constant
         classes, used, weights = isinstance(self.facts.loss, LogisticLoss), self._used, np.zeros(len(b))
-        if not constant:
-            weights[used] = self._solved(A[np.ix_(used, used)], b[used], np.zeros(len(used)), 0.0, sigma, 0.0)
-            return 2 * weights if classes else weights
-        label, hidden = float(np.clip(b[-1] / self.offset, -bound, bound)), sigma / math.sqrt(2) / self.offset
-        means, kept = towards_mean(A[used, -1] / self.offset, hidden)
+        label, hidden, means, kept = 0.0, 0.0, np.zeros(len(used)), 0.0
+        if constant:
+            label, hidden = float(np.clip(b[-1] / self.offset, -bound, bound)), sigma / self.offset
+            means, kept = towards_mean(A[used, -1] / self.offset, hidden / math.sqrt(2))
         centred = A[np.ix_(used, used)] - np.outer(means, means)
-        of_means = kept * (label * hidden) ** 2
-        weights[used] = self._solved(centred, b[used] - means * label, means, label, sigma, of_means)
-        middle = label
+        of_means = kept * (label * hidden) ** 2 / 2
+        found = self._solved(centred, b[used] - means * label, means, label, sigma, of_means)
+        middle, scale = label, 1.0
         if classes:
-            # Labels -1 and +1 have the mean 2 q - 1; a step of z moves it by 2 q (1 - q) z.
-            noise = sigma / self._label_weight / self.offset / 2
-            least = max(1 / (self.facts.n_records + 2), min(noise, 0.25))
-            q = float(np.clip((1 + label) / 2, least, 1 - least))
-            middle, weights = math.log(q / (1 - q)), weights / (2 * q * (1 - q))
-        weights[-1] = (middle - float(means @ weights[used])) / constant
+            # Labels -1 and +1 are twice those of 0 and 1.
+            least = max(1 / (self.facts.n_records + 2), min(hidden / self._label_weight / 2, 0.25))
+            share = float(np.clip((1 + label) / 2, least, 1 - least))
+            middle, scale = logistic_scale(share, found.explained / 4, found.at_most / 4)
+        weights[used] = found.weights * (scale / 2 if classes else 1.0)
+        if constant:
+            weights[-1] = (middle - float(means @ weights[used])) / constant
         return weights
 
     def _solved(
         self, A: Vector, b: Vector, means: Vector, label: float, sigma: float, of_means: float
-    ) -> Vector:
+    ) -> Likely:
         """Weights of least squares, from noisy covariances of features, A, and of them with labels, b.
 
         ``of_means`` is the variance that noisy means have brought into b.
@@ -176,10 +183,14 @@ class SufficientStatistics(RiskMechanism):
     @property
     def _used(self) -> NDArray[np.int64]:
         """The features that may have weights, without the constant one."""
-        return np.arange(self.facts.dimension - bool(self.facts.constant))
+        if self.columns is not None:
+            return self.columns.features
+        return np.arange(self.facts.dimension - bool(self.facts.constant), dtype=np.int64)
 
     def _blocks(self, A: Vector, means: Vector, sigma: float) -> list[Block]:
-        """What is taken for covariances of features that belong together, in order: here each by itself."""
+        """What is taken for covariances of features that belong together, in order."""
+        if self.columns is not None:
+            return self.columns.blocks(np.diag(A), means, sigma)
         return likely_blocks(np.diag(A), sigma, _feature_norm(self.facts) ** 2 / len(means))
 
 

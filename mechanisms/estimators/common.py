@@ -62,7 +62,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """
     check_given(y)
     check_unmasked(y, "y")
-    if np.ndim(np.asarray(y, dtype=object)) == 0:
+    if np.ndim(y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)) == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
     given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
     if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import norm
 
 from privopt.mechanisms.convex.likely_weights import (
@@ -15,6 +16,7 @@ from privopt.mechanisms.convex.likely_weights import (
     likely_blocks,
     likely_covariances,
     likely_weights,
+    logistic_scale,
     towards_mean,
 )
 
@@ -81,18 +83,20 @@ def test_of_one_feature_it_is_the_posterior_mean_by_quadrature(b: float, noise: 
             evidence += (1 - share) * norm.pdf(b, 0, math.sqrt(noise)) + share * np.trapezoid(joint, w)
             moment += share * np.trapezoid(w * joint, w)
     found = likely_weights(np.zeros((1, 1)), np.array([b]), [Block(np.array([[v]]))], [noise], 1.0, variance)
-    assert found == pytest.approx([moment / evidence], rel=1e-6)
+    assert found.weights == pytest.approx([moment / evidence], rel=1e-6)
 
 
 def test_weights_are_kept_where_they_stand_out_and_given_up_where_noise_hides_them() -> None:
     A, w = np.array([[1.0, 0.3], [0.3, 0.5]]), np.array([1.0, -1.0])
     blocks = [Block(A)]
-    assert likely_weights(A, A @ w, blocks, [1e-12], 1e-6, 1.0) == pytest.approx(w, rel=1e-3)
-    assert least_squares(A, A @ w) == pytest.approx(w)
-    assert np.abs(likely_weights(A, A @ w, blocks, [100.0], 10.0, 1.0)).max() < 0.01
+    assert likely_weights(A, A @ w, blocks, [1e-12], 1e-6, 1.0).weights == pytest.approx(w, rel=1e-3)
+    assert least_squares(A, A @ w).weights == pytest.approx(w)
+    assert np.abs(likely_weights(A, A @ w, blocks, [100.0], 10.0, 1.0).weights).max() < 0.01
     two = likely_weights(np.eye(2), np.array([1.0, 0.01]), [Block(np.eye(1))] * 2, [0.01, 0.01], 1e-6, 1.0)
-    assert two[0] > 0.9
-    assert abs(two[1]) < 0.005
+    assert two.weights[0] > 0.9
+    assert abs(two.weights[1]) < 0.005
+    assert two.explained == pytest.approx(two.weights @ two.weights, rel=1e-6)
+    assert two.at_most >= two.explained
 
 
 @pytest.mark.parametrize("level", [0.01, 0.03, 0.1, 0.3, 1.0])
@@ -109,6 +113,28 @@ def test_on_average_a_model_is_hardly_ever_worse_than_none(level: float) -> None
         noisy = A + E + E.T + level * np.diag(rng.normal(size=12))
         blocks = likely_blocks(np.diag(noisy), level, float(np.trace(A)) * 2 / 12)
         seen = b + level * rng.normal(size=12)
-        w = likely_weights(noisy, seen, blocks, [level**2] * 12, level, 1.0)
+        w = likely_weights(noisy, seen, blocks, [level**2] * 12, level, 1.0).weights
         losses.append(float(w @ A @ w - 2 * w @ b))
     assert np.mean(losses) < {0.01: -0.45, 0.03: -0.35, 0.1: -0.15}.get(level, 0.03)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.8])
+@pytest.mark.parametrize("explained", [1e-8, 0.004, 0.03])
+def test_scores_have_the_share_and_the_covariance_that_were_seen(share: float, explained: float) -> None:
+    """By integration on a grid; and where little is explained, one Newton step from the best constant."""
+    middle, scale = logistic_scale(share, explained, explained)
+    spread = scale * math.sqrt(explained)
+    z = np.linspace(-9, 9, 20_001)
+    p, weight = expit(middle + spread * z), norm.pdf(z)
+    assert np.trapezoid(p * weight, z) == pytest.approx(share, rel=1e-6)
+    if spread < 1.499:
+        assert np.trapezoid(z * p * weight, z) == pytest.approx(math.sqrt(explained), rel=1e-4)
+    if explained == 1e-8:
+        assert scale == pytest.approx(1 / (share * (1 - share)), rel=1e-3)
+        assert middle == pytest.approx(math.log(share / (1 - share)), abs=1e-4)
+
+
+def test_what_may_be_explained_bounds_how_far_scores_spread() -> None:
+    assert logistic_scale(0.5, 0.24, 0.24)[1] * math.sqrt(0.24) == pytest.approx(1.5)
+    assert logistic_scale(0.5, 0.06, 0.24)[1] * math.sqrt(0.24) == pytest.approx(1.5)
+    assert logistic_scale(0.3, 0.0, 0.0) == (pytest.approx(math.log(3 / 7)), pytest.approx(1 / 0.21))

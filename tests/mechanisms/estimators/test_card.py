@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -205,6 +206,23 @@ def test_a_card_is_json_and_markdown() -> None:
         assert line.count("|") in (0, 4), line
     assert "| pulse | missing | 0 |" in text
     assert number(-3) == "\N{MINUS SIGN}3"
+
+
+def test_a_card_says_what_its_classes_are(tmp_path: Path) -> None:
+    """A bare 1 tells nobody of what: the label column is named, after saving too; or it is class 1."""
+    frame, label = pd.DataFrame({"age": [0, 100] * 50}), [0, 1] * 50
+    model = PrivateHalfspaceClassifier(
+        50.0, schema=Schema([Numeric("age", 0, 100)], intercept=True), classes=(0, 1), insecure_seed=1
+    )
+    assert model.fit(frame, pd.Series(label, name="relapse")).target_ == "relapse"
+    model.save(tmp_path / "card.json")
+    for shown in (model.card_, PrivateHalfspaceClassifier.load(tmp_path / "card.json").card_):
+        assert shown.names == ("relapse = 0", "relapse = 1")
+        assert "<title>Scorecard: relapse = 1</title>" in card_page(shown)
+        assert shown.rule.startswith("relapse = 1: ")
+        assert shown.to_dict()["target"] == "relapse"
+    nameless = model.fit(frame, label).card_
+    assert (nameless.target, nameless.names) == ("", ("class 0", "class 1"))
 
 
 def test_ranges_of_whole_points_are_whole() -> None:
