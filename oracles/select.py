@@ -163,7 +163,8 @@ def gibbs_oracle(name: str) -> GibbsOracle:
     if name not in known and name in minimizers():
         raise UnknownOracleError(
             f"oracle {name!r} minimises, and this mechanism needs a sampler: an oracle that draws at random; "
-            f"there are {', '.join(known)}"
+            f"there are {', '.join(known)}. A minimiser serves mechanisms that release a minimiser, such as "
+            "opdisc and rspm"
         )
     return _named(name, known, "oracle that draws")
 

@@ -88,7 +88,7 @@ def _line(start: int, column: Column) -> tuple[int, float, float]:
 
 def _levels(shares: Floats) -> Floats:
     """Covariances of levels that exclude each other, from noisy shares of the records."""
-    p = np.maximum(shares, _RARE)
+    p = np.clip(shares, _RARE, 1 - _RARE)  # all records in one level would leave it no variance
     p = p / max(float(np.sum(p)), 1.0)
     return np.asarray(np.diag(p) - np.outer(p, p))
 

@@ -60,8 +60,8 @@ _ROUNDING = 1e-9
 # What RSPM adds to b for drawing its weights as doubles; see ``calibrate_rspm``.
 _DRAW_SLACK = 4 / UNIT
 
-# How far noise goes, in scales, but for a probability below 2^-128 with up to 10^4 draws.
-_GAUSSIAN_REACH, _LAPLACE_REACH = 14.0, 100.0
+# How far noise goes, in scales, but for a probability below 2^-128 in 10^4 numbers; the last, in 10^8.
+_GAUSSIAN_REACH, _LAPLACE_REACH, EXPONENTIAL_REACH = 14.0, 100.0, 110.0
 
 # Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.
 _END, _FINE, _COARSE = 14, 512, 16
@@ -115,7 +115,7 @@ def calibrate_opdisc(
         )
         return Calibration(scale, _refuted(epsilon, delta, "opdisc", REFUTED_OPDISC))
     shift = opdisc_shift(squared_radius, separation, loss_difference + slack)
-    scale = _within_terms(sound_sigma(epsilon, delta, shift, dof), _GAUSSIAN_REACH)
+    scale = within_terms(sound_sigma(epsilon, delta, shift, dof), _GAUSSIAN_REACH)
     return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "opdisc"))
 
 
@@ -149,7 +149,7 @@ def calibrate_rspm(
         return Calibration(scale, _refuted(epsilon, delta, "rspm", REFUTED_RSPM))
     per_unit = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary) / LOSS_DIFFERENCE
     scale = per_unit * (LOSS_DIFFERENCE * bound + _DRAW_SLACK)
-    scale = _within_terms(scale, _GAUSSIAN_REACH)
+    scale = within_terms(scale, _GAUSSIAN_REACH)
     return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "rspm"))
 
 
@@ -164,7 +164,7 @@ def calibrate_rspm_laplace(epsilon: float, *, separators: int, loss_bound: int =
     """
     shift = LOSS_DIFFERENCE * check_count(loss_bound, "loss_bound") + _DRAW_SLACK
     scale = shift * check_count(separators, "separators") / check_epsilon(epsilon)
-    scale = _within_terms(scale, _LAPLACE_REACH)
+    scale = within_terms(scale, _LAPLACE_REACH)
     return Calibration(scale, PrivacySpend.pure(epsilon, "rspm-laplace"))
 
 
@@ -260,7 +260,7 @@ def printed_rspm_sigma(epsilon: float, delta: float, separators: int) -> float:
     return 7 * math.sqrt(-separators * math.log(check_delta(delta))) / check_epsilon(epsilon)
 
 
-def _within_terms(scale: float, reach: float) -> float:
+def within_terms(scale: float, reach: float) -> float:
     """The scale, if noise of it fits into objectives.
 
     Noise that does not is refused when it is drawn. What is left then is noise cut off at a bound, which a

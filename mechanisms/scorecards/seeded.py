@@ -119,7 +119,9 @@ class SeededScorecard:
             CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest
         )
         mu = mu_beside_range(epsilon, delta, choice.width)
-        picks = ColumnPicks.plan(facts, mu) if loss is None and model == "auto" else None
+        # What is drawn is read from moments, which are of all features.
+        few = loss is None and model == "auto" and facts.lattice.dimension <= MOST_FEATURES
+        picks = ColumnPicks.plan(facts, mu) if few else None
         risk = RiskFacts(
             *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss()),
             *(facts.row_norm if picks is None else picks.row_norm, "l2"),

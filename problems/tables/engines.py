@@ -161,11 +161,14 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
 
     Raises:
         SchemaError: a column that is not there.
+        InvalidInputError: an engine that cannot be read in parts (Spark).
     """
     if lacking := [name for name in names if name not in table.columns]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
     with _unquoted():
         cursor = table.get_backend().raw_sql(_ibis().to_sql(table.select(list(names))))
+    if not hasattr(cursor, "fetchmany"):
+        raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
     while rows := _next(cursor, size):
         yield pd.DataFrame(rows, columns=list(names), dtype=object)
 
@@ -405,11 +408,24 @@ def _exact_text(value: Any, engine: str) -> Any:
     """Text to be compared byte by byte: a column can have a collation that takes "a" for "A"."""
     if engine == "duckdb":
         return _duckdb_bytes()(value)
-    return value.cast("binary") if engine == "sqlite" else value
+    if engine == "postgres":
+        return _postgres_bytes()(value, "UTF8")
+    return value.cast("binary") if engine in ("sqlite", "pyspark") else value
 
 
 def _exact_literal(text: str, engine: str) -> Any:
     return _exact_text(_ibis().literal(text, "string"), engine)
+
+
+@cache
+def _postgres_bytes() -> Any:
+    ibis = _ibis()
+
+    @ibis.udf.scalar.builtin(name="convert_to", signature=(("string", "string"), "binary"))
+    def convert_to(text, encoding):  # type: ignore[no-untyped-def]
+        ...
+
+    return convert_to
 
 
 @cache

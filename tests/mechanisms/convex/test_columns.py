@@ -48,6 +48,19 @@ def test_levels_vary_as_their_shares_say_and_numbers_as_was_seen_or_is_typical()
     assert float(hidden.covariances[0, 0]) == pytest.approx((high - low) ** 2 / 16, rel=0.01)
     wild = known.blocks(np.full(7, 0.7), means - 9, 0.1)  # noise made shares negative
     assert all(np.linalg.eigvalsh(block.covariances).min() > -1e-12 for block in wild)
+    for noise in (-9, 9):  # a level that all records seem to have, or none, varies all the same
+        assert all(np.trace(block.covariances) > 1e-4 for block in known.blocks(np.ones(7), means + noise, 1))
+
+
+def test_a_model_of_one_level_ends_whatever_noise_says_of_it() -> None:
+    schema = Schema([Categorical("only", ["a"], outside="ignore")], intercept=True)
+    frame = pd.DataFrame({"only": ["a", "b"]})
+    for seed in range(10):
+        model = PrivateLogisticRegression(
+            0.5, delta=1e-9, schema=schema, classes=(0, 1), mechanism="sufficient-statistics",
+            insecure_seed=seed,
+        )  # fmt: skip
+        assert np.isfinite(model.fit(frame, [0, 1]).coef_).all()
 
 
 @pytest.mark.parametrize("intercept", [False, True])

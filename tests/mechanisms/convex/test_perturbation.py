@@ -245,6 +245,9 @@ def test_the_penalty_is_raised_where_the_proof_needs_it() -> None:
     # The Hessian term spends a quarter of epsilon: log(1 + L / (n l2)) = 1/4 with L = 1/4.
     assert plan.regularizer.l2 == pytest.approx(0.25 / (1000 * math.expm1(0.25)))
     assert ObjectivePerturbation.plan(facts, regularizer=ridge(0.3), **BUDGET).regularizer.l2 == 0.3
+    # Of an epsilon without end it needs nothing, and a double all the same.
+    vast = RiskFacts(10**7, 20, LogisticLoss(), row_norm=2.0)
+    assert 0 < ObjectivePerturbation.plan(vast, epsilon=1e6, delta=1e-5).regularizer.l2 < 1e-100
 
 
 def test_refusals() -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, evaluate
-from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
@@ -32,6 +32,15 @@ def patients(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, Any]:
 def fitted(**options: Any) -> PrivateHalfspaceClassifier:
     defaults = {"schema": SCHEMA, "classes": ("well", "ill"), "insecure_seed": 0, "risk_share": 0.2}
     return PrivateHalfspaceClassifier(options.pop("epsilon", 1.0), **{**defaults, **options}).fit(*patients())
+
+
+def test_a_share_too_small_for_counts_is_refused_before_the_card_is_paid_for(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "book", 1.0, 0.1)
+    with pytest.raises(PrivacyParameterError, match="too small"):
+        PrivateHalfspaceClassifier(
+            1e-4, schema=SCHEMA, classes=("well", "ill"), risk_share=1e-6, ledger=ledger
+        ).fit(*patients())
+    assert ledger.total().epsilon == 0
 
 
 def test_a_card_with_risks_predicts_them_by_score() -> None:

@@ -100,6 +100,15 @@ def test_draws_model_and_choice_together_cost_what_is_claimed(epsilon: float) ->
     assert "columns drawn" in plan.spend.note
 
 
+@pytest.mark.parametrize("levels", [4, 6])
+def test_a_card_of_a_small_budget_is_planned_for_any_number_of_features(levels: int) -> None:
+    """Moments are of up to 1,000; beyond, nothing is drawn, and the model is another one."""
+    wide = Schema([Categorical(f"c{j}", [*"abcdef"[:levels]]) for j in range(200)], intercept=True)
+    plan = SeededScorecard.plan(facts(5000, wide), epsilon=1.0, delta=1e-7)
+    assert (plan.picks is None) == (levels == 6)
+    assert isinstance(plan.seed, SufficientStatistics) == (levels == 4)
+
+
 def test_no_record_is_farther_from_the_middle_than_planned() -> None:
     of = facts()
     for mu in (0.01, 0.3):
