@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from privopt.mechanisms.errors import (
 )
 from privopt.mechanisms.privacy.budget import Budget, Total
 from privopt.mechanisms.privacy.ledger import Ledger, verify
+from privopt.mechanisms.privacy.ledger import place as places
 from privopt.mechanisms.privacy.ledger.place import Address, engine
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError
@@ -317,6 +319,41 @@ def test_a_password_is_in_no_message(url: str) -> None:
             error = error.__cause__
     if "#hunter2" not in url and "@hunter2" not in url and url.startswith("postgres"):
         assert "hunter2" not in str(Address.of(url))
+
+
+def test_a_password_with_an_at_sign_is_refused_before_any_host_is_asked() -> None:
+    with pytest.raises(InvalidInputError, match="is written as %2F"):
+        Address.of("postgresql://ana:pa@hunter2@127.0.0.1/base")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Ledger.create(tmp_path / "l", 1.0)
+
+    def closed(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", closed)
+    with pytest.raises(LedgerError, match=r"cannot open the ledger .*: Permission denied"):
+        Ledger(tmp_path / "l")
+
+
+def test_only_a_crowded_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(places.time, "sleep", pauses.append)
+    said = ["connection refused"]
+
+    def connect() -> str:
+        if said:
+            raise OSError(said.pop())
+        return "connected"
+
+    dialect = SimpleNamespace(connect=connect, dbapi=SimpleNamespace(OperationalError=OSError))
+    with pytest.raises(OSError, match="refused"):
+        places._connected(dialect, None, (), {})
+    assert not pauses
+    said += ["FATAL: sorry, too many clients already", "FATAL: remaining connection slots are reserved"]
+    assert places._connected(dialect, None, (), {}) == "connected"
+    assert len(pauses) == 2
 
 
 # --- tampering -------------------------------------------------------------------------------------------
