@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,10 +33,11 @@ from privopt.mechanisms.errors import (
     LedgerUnavailableError,
     PrivacyParameterError,
 )
-from privopt.mechanisms.privacy.budget import Budget, Total
+from privopt.mechanisms.privacy.budget import Budget, Spent, Total
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.ledger import place as places
 from privopt.mechanisms.privacy.ledger.place import Address, engine
+from privopt.mechanisms.privacy.ledger.trail import Row, course, replay
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError
 
@@ -439,6 +441,36 @@ def test_a_row_that_is_made_anew_with_its_hash_does_not_fit_the_next(tmp_path: P
     values = f"content = '{other.content}', hash = '{other.digest(before)}'"
     change(str(path), f"UPDATE privopt_trail SET {values} WHERE number = {number}")
     assert ("row 5 was altered" if number == 4 else "rows are gone: the last one") in verify(path)[0]
+
+
+def test_a_sum_that_is_sealed_anew_is_not_what_the_trail_adds_up_to(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = spent_ledger(str(path))
+    with ledger._store.reading() as book:
+        less = replace(book.accounts()[0], spent=Spent(Fraction(1, 8))).to_row()
+    change(str(path), "UPDATE privopt_budgets SET " + ", ".join(f"{k} = {v!r}" for k, v in less.items()))
+    assert ledger.total().epsilon == 0.125  # what a booking cannot see ...
+    assert verify(path) == ["the budget 'main' is not what the trail adds up to"]
+
+
+def test_a_trail_makes_a_budget_once_and_for_these_neighbours() -> None:
+    facts = {"name": "a", "neighbours": "replace-one", "epsilon": 1.0, "delta": 0.0, "rule": "basic"}
+    made, other = (
+        Row(1, "", "", "create", "", json.dumps({**facts, "neighbours": neighbours}), "")
+        for neighbours in ("replace-one", "add-or-remove")
+    )
+    for rows in ([made, made], [other]):
+        with pytest.raises(ValueError, match="makes a budget"):
+            replay(rows)
+
+
+def test_a_course_has_as_many_moments_as_are_asked_for(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", 9.0)
+    for _ in range(9):
+        ledger.reserve(TENTH)
+    for most, kept in ((400, [*range(10), 9]), (5, [0, 2, 4, 6, 8, 9]), (1, [0, 9])):
+        points = course(ledger.history(), most)["main"]
+        assert [total.epsilon for _, total in points] == pytest.approx([k / 10 for k in kept])
 
 
 def test_an_altered_reservation_is_not_cancelled(place: str) -> None:
