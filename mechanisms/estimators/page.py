@@ -201,6 +201,6 @@ def _promise(spend: PrivacySpend) -> str:
     return (
         f"This card is differentially private with epsilon = {spend.epsilon:g}. Had the record of one person "
         f"been any other, each possible card would have come out with a chance at most {times} as large or "
-        f"as small{slack}. So the card shifts the odds between any two values of one record by that factor at "
-        f"most, for whoever reads it, whatever else they know.{weak}"
+        f"as small{slack}. So the card shifts the odds between any two values of one record by that factor "
+        f"at most, for whoever reads it, whatever else they know.{weak}"
     )
