@@ -322,7 +322,8 @@ def counted_parts(
     """The records of Dask collections, counted where they are; errors as ``counted_records``."""
     if schema is None or classes is None:
         raise InvalidInputError(_UNDECLARED)
-    facts, known, parts = declared_schema(schema), public_classes(classes, np.array([])), parts_of(X, y)
+    facts, known = declared_schema(schema), public_classes(classes, np.array([]))
+    parts = parts_of(X, y, [column.name for column in facts.columns])
     assert parts is not None
     return CountedRecords.together(parts.each(partial(_counted, schema=facts, classes=known)))
 

@@ -250,7 +250,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         }
         # Without those facts a file is read as a table in memory is, and the same is warned of.
         lying = counted is None and (is_dask(X) or is_dask(y) or not any(undeclared.values()))
-        parts = parts_of(X, y) if lying else None
+        columns = [column.name for column in schema.columns] if schema is not None else []
+        parts = parts_of(X, y, columns) if lying else None
         if parts is None:
             return Whole(self._prepared(X if counted is None else counted, y, schema))
         if any(undeclared.values()):

@@ -408,11 +408,24 @@ def _exact_text(value: Any, engine: str) -> Any:
     """Text to be compared byte by byte: a column can have a collation that takes "a" for "A"."""
     if engine == "duckdb":
         return _duckdb_bytes()(value)
+    if engine == "postgres":
+        return _postgres_bytes()(value, "UTF8")
     return value.cast("binary") if engine in ("sqlite", "pyspark") else value
 
 
 def _exact_literal(text: str, engine: str) -> Any:
     return _exact_text(_ibis().literal(text, "string"), engine)
+
+
+@cache
+def _postgres_bytes() -> Any:
+    ibis = _ibis()
+
+    @ibis.udf.scalar.builtin(name="convert_to", signature=(("string", "string"), "binary"))
+    def convert_to(text, encoding):  # type: ignore[no-untyped-def]
+        ...
+
+    return convert_to
 
 
 @cache
