@@ -40,7 +40,7 @@ class LedgerCorruptError(LedgerError):
 
 
 class LedgerUnavailableError(LedgerError):
-    """The database did not answer, or could not write. What was reserved before counts as spent."""
+    """The database did not answer or could not write, or was moved. What was reserved counts as spent."""
 
 
 class AuditError(PrivOptError, ValueError):

@@ -143,8 +143,8 @@ def minimizer(name: str) -> DiscreteOracle:
         MissingSolverError: the solver behind it is not installed.
     """
     check_type(name, str, "an oracle is named by text")
-    known = minimizers()
-    if name in samplers() and name not in known:
+    known = MINIMIZERS if name in MINIMIZERS else minimizers()  # which reads what every package offers
+    if name not in known and name in samplers():
         raise UnknownOracleError(
             f"oracle {name!r} draws at random, and this mechanism needs a minimiser; "
             f"there are {', '.join(known)}"
@@ -159,11 +159,12 @@ def gibbs_oracle(name: str) -> GibbsOracle:
         UnknownOracleError: listing the names there are; or what another package offers by the name is none.
     """
     check_type(name, str, "an oracle is named by text")
-    known = samplers()
-    if name in minimizers() and name not in known:
+    known = GIBBS if name in GIBBS else samplers()
+    if name not in known and name in minimizers():
         raise UnknownOracleError(
             f"oracle {name!r} minimises, and this mechanism needs a sampler: an oracle that draws at random; "
-            f"there are {', '.join(known)}"
+            f"there are {', '.join(known)}. A minimiser serves mechanisms that release a minimiser, such as "
+            "opdisc and rspm"
         )
     return _named(name, known, "oracle that draws")
 

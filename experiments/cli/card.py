@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from privopt.experiments.cli.fit import check_files
+from privopt.experiments.cli.linear import load_linear
 from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
@@ -52,6 +53,11 @@ def card(
     if kind == "sql" and no_negative_points:
         raise InvalidInputError("--no-negative-points is for people; SQL adds up the points of the model")
     check_files({"--output": output})
+    if (linear := load_linear(model)) is not None:
+        raise InvalidInputError(
+            f"{model} holds a linear model ({type(linear).__name__}): cards are of scorecards, which are "
+            "fitted without --loss, --robust and the names of linear mechanisms"
+        )
     text = _text(PrivateHalfspaceClassifier.load(model), kind, no_negative_points, evaluation, title, table)
     if output is None:
         sys.stdout.write(text)

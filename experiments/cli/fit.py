@@ -314,6 +314,7 @@ def fit(
                 )
         else:
             began = time.monotonic()
+            records = records.counted()
             with _stoppable(time_limit) as limits:
                 model = PrivateHalfspaceClassifier(
                     epsilon,
@@ -333,6 +334,7 @@ def fit(
                     ledger=book,
                     insecure_seed=insecure_seed,
                 ).fit(records.X, records.y)
+                model.target_ = model.target_ or target or ""  # an engine counts: no column of labels comes
     # Shown before files are written: what was paid for must not be lost to a full disk.
     if linear:
         show_linear(fitted, account, tell)
@@ -549,11 +551,18 @@ def _described(now: Progress) -> str:
 
 def _show_fit(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> None:
     card = Table(*model.scorecard_.columns, title=escape(model.rule_))
-    for row in model.scorecard_.itertuples(index=False):
-        card.add_row(*(escape(str(cell)) for cell in row))
+    without = []  # a card has few columns, a table may have many
+    for name, levels in model.scorecard_.groupby("feature", sort=False):
+        if np.any(levels["points"]) or (name, len(levels)) == ("intercept", 1):
+            for row in levels.itertuples(index=False):
+                card.add_row(*(escape(str(cell)) for cell in row))
+        else:
+            without.append(str(name))
     tell.print(card)
+    if without:
+        tell.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
     if model.risk_ is not None:
-        tell.print(risk_table(model.risk_, str(model.classes_[1])))
+        tell.print(risk_table(model.risk_, model.card_.names[1]))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
@@ -575,5 +584,5 @@ def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> lis
     only = model.classes_[int(report["said_to_be_positive"])]
     return [
         f"note (not private): this card says {only} of every record here. Its scores may still rank them; "
-        "another threshold would tell them apart"
+        "weighing the rarer class more (--class-weight balanced) tells them apart"
     ]

@@ -191,6 +191,7 @@ def fit_linear(
         other = None if loss == "squared" else parse_loss(loss)
         label_range = None if options.label_range is None else parse_label_range(options.label_range)
         model = PrivateLinearRegression(label_range=label_range, loss=other, **common)
+    records = records if robust else records.counted()
     model.fit(records.frame if robust else records.X, records.y)
     regression = isinstance(model, PrivateLinearRegression | PrivateRobustRegression)
     if regression:
@@ -384,6 +385,9 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
+    if not console.is_terminal:  # a pipe or file has no width
+        whole = console.measure(card, options=console.options.update(max_width=10_000)).maximum
+        console.width = max(console.width, whole)
     console.print(card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())

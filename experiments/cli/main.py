@@ -6,6 +6,7 @@ run: ``privopt --help`` and ``privopt budget`` do not wait for the libraries tha
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from importlib import import_module, metadata
@@ -100,6 +101,8 @@ def main() -> None:
     warnings.showwarning = lambda message, *_, **__: say.print(
         f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what a console cannot show must not end a paid run
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False) or 0
         if code == 130:  # what typer makes of Ctrl-C

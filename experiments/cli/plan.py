@@ -131,6 +131,7 @@ def robust_plan(
         epsilon=epsilon,
         delta=public_delta(parse_delta(delta), records),
         steps=options.steps,
+        flags=schema.flags,
     )
     report = {
         **made.spend.to_dict(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 
+from privopt.mechanisms.estimators.common import counted_here
 from privopt.problems.arguments import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError
@@ -58,6 +59,11 @@ class Labelled:
         if isinstance(self.X, CountedRecords):
             raise InvalidInputError("regression needs a table in memory: an engine counts records by class")
         return self.X
+
+    def counted(self) -> Labelled:
+        """The same; a long table counted, once for the fit and for what is said of it."""
+        found = counted_here(self.X, self.y, self.schema, self.classes)
+        return self if found is None else replace(self, X=found, y=None)
 
     @property
     def labels(self) -> NDArray[Any]:

@@ -85,7 +85,8 @@ def _groups(solves: pd.DataFrame) -> dict[str, list[str]]:
     rows = [name for name in names if name.endswith(":rows")]
     cells = [name for name in names if name not in rows]
     found = {}
-    for title, group in (("Searches over cells", cells), ("Models of rows", rows)):
+    first = "Searches over cells" if rows else "All oracles"
+    for title, group in ((first, cells), ("Models of rows", rows)):
         beside = ["native"] if group is rows and "native" in names else []
         width = MOST_CURVES - len(beside)
         for start in range(0, len(group), width):

@@ -120,7 +120,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     if panel.ylim is not None:
         axes.set_ylim(*panel.ylim)
     places = sorted({float(x) for curve in panel.curves for x in curve.points.index})
-    if panel.xscale == "log" and len(places) <= 10:
+    if panel.xscale == "log" and len(places) <= 10 and _can_be_read(places):
         axes.set_xticks(places, [f"{x:,.6g}" for x in places])
         axes.minorticks_off()
     if panel.yscale == "log":
@@ -128,6 +128,12 @@ def _draw(axes: Axes, panel: Panel) -> None:
             place(mpl.ticker.LogLocator(subs=_subs(axes)))
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:.3g}" if y < 1e4 else f"{y:.0e}".replace("e+0", "e"))
     _name_ends(axes, panel)
+
+
+def _can_be_read(places: Sequence[float]) -> bool:
+    """Whether numbers below each of these places, in increasing order, stand apart."""
+    x = np.log(places)
+    return bool(np.all(np.diff(x) >= 0.07 * (x[-1] - x[0])))
 
 
 def _subs(axes: Axes) -> tuple[float, ...]:

@@ -115,7 +115,8 @@ def _multiplier(
         return poisson_multiplier(epsilon, delta, q=q, steps=steps, coordinates=coordinates)
     utils = module("opacus.accountants.utils")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        # Of the looser bound from which its search starts.
+        warnings.filterwarnings("ignore", message="Optimal order is the largest alpha", category=UserWarning)
         found = utils.get_noise_multiplier(
             target_epsilon=epsilon, target_delta=delta, sample_rate=q, steps=steps, accountant="prv"
         )

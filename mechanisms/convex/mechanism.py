@@ -283,6 +283,18 @@ def checked_space(
     return space
 
 
+def unconstrained(
+    name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet = NO_REGULARIZER
+) -> ConvexSet:
+    """``checked_space`` for a mechanism that takes no set but the whole space."""
+    space = checked_space(facts, convex_set, regularizer)
+    if not isinstance(space, WholeSpace):
+        raise PrivacyParameterError(
+            f"{name} takes no constraint, got {type(space).__name__}: use dp-pgd or dp-gd-so"
+        )
+    return space
+
+
 def default_start(convex_set: ConvexSet) -> Vector:
     """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0.
 

@@ -88,7 +88,7 @@ class ObjectivePerturbation(RiskMechanism):
             epsilon, delta = epsilon * (1 - 1e-15), delta * (1 - 1e-15)
         n = facts.n_records
         factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # as large as doubles hold
-        l2 = max(regularizer.l2, facts.smoothness / (n * factor))
+        l2 = max(regularizer.l2, facts.smoothness / (n * factor), 1e-150)  # within doubles
         hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
         tolerance = gradient_tolerance(facts, _OBJECTIVE_TOLERANCE)
         hiding = gaussian_steps(

@@ -68,8 +68,8 @@ class OutputPerturbation(RiskMechanism):
         """
         space = checked_problem(cls.name, facts, convex_set, regularizer)
         mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
-        l2 = regularizer.l2 or output_penalty(facts, space, mu)
         tolerance = gradient_tolerance(facts, _OUTPUT_TOLERANCE)
+        l2 = regularizer.l2 or output_penalty(facts, space, mu, tolerance)
         sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2
         sensitivity *= 1 + 1e-12
         noise, spend = gaussian_releases(

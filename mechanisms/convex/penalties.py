@@ -39,32 +39,37 @@ def gradient_tolerance(facts: RiskFacts, share: float) -> float:
     return facts.gradient_bound * max(share / facts.n_records, 4 * facts.rounding)
 
 
-def output_penalty(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
-    """The l2 that minimises l2 B^2 / 8 + L s^2 / 2, s = 2 G / (n l2 mu) the noise per coordinate. Public.
+def output_penalty(facts: RiskFacts, convex_set: ConvexSet, mu: float, tolerance: float) -> float:
+    """The l2 that minimises l2 B^2 / 8 + L s^2 / 2, s = 2 (G / n + tolerance) / (l2 mu) the noise per
+    coordinate. Public.
 
     The first bounds what the penalty costs at |w*| = B (``typical_distance``) where F is quadratic: an
     eigenvalue h loses h l2^2 / (h + l2)^2 <= l2 / 4 of half its share of B^2. The second bounds what the
     noise costs: E F(w + s xi) - F(w) <= s^2 tr(H) / 2, and the trace of a Hessian is a mean of
     phi'' |a_i|^2 <= L, whatever the dimension.
     """
-    noise = 2 * facts.gradient_bound / (facts.n_records * mu)
+    noise = 2 * (facts.gradient_bound / facts.n_records + tolerance) / mu
     return _trace_bound_l2(facts, convex_set, noise)
 
 
-def objective_penalty(facts: RiskFacts, convex_set: ConvexSet, sigma: float) -> float:
-    """The l2 that minimises l2 B^2 / 8 + what a linear term of sigma per coordinate costs. Public.
+def objective_penalty(facts: RiskFacts, convex_set: ConvexSet, sigma: float, hiding: float = 0.0) -> float:
+    """The l2 that minimises l2 B^2 / 8 + what a linear term of sigma per coordinate costs, and noise of
+    hiding / l2 on the minimum. Public.
 
     It moves the minimum by (H + l2)^-1 b, which costs at most sigma^2 / 2 times the sum of h / (h + l2)^2
     over the eigenvalues h of a Hessian: at most p / (4 l2) and, the trace being at most L, at most L / l2^2.
-    The better of the two bounds decides; the first term is that of ``output_penalty``.
+    The better of the two bounds decides; the first term is that of ``output_penalty``, and so is what noise
+    on the minimum costs, L (hiding / l2)^2 / 2. It hides what rounding leaves open, which grows with n.
     """
     distance, p = typical_distance(facts, convex_set), facts.dimension
 
     def cost(l2: float) -> float:  # products, not powers: those raise where floats end
-        return l2 * distance * distance + sigma * sigma * min(p / l2, 4 * facts.smoothness / l2 / l2)
+        traced = 4 * facts.smoothness / l2 / l2
+        return l2 * distance * distance + sigma * sigma * min(p / l2, traced) + hiding * hiding * traced
 
     first = _representable(sigma * math.sqrt(p) / distance)
-    return min(first, _trace_bound_l2(facts, convex_set, sigma), key=cost)
+    candidates = [first, *(_trace_bound_l2(facts, convex_set, s) for s in (sigma, math.hypot(sigma, hiding)))]
+    return min(candidates, key=cost)
 
 
 def _trace_bound_l2(facts: RiskFacts, convex_set: ConvexSet, noise: float) -> float:

@@ -110,7 +110,8 @@ class Choice:
 
         made: RiskMechanism = planned(self.regularizer)
         if isinstance(made, ObjectivePerturbation) and self.regularizer.l2 == 0:
-            l2 = objective_penalty(facts, self.convex_set, made.sigma)
+            hiding = made.vector_noise.sigma * made.regularizer.l2
+            l2 = objective_penalty(facts, self.convex_set, made.sigma, hiding)
             made = planned(ElasticNet(l2=max(l2, made.regularizer.l2)))
         return made
 

@@ -9,8 +9,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.iteration import Output, StepClock
+from privopt.mechanisms.convex.likely_weights import (
+    Block,
+    Likely,
+    least_squares,
+    likely_blocks,
+    likely_weights,
+    logistic_scale,
+    towards_mean,
+)
 from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -27,10 +38,13 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 # A matrix of moments is noised in every entry, and held in memory.
 MOST_FEATURES = 1000
 # The noise of the mean label that is aimed at, in units of the labels' bound, as far as the constant feature
-# can bring it about: from half to twice the bound on the other features.
-_MEAN_NOISE, _LEAST_OFFSET, _MOST_OFFSET = 0.03, 0.5, 2.0
-# Prior variances of a weight that are compared, in units of (label bound / row norm)^2.
-_PRIORS = np.geomspace(1e-8, 1e4, 200)
+# can bring it about, from half to several times the bound on the other features. The share of a class may
+# be known less well: what tells records apart is in the other features.
+_LEAST_OFFSET = 0.5
+_MEAN_NOISE, _MOST_OFFSET = 0.03, 4.0
+_SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
+# The least variance that labels are taken to have, as a part of the square of their bound.
+_LEAST_VARIANCE = 0.05
 _BLOCK = 1 << 16  # numbers of a block of rows that are looked at together
 
 
@@ -39,10 +53,11 @@ class SufficientStatistics(RiskMechanism):
     """The means of x x' and of x y with Gaussian noise; then the linear model that is likely given them.
 
     What follows the release is post-processing and costs nothing: least squares of the labels on the centred
-    rows, shrunk as much as the noise asks for. A weight is Gaussian a priori, with the variance that makes
-    the noisy moments most likely (empirical Bayes), so that where noise hides everything the model is the
-    noisy mean. For the logistic loss the least squares fit of labels -1 and +1 is turned into one Newton step
-    from the best constant model, whose ranking it is: (Hastie, Tibshirani and Friedman 2009, section 4.4).
+    rows, shrunk as much as the noise asks for. Means, variances and covariances move to what is typical of
+    them all, as far as noise explains how they differ; a weight is 0 a priori, or Gaussian, with chance and
+    variance averaged by how likely they make the noisy moments (``likely_weights``, empirical Bayes), so that
+    where noise hides everything the model is the noisy mean. For the logistic loss the least squares fit of
+    labels -1 and +1, whose ranking it is, is scaled to be the minimum for normal scores (``logistic_scale``).
 
     Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
     public. With z = (x, o), |z| <= r, o constant, and |y| <= B, what is released is the mean of
@@ -53,6 +68,10 @@ class SufficientStatistics(RiskMechanism):
     more), its derivative is a^3 (4 x^3 - 4 x c^2 + 2 x + 2 |c|) >= 0. At a = b = r it is
     2 r^4 (1 - c^2 + 1 + |c|) <= 2 r^4 (9/4), with equality at |c| = 1/2.
 
+    Attributes:
+        columns: what is public about the columns that features come from, for reading noisy moments; models
+            have weights for their parts alone. None: features are alike.
+
     Source: Vu and Slavkovic (2009); Wang (2018), AdaSSP, for a private penalty in place of empirical Bayes.
     """
 
@@ -61,6 +80,7 @@ class SufficientStatistics(RiskMechanism):
 
     offset: float
     vector_noise: VectorNoise
+    columns: Columns | None = None
 
     @classmethod
     def plan(
@@ -125,25 +145,53 @@ class SufficientStatistics(RiskMechanism):
     def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
         """Weights in the units of the risk, from moments with noise of standard deviation sigma."""
         bound, constant = label_bound(self.facts.loss), self.facts.constant
-        if not constant:
-            weights = self._solved(A, b, np.zeros(len(b)), 0.0, sigma)
-            return 2 * weights if isinstance(self.facts.loss, LogisticLoss) else weights
-        means, label = A[:-1, -1] / self.offset, float(np.clip(b[-1] / self.offset, -bound, bound))
-        centred = A[:-1, :-1] - np.outer(means, means)
-        weights = self._solved(centred, b[:-1] - means * label, means, label, sigma)
-        middle = label
-        if isinstance(self.facts.loss, LogisticLoss):
-            # Labels -1 and +1 have the mean 2 q - 1; a step of z moves it by 2 q (1 - q) z.
-            noise = sigma / self._label_weight / self.offset / 2
-            least = max(1 / (self.facts.n_records + 2), min(noise, 0.25))
-            q = float(np.clip((1 + label) / 2, least, 1 - least))
-            middle, weights = math.log(q / (1 - q)), weights / (2 * q * (1 - q))
-        return np.append(weights, (middle - float(means @ weights)) / constant)
+        classes, used, weights = isinstance(self.facts.loss, LogisticLoss), self._used, np.zeros(len(b))
+        label, hidden, means, kept = 0.0, 0.0, np.zeros(len(used)), 0.0
+        if constant:
+            label, hidden = float(np.clip(b[-1] / self.offset, -bound, bound)), sigma / self.offset
+            means, kept = towards_mean(A[used, -1] / self.offset, hidden / math.sqrt(2))
+        centred = A[np.ix_(used, used)] - np.outer(means, means)
+        of_means = kept * (label * hidden) ** 2 / 2
+        found = self._solved(centred, b[used] - means * label, means, label, sigma, of_means)
+        middle, scale = label, 1.0
+        if classes:
+            # Labels -1 and +1 are twice those of 0 and 1.
+            least = max(1 / (self.facts.n_records + 2), min(hidden / self._label_weight / 2, 0.25))
+            share = float(np.clip((1 + label) / 2, least, 1 - least))
+            middle, scale = logistic_scale(share, found.explained / 4, found.at_most / 4)
+        weights[used] = found.weights * (scale / 2 if classes else 1.0)
+        if constant:
+            weights[-1] = (middle - float(means @ weights[used])) / constant
+        return weights
 
-    def _solved(self, A: Vector, b: Vector, means: Vector, label: float, sigma: float) -> Vector:
-        """Weights of least squares, from noisy covariances of features, A, and of them with labels, b."""
-        unit = label_bound(self.facts.loss) / _feature_norm(self.facts)
-        return shrunk(A, b, sigma, sigma / self._label_weight, unit)
+    def _solved(
+        self, A: Vector, b: Vector, means: Vector, label: float, sigma: float, of_means: float
+    ) -> Likely:
+        """Weights of least squares, from noisy covariances of features, A, and of them with labels, b.
+
+        ``of_means`` is the variance that noisy means have brought into b.
+        """
+        if sigma == 0 or not len(b):
+            return least_squares(A, b)
+        blocks, bound = self._blocks(A, means, sigma), label_bound(self.facts.loss)
+        variance = max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
+        noise = (sigma / self._label_weight) ** 2 + of_means
+        drawn = variance / self.facts.n_records  # of drawing records at all
+        noises = [noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
+        return likely_weights(A, b, blocks, noises, sigma, variance)
+
+    @property
+    def _used(self) -> NDArray[np.int64]:
+        """The features that may have weights, without the constant one."""
+        if self.columns is not None:
+            return self.columns.features
+        return np.arange(self.facts.dimension - bool(self.facts.constant), dtype=np.int64)
+
+    def _blocks(self, A: Vector, means: Vector, sigma: float) -> list[Block]:
+        """What is taken for covariances of features that belong together, in order."""
+        if self.columns is not None:
+            return self.columns.blocks(np.diag(A), means, sigma)
+        return likely_blocks(np.diag(A), sigma, _feature_norm(self.facts) ** 2 / len(means))
 
 
 def refusals(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
@@ -204,29 +252,6 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
     return np.vstack([A, b])
 
 
-def shrunk(A: Vector, b: Vector, sigma: float, label_sigma: float, unit: float) -> Vector:
-    """The posterior mean of w in b = A w + noise, for the Gaussian prior that makes b most likely.
-
-    Args:
-        A: noisy second moments, shape (d, d), symmetric: noise of ``sigma`` on the diagonal, of
-            sigma / sqrt 2 beside it.
-        b: noisy, shape (d,), ``label_sigma`` each.
-        sigma, label_sigma: 0 for exact moments: then the least squares solution.
-        unit: the scale of weights.
-    """
-    values, vectors = np.linalg.eigh((A + A.T) / 2)
-    values, seen = np.maximum(values, 0.0), vectors.T @ b
-    if sigma == 0:
-        kept = values > 1e-12 * max(values.max(initial=0.0), 1e-300)
-        return np.asarray(vectors[:, kept] @ (seen[kept] / values[kept]))
-    prior = _PRIORS[:, None] * unit**2
-    noise = label_sigma**2 + sigma**2 * prior * (len(b) + 1) / 2  # of b, and of A w for such w
-    variance = noise + prior * values**2
-    likelihood = -0.5 * np.sum(np.log(variance) + seen**2 / variance, axis=1)
-    best = int(np.argmax(likelihood))
-    return np.asarray(vectors @ (prior[best] * values / variance[best] * seen))
-
-
 def _feature_norm(facts: RiskFacts) -> float:
     """A bound on the l2 norm of a row without the constant feature."""
     constant = facts.constant / facts.row_norm_l2
@@ -240,9 +265,12 @@ def _offset(facts: RiskFacts, mu: float) -> float:
     """
     if not facts.constant:
         return 0.0
-    room = (_MEAN_NOISE * facts.n_records * mu * math.sqrt(2) / 3) ** 2 - 1
-    wanted = 1 / math.sqrt(room) if room > 0 else _MOST_OFFSET
-    return _feature_norm(facts) * min(max(wanted, _LEAST_OFFSET), _MOST_OFFSET)
+    noise, most = _MEAN_NOISE, _MOST_OFFSET
+    if isinstance(facts.loss, LogisticLoss):
+        noise, most = _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES
+    room = (noise * facts.n_records * mu * math.sqrt(2) / 3) ** 2 - 1
+    wanted = 1 / math.sqrt(room) if room > 0 else most
+    return _feature_norm(facts) * min(max(wanted, _LEAST_OFFSET), most)
 
 
 def _entries(facts: RiskFacts) -> Any:

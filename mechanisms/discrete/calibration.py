@@ -37,7 +37,7 @@ from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.discrete.objective import UNIT
+from privopt.problems.discrete.objective import LARGEST_TERM, UNIT
 from privopt.problems.discrete.problem import SeparatorSet
 
 Floats = NDArray[np.float64]
@@ -59,6 +59,9 @@ _ROUNDING = 1e-9
 
 # What RSPM adds to b for drawing its weights as doubles; see ``calibrate_rspm``.
 _DRAW_SLACK = 4 / UNIT
+
+# How far noise goes, in scales, but for a probability below 2^-128 in 10^4 numbers; the last, in 10^8.
+_GAUSSIAN_REACH, _LAPLACE_REACH, EXPONENTIAL_REACH = 14.0, 100.0, 110.0
 
 # Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.
 _END, _FINE, _COARSE = 14, 512, 16
@@ -112,7 +115,7 @@ def calibrate_opdisc(
         )
         return Calibration(scale, _refuted(epsilon, delta, "opdisc", REFUTED_OPDISC))
     shift = opdisc_shift(squared_radius, separation, loss_difference + slack)
-    scale = sound_sigma(epsilon, delta, shift, dof)
+    scale = within_terms(sound_sigma(epsilon, delta, shift, dof), _GAUSSIAN_REACH)
     return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "opdisc"))
 
 
@@ -146,6 +149,7 @@ def calibrate_rspm(
         return Calibration(scale, _refuted(epsilon, delta, "rspm", REFUTED_RSPM))
     per_unit = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary) / LOSS_DIFFERENCE
     scale = per_unit * (LOSS_DIFFERENCE * bound + _DRAW_SLACK)
+    scale = within_terms(scale, _GAUSSIAN_REACH)
     return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "rspm"))
 
 
@@ -160,6 +164,7 @@ def calibrate_rspm_laplace(epsilon: float, *, separators: int, loss_bound: int =
     """
     shift = LOSS_DIFFERENCE * check_count(loss_bound, "loss_bound") + _DRAW_SLACK
     scale = shift * check_count(separators, "separators") / check_epsilon(epsilon)
+    scale = within_terms(scale, _LAPLACE_REACH)
     return Calibration(scale, PrivacySpend.pure(epsilon, "rspm-laplace"))
 
 
@@ -253,6 +258,23 @@ def printed_rspm_sigma(epsilon: float, delta: float, separators: int) -> float:
     """7 sqrt(m ln(1/delta)) / epsilon, as printed; the proof is *refuted*. The published code uses half."""
     check_count(separators, "separators")
     return 7 * math.sqrt(-separators * math.log(check_delta(delta))) / check_epsilon(epsilon)
+
+
+def within_terms(scale: float, reach: float) -> float:
+    """The scale, if noise of it fits into objectives.
+
+    Noise that does not is refused when it is drawn. What is left then is noise cut off at a bound, which a
+    shift moves across it: near the bound no density covers it, and the proofs above do not hold.
+
+    Raises:
+        PrivacyParameterError: noise would leave the objectives' range.
+    """
+    if not scale * reach < LARGEST_TERM:
+        raise PrivacyParameterError(
+            f"noise of scale {scale:.3g} errors leaves the range of objectives, whose terms stay below "
+            f"{LARGEST_TERM:.3g}: take a larger epsilon"
+        )
+    return scale
 
 
 def _is_printed(calibration: str) -> bool:

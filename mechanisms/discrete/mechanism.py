@@ -111,7 +111,8 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         bound = largest_loss(problem_type, loss_bound)
         noise = cls._calibrated(Target(problem_type, lattice, bound, epsilon, delta, calibration))
         build: Callable[..., Self] = cls
-        return build(problem_type, lattice, noise.spend, bound, noise.scale)
+        spend = dataclasses.replace(noise.spend, mechanism=cls.name)  # whoever shares a calibration
+        return build(problem_type, lattice, spend, bound, noise.scale)
 
     @classmethod
     @abstractmethod

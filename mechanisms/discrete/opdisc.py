@@ -25,7 +25,8 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
     With calibration="printed" the noise is the source paper's, and its claim is refuted: the bad set of
     the proof's density-ratio lemma depends on the winner.
 
-    Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 1; calibration in ``mechanisms.calibration``.
+    Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 1; calibration in
+    ``mechanisms.discrete.calibration``.
     """
 
     name: ClassVar[str] = "opdisc"

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from privopt.mechanisms.discrete.calibration import EXPONENTIAL_REACH, within_terms
 from privopt.mechanisms.discrete.mechanism import largest_loss
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -92,6 +93,8 @@ class OPSamp:
             rate=rate,
             draws=draws,
         )
+        farthest = int(np.max(np.maximum(np.abs(lattice.low), np.abs(lattice.high))))
+        within_terms(farthest / mean.rate, EXPONENTIAL_REACH)
         return cls(problem_type, lattice, bound, mean, PrivacySpend.approximate(epsilon, delta, cls.name))
 
     @property

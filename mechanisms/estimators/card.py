@@ -74,6 +74,7 @@ class Card:
         risks: by points, or None.
         spend: what the card cost, its risks included.
         n_records: how many records it was made from, where that is known.
+        target: the name of the label column, where that is known.
     """
 
     columns: tuple[CardColumn, ...]
@@ -85,11 +86,24 @@ class Card:
     risks: RiskTable | None
     spend: PrivacySpend
     n_records: int | None = None
+    target: str = ""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What people call the classes, (negative, positive): a bare number tells nobody what it is."""
+        negative, positive = (self._name(label) for label in self.classes)
+        return negative, positive
+
+    def _name(self, label: Any) -> str:
+        if self.target:
+            return f"{self.target} = {label}"
+        return label if isinstance(label, str) else f"class {label}"
 
     @property
     def rule(self) -> str:
         """How points become a label, in words."""
-        return f"{self.classes[1]}: {self.enough} points; else {self.classes[0]}"
+        negative, positive = self.names
+        return f"{positive}: {self.enough} points; else {negative}"
 
     @property
     def enough(self) -> str:
@@ -112,7 +126,7 @@ class Card:
         fewest, most = self.reach
         if fewest <= self.threshold < most:
             return ""
-        only = self.classes[int(fewest > self.threshold)]
+        only = self.names[int(fewest > self.threshold)]
         return (
             f"This rule says {only} of every record: points go from {number(fewest)} to {number(most)}. They "
             "still rank records"
@@ -135,6 +149,7 @@ class Card:
         return {
             "rule": self.rule,
             "classes": list(self.classes),
+            **({"target": self.target} if self.target else {}),
             "base": self.base,
             "threshold": self.threshold,
             "columns": [c.to_dict() for c in self.columns],
@@ -176,7 +191,7 @@ class Card:
             lines += ["", f"No points for {', '.join(map(_cell, self.unused))}."]
         if self.risks is not None:
             interval = f"{self.risks.confidence:.0%} interval"
-            head = f"| points | risk of {_cell(str(self.classes[1]))} | {interval} |"
+            head = f"| points | risk of {_cell(self.names[1])} | {interval} |"
             lines += ["", head, "|---|---:|---:|"]
             lines += [
                 f"| {row['points']} | {row['risk']:.1%} | {row['low']:.1%} to {row['high']:.1%} |"
@@ -193,6 +208,7 @@ def card_of(
     spend: PrivacySpend,
     risks: RiskTable | None = None,
     n_records: int | None = None,
+    target: str = "",
 ) -> Card:
     """A card from released points, shape (features,)."""
     left = np.asarray(points, dtype=np.int64)
@@ -203,7 +219,7 @@ def card_of(
         columns.append(_column(column, own.tolist()))
     whole = all(c.proportion is None for c in columns if c.used)
     used, unused = [c for c in columns if c.used], [c.name for c in columns if not c.used]
-    return Card(tuple(used), tuple(unused), base, 0, whole, classes, risks, spend, n_records)
+    return Card(tuple(used), tuple(unused), base, 0, whole, classes, risks, spend, n_records, target)
 
 
 def number(value: float) -> str:

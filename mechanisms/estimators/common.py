@@ -62,7 +62,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """
     check_given(y)
     check_unmasked(y, "y")
-    if np.ndim(np.asarray(y, dtype=object)) == 0:
+    if np.ndim(y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)) == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
     given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
     if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:
@@ -322,7 +322,8 @@ def counted_parts(
     """The records of Dask collections, counted where they are; errors as ``counted_records``."""
     if schema is None or classes is None:
         raise InvalidInputError(_UNDECLARED)
-    facts, known, parts = declared_schema(schema), public_classes(classes, np.array([])), parts_of(X, y)
+    facts, known = declared_schema(schema), public_classes(classes, np.array([]))
+    parts = parts_of(X, y, [column.name for column in facts.columns])
     assert parts is not None
     return CountedRecords.together(parts.each(partial(_counted, schema=facts, classes=known)))
 
@@ -371,6 +372,8 @@ def public_delta(delta: float | str, n: int) -> float:
     """delta, or 1/n^2 for "auto"."""
     if isinstance(delta, str) and delta != "auto":
         raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
+    if isinstance(delta, str) and n < 2:
+        raise InvalidInputError("n_samples = 1: delta = 1/n^2 needs 2 records or more; give delta")
     return 1.0 / n**2 if isinstance(delta, str) else check_delta(delta, zero_allowed=True)
 
 

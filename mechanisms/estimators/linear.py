@@ -21,12 +21,14 @@ from scipy.sparse.linalg import norm as sparse_norm
 from scipy.special import expit
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import Tags, check_array
+from sklearn.utils import Tags, assert_all_finite, check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
+from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.common import (
     ScoredClassifier,
     as_table,
@@ -59,7 +61,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.problems.arguments import check_type, check_unmasked, record_counts, tallied, told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
-from privopt.problems.convex.partitioned import PartitionedRisk
+from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -180,7 +182,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f'norm must be "l2" or "linf", got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
         table = self._parts(X, y, schema)
-        seen = _together(table.each(_outline))
+        seen = _seen(table)
         n, d, middle = seen.records, seen.columns, seen.middle
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
@@ -198,7 +200,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             facts = replace(facts, constant=1.0)
         feature, delta = _constant(bound, self.norm), public_delta(self.delta, n)
         # The plan is complete before a private number has entered it.
-        choice, plan = self._planned(facts, weights.rest, delta, seen.releases)
+        # Features that are measured from their middle are read as the columns that they come from.
+        measured = middle is not None and facts.constant > 0
+        columns = Columns.of(schema) if schema is not None and measured else None
+        choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
         if not (plan.by_sums or isinstance(table, Whole)):
             raise InvalidInputError(
                 f"{plan.name} picks records one by one, which a table in parts does not give: use "
@@ -213,7 +218,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 # The same budget again, for weights that were released first.
                 carried = weights.release(seen.held, source)
                 facts = replace(facts, loss=targets.weighted(carried).loss)
-                choice, plan = self._planned(facts, weights.rest, delta, seen.releases)
+                choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
             risks = (_risk(table, k, carried, facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self.releases_ = releases
@@ -245,7 +250,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         }
         # Without those facts a file is read as a table in memory is, and the same is warned of.
         lying = counted is None and (is_dask(X) or is_dask(y) or not any(undeclared.values()))
-        parts = parts_of(X, y) if lying else None
+        columns = [column.name for column in schema.columns] if schema is not None else []
+        parts = parts_of(X, y, columns) if lying else None
         if parts is None:
             return Whole(self._prepared(X if counted is None else counted, y, schema))
         if any(undeclared.values()):
@@ -255,21 +261,27 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         worker = type(self)(**{**self.get_params(deep=False), **own})
         return parts.made(partial(_prepared_part, worker=worker, schema=schema))
 
-    def _prepared(self, X: Any, y: Any, schema: Schema | None) -> Prepared:
-        """Records in memory as a fit wants them."""
+    def _prepared(self, X: Any, y: Any, schema: Schema | None, part: bool = False) -> Prepared:
+        """Records in memory as a fit wants them.
+
+        Those of a ``part`` are as they came: its risk shortens them, and has the constant feature without a
+        column. Whether they are finite is for ``_outline_of_part`` to see.
+        """
         counts = None
         if isinstance(X, CountedRecords):
             y, counts = X.labels, X.counts
         X = as_table(X) if schema is None else encoded(schema, X)
-        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = validated(
+            *(self, X), accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=not part
+        )
         rows, d = X.shape
         targets = self._targets_of(y, rows)
         middle, bound = self._public_norm(X, schema)
         if middle is not None:
             X -= middle  # of the encoded table, which is our own
-        if self.data_norm is not None:
+        if self.data_norm is not None and not part:
             X = shortened(X, bound, self.norm)
-        if self.fit_intercept and not (schema is not None and schema.intercept):
+        if not part and self.fit_intercept and not (schema is not None and schema.intercept):
             X = _with_constant(X, _constant(bound, self.norm))
         names = tuple(getattr(self, "feature_names_in_", ()))
         return Prepared(X, targets, counts, d, names, middle, bound)
@@ -279,10 +291,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
     def _planned(
-        self, facts: RiskFacts, epsilon: float, delta: float, releases: int
+        self, facts: RiskFacts, epsilon: float, delta: float, releases: int, columns: Columns | None
     ) -> tuple[Choice, RiskMechanism]:
         choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(releases))
-        return choice, choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=releases)
+        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=releases)
+        return choice, replace(plan, columns=columns) if isinstance(plan, SufficientStatistics) else plan
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
         """Where rows are measured from, None for 0, and a bound on their norm from there.
@@ -727,7 +740,7 @@ def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Sc
     X, y = pair
     if sp.issparse(X):
         raise InvalidInputError("sparse partitions are not taken: make them dense, with X.toarray()")
-    return worker._prepared(X, y, schema)
+    return worker._prepared(X, y, schema, part=True)
 
 
 def _outline(part: Prepared) -> Outline:
@@ -738,6 +751,19 @@ def _outline(part: Prepared) -> Outline:
         held, number = tallied(number, counts, len(targets.classes)), number[:0]
     facts = targets._replace(labels=[], number=number)
     return Outline(int(np.sum(counts)), len(targets.labels), held, facts, *part[3:])
+
+
+def _outline_of_part(part: Prepared) -> Outline:
+    """The outline of a part, which is finite.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    try:
+        assert_all_finite(part.features, input_name="X")
+    except ValueError as error:
+        raise InvalidInputError(without_values(error)) from None
+    return _outline(part)
 
 
 def _together(parts: list[Outline]) -> Outline:
@@ -755,11 +781,15 @@ def _together(parts: list[Outline]) -> Outline:
     return first._replace(records=sum(part.records for part in parts), held=held)
 
 
+def _seen(table: Parts) -> Outline:
+    return _together(table.each(_outline if isinstance(table, Whole) else _outline_of_part))
+
+
 def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
     """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
     table = model._parts(X, y, schema)
-    seen = _together(table.each(_outline))
+    seen = _seen(table)
     constant = model.fit_intercept and not (schema is not None and schema.intercept)
     facts = _risk_facts(seen.records, seen.columns, seen.targets.loss, seen.bound, model.norm, constant)
     return _risk(table, 0, None, facts)
@@ -767,23 +797,23 @@ def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
 
 def _risk(table: Parts, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
     """The risk of one label vector."""
-    whole = isinstance(table, Whole)
-    risks = table.made(partial(_risk_of, number=number, weights=weights, facts=facts, alike=not whole))
+    task = _risk_of if isinstance(table, Whole) else _risk_of_part
+    risks = table.made(partial(task, number=number, weights=weights, facts=facts))
     return risks.part if isinstance(risks, Whole) else PartitionedRisk(risks, facts)
 
 
-def _risk_of(
-    part: Prepared, number: int, weights: Floats | None, facts: RiskFacts, alike: bool
-) -> EmpiricalRisk:
-    """``alike``: what is computed for a row does not depend on its place, as with counts."""
-    counts = np.ones(len(part.features), dtype=np.int64) if alike else part.counts
+def _risk_of(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
     return EmpiricalRisk(
         *(part.features, part.targets.weighted(weights).labels[number], facts.loss),
         row_norm=facts.row_norm,
         norm=facts.norm,
         constant=facts.constant,
-        counts=counts,
+        counts=part.counts,
     )
+
+
+def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> PartRisk:
+    return PartRisk(part.features, part.targets.weighted(weights).labels[number], facts, part.bound)
 
 
 def encoded(schema: Schema, table: Table | CountedRecords) -> Floats:

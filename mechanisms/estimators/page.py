@@ -15,6 +15,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 # Of an evaluation, what the page shows.
 _SHOWN = ("auc", "balanced_accuracy", "accuracy", "majority", "sensitivity", "specificity")
 
+_LARGE = 5.0  # an epsilon that people should be warned of
 _LINE = Template(
     '<label class="line"><span>$low to $high<br><small>in proportion</small></span>'
     '<input type="number" step="any" data-line="$low,$first,$high,$last" aria-label="$name">'
@@ -65,7 +66,7 @@ def card_page(
         card: what to print.
         evaluation: a released one, for numbers and the ROC curve.
         seen: whether ``evaluation`` is about the records that the card was made from.
-        title: a heading; the positive class by default.
+        title: a heading; the label column, where its name is known, and the positive class by default.
     """
     files = resources.files("privopt.mechanisms.estimators")
     page, style, script = ((files / f"page.{end}").read_text("utf-8") for end in ("html", "css", "js"))
@@ -73,7 +74,7 @@ def card_page(
     unused = f"No points for {', '.join(card.unused)}." if card.unused else ""
     spend = f"{card.spend}; {card.spend.note}" if card.spend.note else str(card.spend)
     return Template(page).substitute(
-        title=escape(title or f"Scorecard: {card.classes[1]}"),
+        title=escape(title or f"Scorecard: {card.names[1]}"),
         style=style,
         script=script,
         how=_how(card),
@@ -90,13 +91,13 @@ def card_page(
 def _facts(card: Card) -> dict[str, object]:
     """What the script adds up with."""
     risks = None if card.risks is None else [[*card.risks.up_to, None], list(card.risks.risks)]
-    classes = [str(c) for c in card.classes]
-    return {"base": card.base, "threshold": card.threshold, "classes": classes, "risks": risks}
+    names = list(card.names)
+    return {"base": card.base, "threshold": card.threshold, "classes": names, "risks": risks}
 
 
 def _how(card: Card) -> str:
     start = f"Start with <b>{number(card.base)}</b> points. " if card.base else ""
-    yes, no = (f"<b>{escape(str(c))}</b>" for c in reversed(card.classes))
+    yes, no = (f"<b>{escape(name)}</b>" for name in reversed(card.names))
     enough = card.enough[0].upper() + card.enough[1:]
     choose = f"{start}In every box choose what applies and add its points."
     warning = f' <span class="warning">{escape(card.warning)}</span>' if card.warning else ""
@@ -139,7 +140,7 @@ def _risks(card: Card) -> str:
         for row in card.risk_rows()
     ]
     interval = f"{card.risks.confidence:.0%} interval"
-    return _RISKS.substitute(positive=escape(str(card.classes[1])), interval=interval, rows="\n".join(rows))
+    return _RISKS.substitute(positive=escape(card.names[1]), interval=interval, rows="\n".join(rows))
 
 
 def _quality(evaluation: Evaluation, seen: bool) -> str:
@@ -196,9 +197,10 @@ def _promise(spend: PrivacySpend) -> str:
     factor = math.exp(min(spend.epsilon, 700.0))
     times = f"{factor:.3g} times" if factor < 1e6 else "very many times"
     slack = f", but for a probability of {spend.delta:.2g}" if spend.delta else ""
+    weak = " That is a weak promise: epsilon is large." if spend.epsilon > _LARGE else ""
     return (
         f"This card is differentially private with epsilon = {spend.epsilon:g}. Had the record of one person "
         f"been any other, each possible card would have come out with a chance at most {times} as large or "
-        f"as small{slack}. So whoever reads the card, whatever else they know, learns little about any one "
-        "record."
+        f"as small{slack}. So the card shifts the odds between any two values of one record by that factor "
+        f"at most, for whoever reads it, whatever else they know.{weak}"
     )

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-from privopt.mechanisms.evaluation.bins import card_bins
+from privopt.mechanisms.evaluation.bins import ScoreBins, card_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
@@ -41,6 +41,7 @@ class CardBudget:
 
         Raises:
             InvalidInputError: a share outside [0, 1).
+            PrivacyParameterError: so small a part of epsilon that counts have no noise for it.
         """
         number = isinstance(share, int | float) and not isinstance(share, bool)
         if not number or not 0 <= share < 1:
@@ -51,7 +52,9 @@ class CardBudget:
         if share == 0:
             return cls(epsilon, epsilon, 0.0)
         card = (1 - share) * epsilon
-        return cls(epsilon, card, math.nextafter(epsilon - card, 0.0))  # the sum is at most epsilon
+        risks = math.nextafter(epsilon - card, 0.0)  # the sum is at most epsilon
+        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=risks)  # refused now, not when the card is paid for
+        return cls(epsilon, card, risks)
 
     def whole(self, card: PrivacySpend) -> PrivacySpend:
         """What card and risks cost together."""

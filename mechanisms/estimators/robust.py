@@ -66,6 +66,7 @@ def choose_robust(
     delta: float,
     steps: int | None,
     releases: int = 1,
+    flags: tuple[int, ...] = (),
 ) -> tuple[ClippedNewton | MeasuredDescent, str]:
     """The plan of a mechanism by name, or of the default for "auto"; and why that one.
 
@@ -81,7 +82,7 @@ def choose_robust(
             f"{', '.join(ROBUST_FITS)}"
         )
     kind = ClippedNewton if name == "auto" else ROBUST_FITS[name]
-    plan = kind.plan(n, d, loss, epsilon=epsilon, delta=delta, steps=steps, releases=releases)
+    plan = kind.plan(n, d, loss, epsilon=epsilon, delta=delta, steps=steps, releases=releases, flags=flags)
     return plan, _AUTO if name == "auto" else "it was asked for"
 
 
@@ -122,6 +123,7 @@ class _PrivateRobustModel(PrivateLinearModel):
             delta=public_delta(self.delta, n),
             steps=self.steps,
             releases=len(targets.labels),
+            flags=() if schema is None else schema.flags,
         )
         source = NoiseSource(self.insecure_seed)
         spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
@@ -164,7 +166,8 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         delta: in (0, 1), or "auto" for 1/n^2.
         mechanism: "auto" or a name of ``privopt.mechanisms.heavy_tails.registry.ROBUST_FITS``.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns.
-            Ranges in it may be generous: they cost nothing. None: X holds numbers.
+            Ranges in it may be generous: they cost nothing. Levels and bins are 0 or 1, and no units are
+            looked for. None: X holds numbers.
         steps: number of noisy steps; by default the mechanism's.
         limits: time limit, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.

@@ -55,7 +55,7 @@ from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
-from privopt.problems.arguments import tallied
+from privopt.problems.arguments import check_type, tallied
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -123,6 +123,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         coef_: integer weights of the schema's features, shape (1, d).
         intercept_: the weight of the schema's constant column, or 0; shape (1,).
         schema_: the schema in use.
+        target_: the name of the label column, "" where the labels came without one.
         scorecard_: points per feature level, a data frame.
         spend_: what the fit cost, the table of risks included.
         risk_: the ``RiskTable``, or None; ``histogram_`` is what it was made of.
@@ -134,6 +135,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         Neel, Roth, Vietri, Wu: Oracle efficient private non-convex optimization (ICML 2020);
         McSherry, Talwar: Mechanism design via differential privacy (FOCS 2007).
     """
+
+    target_: str = ""
 
     def __init__(
         self,
@@ -209,6 +212,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
                 oracle = planned.prepare(problem)
             release = replace(plan.release(oracle, source, self.limits), spend=spend)
             histogram = budget.histogram(schema, release.point, problem, source)
+        self.target_ = _label_name(y)
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
     def plan(self, n_records: int) -> CardPlan:
@@ -308,7 +312,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
     def rule_(self) -> str:
         """How points become a label, in words."""
         check_is_fitted(self)
-        return f"{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
+        about = f"{self.target_} = " if self.target_ else ""
+        return f"{about}{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
 
     @property
     def card_(self) -> Card:
@@ -316,7 +321,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         check_is_fitted(self)
         classes = (self.classes_[0], self.classes_[1])
         n = None if self.histogram_ is None else self.histogram_.n_records
-        return card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n)
+        return card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
 
     def to_sql(self, table: str = "records") -> str:
         """A SELECT statement that adds points, prediction and, with risks, risk to the rows of a table.
@@ -407,6 +412,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             "scorecard": self.scorecard_.to_dict("records"),
             **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
             "classes": self.classes_.tolist(),
+            **({"target": self.target_} if self.target_ else {}),
             "weights": self.coef_[0].tolist(),
             "schema": self.schema_.to_dict(),
         }
@@ -434,6 +440,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
             )
             classes = fitted._public_classes(np.array([]))
             release = Release(weights, spend, dict(model["noise"]), oracle)
+            fitted.target_ = model.get("target", "")  # files of earlier versions have none
+            check_type(fitted.target_, str, "the name of the label column is text")
             fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
@@ -448,6 +456,12 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _label_name(y: Any) -> str:
+    """The name that labels come with: of a column of a data frame, or of a table in an engine."""
+    name = y if isinstance(y, str) else getattr(y, "name", None)
+    return name if isinstance(name, str) else ""
 
 
 def _costs(weights: ClassWeights) -> Costs:

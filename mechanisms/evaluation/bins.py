@@ -99,8 +99,14 @@ def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
 
     The more records and the larger epsilon, the finer: a bin costs noise in all sums. They cover three
     standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer ones hold
-    the rest.
+    the rest. Where the model has a table of risks its edges are among theirs: all scores of a bin then have
+    the same risk, and what is said of risks is exact.
     """
+    bins, risks = _bins_by_score(model, n_records, epsilon), getattr(model, "risk_", None)
+    return bins if risks is None else ScoreBins(tuple(sorted({*bins.edges, *risks.up_to})))
+
+
+def _bins_by_score(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     schema = getattr(model, "schema_", None)
     if schema is None:
         return _even(-_FAR, _FAR, 2 * _FAR / _most(n_records, epsilon))

@@ -29,6 +29,9 @@ from privopt.problems.errors import InvalidInputError
 Floats = NDArray[np.float64]
 Target = Literal["population", "table"]
 
+# The probability of any noise at all that intervals leave out: of so rare a thing the quantile says nothing.
+_HARDLY_EVER = 1e-6
+
 
 def check_interval(target: object, confidence: object) -> None:
     """Raise InvalidInputError for a target or a confidence that there is not."""
@@ -94,7 +97,7 @@ class Intervals:
         # z^2 V - T^2 as a quadratic in p.
         a, b = self._square(inside), self._square(inside | outside)
         cross = float(inside.sum()) - float(inside.sum() * (inside | outside).sum()) / counts.size
-        v, drawn = self.histogram.variance, self._drawn * whole
+        v, drawn = self._variance, self._drawn * whole
         square = z * z * (v * b - drawn) - whole * whole
         linear = z * z * (drawn - 2 * v * cross) + 2 * part * whole
         constant = z * z * v * a - part * part
@@ -134,7 +137,7 @@ class Intervals:
         above = n1 - np.cumsum(positives) + positives / 2
         theta = np.linspace(0, 1, 2001)[:, None]
         gains, losses = below - theta * n0, above - theta * n1
-        v = self.histogram.variance
+        v = self._variance
         noise = v * (np.sum(gains**2, axis=1) + np.sum(losses**2, axis=1))
         p1, p0 = (np.maximum(x, 0) / np.maximum(x, 0).sum() for x in (positives, negatives))
         delong = n1 * _variance(below, p1) + n0 * _variance(above, p0)
@@ -154,11 +157,17 @@ class Intervals:
     def _noise(self, weights: Floats) -> float:
         """The variance of a weighted sum of counts, by the noise."""
         square = float(np.sum(weights**2)) - float(np.sum(weights)) ** 2 / weights.size
-        return self.histogram.variance * max(square, 0.0)
+        return self._variance * max(square, 0.0)
 
     def _square(self, cells: NDArray[np.bool_]) -> float:
         k = float(cells.sum())
         return k - k * k / cells.size
+
+    @property
+    def _variance(self) -> float:
+        """Of the noise of a count; 0 where hardly ever a count has noise, P[Z != 0] <= E Z^2."""
+        found, cells = self.histogram.variance, self.histogram.counts.size
+        return found if cells * found > _HARDLY_EVER else 0.0
 
     @property
     def _drawn(self) -> float:
@@ -168,7 +177,7 @@ class Intervals:
     def _critical(self, weights: Floats, variance: float) -> float:
         """How many standard deviations: more than a normal's, by the excess of the noise."""
         z = float(stats.norm.isf((1 - self.confidence) / 2))
-        if variance <= 0:
+        if variance <= 0 or not self._variance:
             return z
         fourth = self.histogram.fourth_cumulant * float(np.sum(weights**4))
         return max(z, z + (z**3 - 3 * z) / 24 * fourth / variance**2)

@@ -16,7 +16,7 @@ from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
 from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
-from privopt.mechanisms.heavy_tails.units import FARTHEST, OFFSET
+from privopt.mechanisms.heavy_tails.units import FARTHEST, OFFSET, sought
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
@@ -87,6 +87,7 @@ class ClippedNewton(UnboundedFit):
         delta: float,
         steps: int | None = None,
         releases: int = 1,
+        flags: tuple[int, ...] = (),
     ) -> Self:
         """Calibrate to public facts.
 
@@ -96,6 +97,8 @@ class ClippedNewton(UnboundedFit):
             epsilon, delta: the target.
             steps: T; 10 by default.
             releases: how many label vectors will be fitted.
+            flags: features that are 0 or 1 whatever the records, as a schema says: their unit is 1, and
+                the search asks about the others alone.
 
         Raises:
             PrivacyParameterError: a parameter out of range, another loss, or more than 1,000 features.
@@ -109,7 +112,7 @@ class ClippedNewton(UnboundedFit):
             check_count(_STEPS if steps is None else steps, "steps"),
         )
         mu, p = gaussian_mu(epsilon, delta), d + 1
-        search = ColumnSearch.within(n, d + (loss.labels is Labels.REAL), mu)
+        search = ColumnSearch.within(n, len(sought(d, flags)) + (loss.labels is Labels.REAL), mu)
         left = (mu if search is None else math.sqrt(mu**2 - search.level**2)) * (1 - 1e-9)
         rows = 1 + OFFSET**2
         moments = noise_at_level(
@@ -132,7 +135,7 @@ class ClippedNewton(UnboundedFit):
             raise PrivacyParameterError("the calibrated noise does not meet its own target: report this")
         note = shared_by(runs, "units and moments in common")
         spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
-        return cls(n, d, loss, runs, search, steps, moments, gradients, spend)
+        return cls(n, d, loss, runs, search, flags, steps, moments, gradients, spend)
 
     @staticmethod
     def clip_of(dimension: int, loss: Loss) -> float:

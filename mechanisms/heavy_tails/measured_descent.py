@@ -15,7 +15,7 @@ from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
-from privopt.mechanisms.heavy_tails.units import Floats
+from privopt.mechanisms.heavy_tails.units import Floats, sought
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
@@ -62,6 +62,7 @@ class MeasuredDescent(UnboundedFit):
         delta: float,
         steps: int | None = None,
         releases: int = 1,
+        flags: tuple[int, ...] = (),
     ) -> Self:
         """Calibrate to public facts. The arguments are those of ``ClippedNewton.plan``.
 
@@ -70,7 +71,7 @@ class MeasuredDescent(UnboundedFit):
         """
         n, d = check_count(n_records, "n_records"), check_count(dimension, "dimension")
         numbers = loss.labels is Labels.REAL
-        search = ColumnSearch.within(n, d + numbers, gaussian_mu(epsilon, delta / 2))
+        search = ColumnSearch.within(n, len(sought(d, flags)) + numbers, gaussian_mu(epsilon, delta / 2))
         spent = 0.0 if search is None else gaussian_epsilon(search.level, delta / 2)
         facts = unclipped_facts(n, d + 1, PLAIN_SQUARES if numbers else loss)
         options: dict[str, Any] = {} if steps is None else {"steps": steps}
@@ -87,7 +88,7 @@ class MeasuredDescent(UnboundedFit):
         spend = PrivacySpend.approximate(
             epsilon, delta, cls.name, note=shared_by(releases, "units in common")
         )
-        return cls(n, d, facts.loss, releases, search, descent, spend)
+        return cls(n, d, facts.loss, releases, search, flags, descent, spend)
 
     @property
     def steps(self) -> int:

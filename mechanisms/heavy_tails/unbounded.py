@@ -24,6 +24,7 @@ class UnboundedFit:
         loss: the squared loss for numbers, the logistic one for classes.
         releases: how many label vectors share rows, units and budget.
         search: for units, or None: columns are as they are.
+        flags: columns that are 0 or 1, as is public: no units are looked for.
     """
 
     n_records: int
@@ -31,6 +32,7 @@ class UnboundedFit:
     loss: Loss
     releases: int
     search: ColumnSearch | None
+    flags: tuple[int, ...]
 
     def _checked(self, X: Floats, labels: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
         """Records and label vectors, of the shapes that were planned for."""
@@ -47,4 +49,5 @@ class UnboundedFit:
         """Private units: costs what the search does; of classes nothing is measured."""
         if self.search is None:
             return Units.as_they_are(self.dimension)
-        return Units.found(self.search, X, y if self.loss.labels is Labels.REAL else None, source)
+        numbers = y if self.loss.labels is Labels.REAL else None
+        return Units.found(self.search, X, numbers, source, self.flags)

@@ -42,25 +42,37 @@ class Units:
         return cls(np.zeros(dimension), np.ones(dimension), math.sqrt(dimension))
 
     @classmethod
-    def found(cls, search: ColumnSearch, X: Floats, y: Floats | None, source: NoiseSource) -> Self:
+    def found(
+        cls,
+        search: ColumnSearch,
+        X: Floats,
+        y: Floats | None,
+        source: NoiseSource,
+        flags: tuple[int, ...] = (),
+    ) -> Self:
         """Private units: costs what the search does.
 
         Args:
-            search: for as many columns as X has, and the labels.
+            search: for as many columns as X has without its flags (``sought``), and the labels.
             X: shape (n, d), finite.
             y: labels that are numbers, shape (n,), or None.
             source: where randomness comes from.
+            flags: columns of X that are 0 or 1, as is public: they stay as they are.
         """
-        d, numbers = X.shape[1], y is not None
-        columns = X if y is None else np.column_stack([X, y])
-        centres = search.centres(columns, source)
+        d, asked = X.shape[1], sought(X.shape[1], flags)
+        numbers = y is not None
+        columns = X[:, asked] if y is None else np.column_stack([X[:, asked], y])
+        found = search.centres(columns, source)
         with np.errstate(over="ignore"):
-            distances = np.abs(columns - centres)
-        scales = search.scales(distances, np.append(np.zeros(d), [_FAR_LABELS] * numbers), source)
-        lengths = np.linalg.norm(_scaled(X, centres[:d], scales[:d]), axis=1)
-        longest = search.length(lengths, _LONG_ROWS, source)
-        label = (float(centres[-1]), float(scales[-1]) or 1.0) if numbers else (0.0, 1.0)
-        return cls(centres[:d], scales[:d], longest, *label)
+            distances = np.abs(columns - found)
+        shares = np.append(np.zeros(len(asked)), [_FAR_LABELS] * numbers)
+        sizes = search.scales(distances, shares, source)
+        centres, scales = np.zeros(d), np.ones(d)
+        centres[asked], scales[asked] = found[: len(asked)], sizes[: len(asked)]
+        centres[list(flags)], scales[list(flags)] = 0.0, 1.0
+        longest = search.length(np.linalg.norm(_scaled(X, centres, scales), axis=1), _LONG_ROWS, source)
+        label = (float(found[-1]), float(sizes[-1]) or 1.0) if numbers else (0.0, 1.0)
+        return cls(centres, scales, longest, *label)
 
     def rows(self, X: Floats) -> Floats:
         """Rows of norm at most 1 in these units with the constant feature, shape (n, d + 1)."""
@@ -75,6 +87,11 @@ class Units:
         slopes = weights[:-1] * inverse / self.row_norm * self.label_scale
         middle = weights[-1] * OFFSET * self.label_scale + self.label_centre
         return np.append(slopes, middle - float(slopes @ self.centres))
+
+
+def sought(dimension: int, flags: tuple[int, ...]) -> list[int]:
+    """The columns whose units are not public. One at least: a search asks about something."""
+    return [j for j in range(dimension) if j not in flags] or [0]
 
 
 def _scaled(X: Floats, centres: Floats, scales: Floats) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from privopt.mechanisms.convex.iteration import Output, Perturb
-from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, checked_space, need_smooth
+from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, need_smooth, unconstrained
 from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -25,7 +25,6 @@ from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
 
@@ -259,12 +258,7 @@ class SecondOrderMechanism(RiskMechanism):
     @classmethod
     def _space(cls, facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
         """The set, checked; or the default one."""
-        space = checked_space(facts, convex_set)
-        if not isinstance(space, WholeSpace):
-            raise PrivacyParameterError(
-                f"{cls.name} takes no constraint, got {type(space).__name__}: use dp-gd-so"
-            )
-        return space
+        return unconstrained(cls.name, facts, convex_set)
 
     def _floors(self) -> tuple[float, float, float]:
         """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""

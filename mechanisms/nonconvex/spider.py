@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.convex.iteration import Output, StepClock
-from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, checked_space, need_smooth
+from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, need_smooth, unconstrained
 from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -112,11 +112,7 @@ class DPSpider(RiskMechanism):
         Raises:
             PrivacyParameterError: parameters out of range, a constraint or an l1 penalty.
         """
-        space = checked_space(facts, convex_set, regularizer)
-        if not isinstance(space, WholeSpace):
-            raise PrivacyParameterError(
-                f"{cls.name} takes no constraint, got {type(space).__name__}: use dp-pgd or dp-gd-so"
-            )
+        space = unconstrained(cls.name, facts, convex_set, regularizer)
         need_smooth(cls.name, regularizer)
         if output not in (None, Output.LAST):
             raise PrivacyParameterError(f"{cls.name} has no choice of iterates: it returns the last")

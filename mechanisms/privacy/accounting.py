@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import (
@@ -32,6 +31,7 @@ from privopt.mechanisms.privacy.parameters import (
     smallest,
 )
 
+# SciPy is imported by what computes with it: a ledger of plain sums opens without.
 Floats = NDArray[np.float64]
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
     With near = e/mu - mu/2 and far = e/mu + mu/2 both terms are exp(-near^2/2) times a scaled tail, so
     nothing overflows, and the error is a known multiple of their size.
     """
+    from scipy import special
+
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     with np.errstate(over="ignore"):  # products beyond floats are capped as infinities
         square, product = np.minimum(near * near, 1400.0), np.minimum(np.abs(near) * far, 1e200)
@@ -136,6 +138,8 @@ def pure_to_gdp(epsilon: float) -> float:
     The curve of mu-GDP is convex and has the same ends; with this mu it passes through that point as well, so
     it lies below both chords: Dong, Roth and Su (2022), section 2, for the two curves.
     """
+    from scipy import special
+
     epsilon = check_epsilon(epsilon)
     if epsilon < 1:  # where 1 / (1 + e^epsilon) would lose the digits of epsilon
         mu = 2 * math.sqrt(2) * float(special.erfinv(math.tanh(epsilon / 2)))
@@ -170,6 +174,8 @@ def bounded_range_to_gdp(width: float) -> float:
 
 def bounded_range_at_gdp(mu: float) -> float:
     """The largest width of which ``bounded_range_to_gdp`` is at most mu, down: its inverse."""
+    from scipy import special
+
     half = float(special.log_ndtr(check_positive(mu, "mu") / 2) - special.log_ndtr(-mu / 2))
     width = 2 * half * (1 - 1e-9)
     if bounded_range_to_gdp(width) > mu:
@@ -196,6 +202,8 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
     By parts it is e^-w gaussian_delta(epsilon + w) plus the integral of -h'(x) P[L > epsilon - x] over
     |x| <= w, of which steps are summed that lie above it.
     """
+    from scipy import special
+
     x = np.linspace(-width, width, _RANGE_CELLS + 1)
     root = -np.expm1((x - width) / 2)
     falls = (root[:-1] - root[1:]) * (root[:-1] + root[1:]) / -math.expm1(-width)
@@ -248,6 +256,8 @@ class GaussianSteps:
         ``privopt.mechanisms.privacy.poisson``). With sigma = 1 the likelihood ratio grows with x, and equals
         exp(e) where exp(C x) solves a quadratic: the best event is a half-line.
         """
+        from scipy import special
+
         q, c = self.sampling_rate, 1 / (2 * self.noise_multiplier)
         with np.errstate(divide="ignore"):
             stays, joins = np.log1p(-q), math.log(q)

@@ -9,12 +9,11 @@ from typing import Self
 
 import numpy as np
 
+from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.scorecards.wishes import Wish, bounded, check_forced, wishes
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.columns import Column, Numeric
-from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
 
@@ -76,29 +75,22 @@ class CardFacts:
             InvalidInputError: more columns must have points than may.
         """
         ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
-        # A number and its missing level are no levels that could be shifted together.
-        lines = tuple(_line(s, c) for s, c in zip(ends, schema.columns, strict=False) if is_line(c))
-        columns = tuple(itertools.pairwise(sorted({*ends, *(start + 1 for start, _, _ in lines)})))
+        known = Columns.of(schema)
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
-        norm, middle = math.sqrt(squares) * (1 + 1e-12), ()
+        norm = math.sqrt(squares) * (1 + 1e-12)
+        middle: tuple[float, ...] = ()
         if schema.intercept:
-            norm, middle = schema.spread, tuple(schema.middle.tolist())
+            norm, middle = schema.spread, known.middle
         box, asked = bounded(lattice, schema), wishes(schema)
         spans = tuple(itertools.pairwise(ends))
         check_forced(schema, asked, max_columns)
         return cls(
-            *(n_records, box, columns, schema.intercept, norm, schema.denominator, costs, middle, asked),
-            *(spans, lines, tuple(float(c.squared_spread) for c in schema.columns), max_columns),
+            *(n_records, box, known.parts, schema.intercept, norm, schema.denominator, costs, middle, asked),
+            *(spans, known.lines, tuple(float(c.squared_spread) for c in schema.columns), max_columns),
         )
 
-
-def is_line(column: Column) -> bool:
-    """Whether the first feature of a column is a number."""
-    return isinstance(plain_column(column)[0], Numeric)
-
-
-def _line(start: int, column: Column) -> tuple[int, float, float]:
-    """The feature of a number, and the bounds that it has by its declaration."""
-    number = plain_column(column)[0]
-    middle, half = float(number.middle[0]), math.sqrt(number.squared_spread)
-    return start, middle - half, middle + half
+    def known(self, active: tuple[int, ...]) -> Columns:
+        """What is public about some of the columns, numbers of ``spans``."""
+        spans = [self.spans[j] for j in active]
+        parts = [(a, b) for a, b in self.columns if any(start <= a < stop for start, stop in spans)]
+        return Columns(tuple(parts), self.middle, self.lines)

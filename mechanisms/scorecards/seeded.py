@@ -9,9 +9,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from privopt.mechanisms.convex.columns import is_line
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import choose_risk_mechanism
-from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES
+from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
@@ -19,10 +20,9 @@ from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_d
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.scorecards.facts import CardFacts, is_line
+from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.picks import ColumnPicks, Pick, Units
 from privopt.mechanisms.scorecards.rounding import candidate_cards
-from privopt.mechanisms.scorecards.statistics import ColumnStatistics
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.losses import LogisticLoss, Loss
@@ -120,7 +120,9 @@ class SeededScorecard:
             CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest
         )
         mu = mu_beside_range(epsilon, delta, choice.width)
-        picks = ColumnPicks.plan(facts, mu) if loss is None and model == "auto" else None
+        # What is drawn is read from moments, which are of all features.
+        few = loss is None and model == "auto" and facts.lattice.dimension <= MOST_FEATURES
+        picks = ColumnPicks.plan(facts, mu) if few else None
         risk = RiskFacts(
             *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss()),
             *(facts.row_norm if picks is None else picks.row_norm, "l2"),
@@ -205,8 +207,8 @@ class SeededScorecard:
             units = Units(self.facts, self.picks.release(table, data.oracle, source, clock))
         if self.facts.middle:
             features = units.features(features)
-        if isinstance(seed, ColumnStatistics):
-            seed = dataclasses.replace(seed, active=units.active)
+        if isinstance(seed, SufficientStatistics) and seed.columns is not None:
+            seed = dataclasses.replace(seed, columns=self.facts.known(units.active))
         risk = EmpiricalRisk(
             *(features, table.y, facts.loss),
             row_norm=facts.row_norm,
@@ -231,11 +233,12 @@ def _moments_do(facts: CardFacts, mu: float) -> bool:
     return bool(facts.middle) and dimension <= MOST_FEATURES and small
 
 
-def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> ColumnStatistics:
-    """One release of moments at that mu."""
+def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> SufficientStatistics:
+    """One release of moments at that mu, to be read column by column."""
     # The same mu said as a pair, a little less of it for the rounding of that.
     delta = gaussian_delta(mu * (1 - 1e-9), epsilon)
-    return dataclasses.replace(ColumnStatistics.plan(risk, epsilon=epsilon, delta=delta), card=facts)
+    plan = SufficientStatistics.plan(risk, epsilon=epsilon, delta=delta)
+    return dataclasses.replace(plan, columns=facts.known(tuple(range(len(facts.spans)))))
 
 
 def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) -> RiskMechanism:

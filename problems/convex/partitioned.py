@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
+from privopt.problems.convex.losses import RealArray
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts
@@ -58,6 +60,70 @@ class PartitionedRisk(EmpiricalRisk):
 
     def _batch(self, records: Any) -> NoReturn:
         self.predictions(records)
+
+
+class PartRisk(EmpiricalRisk):
+    """The risk of one part. A constant feature is not stored beside its rows: its sums are plain ones.
+
+    Rows are measured and shortened whenever the risk is made, and never trusted to be what they were: a part
+    that is read anew for every pass may hold other records, and no row of them is longer than the bound.
+
+    Args:
+        X: dense rows, float32 or float64, a record each; without the constant feature where there is one
+            that is not stored. Not copied if float64 and C-contiguous.
+        y: labels as the loss wants them, shape (rows,).
+        facts: of the whole table; ``n_records`` is that of the part.
+        longest: the bound on the rows of X.
+
+    Raises:
+        InvalidInputError: as ``EmpiricalRisk``.
+    """
+
+    def __init__(self, X: Any, y: Any, facts: RiskFacts, longest: float) -> None:
+        self._bound, self._beside = longest, X.shape[1] < facts.dimension
+        super().__init__(
+            *(X, y, facts.loss),
+            row_norm=facts.row_norm,
+            norm=facts.norm,
+            constant=facts.constant,
+            counts=np.ones(len(X), dtype=np.int64),
+        )
+        self.facts = replace(self.facts, dimension=facts.dimension)
+
+    def clipped_rows(self) -> Vector:
+        return self._doubles(slice(0, len(self.y)))
+
+    @property
+    def _longest(self) -> float:
+        return self._bound
+
+    @property
+    def _slack(self) -> float:
+        return super()._slack + 2.0**-52
+
+    @property
+    def _last(self) -> float:
+        """What the constant feature is after shortening: with it, too, a row is as far below the bound."""
+        return self.facts.constant * (1 - self._slack)
+
+    def _predict(self, b: slice, w: RealArray) -> RealArray:
+        if not self._beside:
+            return super()._predict(b, w)
+        return np.asarray(super()._predict(b, w[:-1]) + self._last * w[-1])
+
+    def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
+        if not self._beside:
+            super()._add(total, b, weights)
+            return
+        super()._add(total[:-1], b, weights)
+        total[-1] += self._last * float(np.sum(weights))
+
+    def _doubles(self, b: slice) -> Vector:
+        rows = np.asarray(self.X[b] * self._scale[b, None])
+        return np.column_stack([rows, np.full(len(rows), self._last)]) if self._beside else rows
+
+    def _squares(self) -> Vector:
+        return np.ones(len(self.y))
 
 
 def _answer(part: EmpiricalRisk, task: Callable[[EmpiricalRisk], Vector]) -> tuple[int, Vector]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextvars
 import itertools
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -131,6 +132,16 @@ def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
     return found
 
 
+def norms_each(X: Any, largest: bool) -> Vector:
+    """The l2 norms of the rows of a C-contiguous array, or their largest entries, each computed alike.
+
+    NaN or infinity where a row has one, or where its squares overflow.
+    """
+    found = np.empty(len(X))
+    _norms_each(X, largest, found)
+    return found
+
+
 def _one_per_row(weights: RealArray, rows: slice) -> RealArray:
     """The weights, which a loss computed: kernels read what they are told to, without looking."""
     found = np.ascontiguousarray(weights)
@@ -224,6 +235,24 @@ def _predict_each(X: RealArray, scale: RealArray, w: RealArray, found: RealArray
         for j in range(X.shape[1]):
             a += X[i, j] * w[j]
         found[i] = scale[i] * a
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDERED)
+def _norms_each(X: RealArray, largest: bool, found: Vector) -> None:
+    for i in range(X.shape[0]):
+        norm = 0.0
+        if largest:
+            for j in range(X.shape[1]):
+                size = abs(np.float64(X[i, j]))
+                if not size <= norm:
+                    norm = size
+                    if norm != norm:  # NaN, which the next would hide
+                        break
+            found[i] = norm
+        else:
+            for j in range(X.shape[1]):
+                norm += np.float64(X[i, j]) * np.float64(X[i, j])
+            found[i] = math.sqrt(norm)
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)

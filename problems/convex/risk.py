@@ -145,8 +145,8 @@ class EmpiricalRisk:
     With ``counts`` it is the risk of the table in which every row is repeated so often: n is their sum, and
     record k is in the row where the running total of the counts first exceeds k. Neighbours are data sets
     that differ in one *record*, so a count falls by one and another one rises, possibly from or to nothing.
-    What is computed for a row then depends on that row alone, not on its place: norms are added up column by
-    column and predictions row by row.
+    What is computed for a row then depends on that row alone, not on its place: norms and predictions are
+    computed row by row.
 
     Args:
         X: dense (rows, d) array or scipy.sparse matrix, rows >= 1, a record each unless there are counts.
@@ -283,16 +283,22 @@ class EmpiricalRisk:
     def _hessian_sum(self, w: Vector) -> Vector:
         total = np.zeros((self.facts.dimension, self.facts.dimension))
         z = self.predictions(w)
-        weights = (
-            self.facts.loss.curvature(z, self.y).astype(np.float64) * self._scale.astype(np.float64) ** 2
-        )
+        weights = self.facts.loss.curvature(z, self.y).astype(np.float64) * self._squares()
         weights = weights * self.counts if self._counted else weights
         for b in self._blocks():
-            rows = (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
+            rows = self._doubles(b)
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
             product = rows.T @ weighted
             total += product.toarray() if _is_sparse(product) else product
         return total
+
+    def _doubles(self, b: slice) -> Any:
+        """Some rows, which are all where X is sparse, before they are shortened."""
+        return (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
+
+    def _squares(self) -> Vector:
+        """What the squares of ``_doubles`` are multiplied by."""
+        return self._scale.astype(np.float64) ** 2
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
@@ -327,20 +333,32 @@ class EmpiricalRisk:
         return np.cumsum(self.counts)
 
     def _row_scales(self) -> RealArray:
-        norms_of = _norms_by_column if self._counted else _norms
-        norms = np.concatenate([norms_of(self.X[b], self.facts.norm) for b in self._blocks()])
+        if self._counted:
+            from privopt.problems.convex.passes import norms_each
+
+            norms = norms_each(self.X, self.facts.norm == "linf")
+        else:
+            norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
         # A scale below the normal numbers would have too few digits for the slack.
-        if np.max(norms) > self.facts.row_norm / math.sqrt(np.finfo(self.X.dtype).tiny):
+        if np.max(norms) > self._longest / math.sqrt(np.finfo(self.X.dtype).tiny):
             raise InvalidInputError(
-                f"a row is too long to be shortened to row_norm = {self.facts.row_norm:g} in "
+                f"a row is too long to be shortened to row_norm = {self._longest:g} in "
                 f"{self.X.dtype}: clip the columns to public bounds first"
             )
-        # So far below the bound that no rounding of norms, scales or slopes lands above it.
-        slack = 8 * float(np.finfo(self.X.dtype).eps) + 2.0**-52 * self.facts.dimension
-        bound = self.facts.row_norm * (1 - slack)
+        bound = self._longest * (1 - self._slack)
         return np.asarray(np.minimum(1, bound / np.maximum(norms, bound)), dtype=self.X.dtype)
+
+    @property
+    def _longest(self) -> float:
+        """What rows of X are shortened to."""
+        return self.facts.row_norm
+
+    @property
+    def _slack(self) -> float:
+        """So far below the bound, relatively, no rounding of norms, scales or slopes lands above it."""
+        return 8 * float(np.finfo(self.X.dtype).eps) + 2.0**-52 * self.facts.dimension
 
     def _blocks(self) -> Iterator[slice]:
         if _is_sparse(self.X):  # slicing a sparse matrix copies it
@@ -409,14 +427,6 @@ def _matrix(X: Any) -> Any:
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InvalidInputError(f"expected features of shape (n, d), n >= 1, d >= 1, got {matrix.shape}")
     return matrix
-
-
-def _norms_by_column(X: Vector, norm: RowNorm) -> Vector:
-    """Like ``_norms``, by operations on one column after the other: a row's place cannot matter."""
-    found = np.zeros(len(X))
-    for column in np.abs(X).T:
-        found = np.maximum(found, column) if norm == "linf" else found + column * column
-    return found if norm == "linf" else np.sqrt(found)
 
 
 def _norms(block: Any, norm: RowNorm) -> Vector:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.arguments import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
 # Scores up to this size are exact in float64, where matrix products are many times as fast as in int64.
@@ -23,7 +23,8 @@ class CandidateCards(DiscreteProblem):
     """Choose a card from a list, and a weight of its constant feature from a ladder.
 
     The point (i, j) stands for row i of ``cards`` with its last weight replaced by ``ladders[i, j]``. All
-    rungs of a ladder are counted in one pass over the scores, so a rung costs next to nothing.
+    rungs of a ladder are counted in one pass over the scores, so a rung costs next to nothing. Two cards may
+    err on the same records: there are no separators.
 
     Privacy: list and ladders must be public, or released already: a draw over them is then a draw over a
     fixed finite domain, with the losses of ``ZeroOneHalfspace``.
@@ -107,12 +108,3 @@ class CandidateCards(DiscreteProblem):
             product: NDArray[np.float64] = features.astype(np.float64) @ weights.astype(np.float64)
             return product.astype(np.int64)
         return np.asarray(features @ weights, dtype=np.int64)
-
-    @classmethod
-    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """There is none: two cards of a list may err on the same records.
-
-        Raises:
-            InvalidInputError: always.
-        """
-        raise InvalidInputError("a list of cards has no separator set: use a mechanism that draws")

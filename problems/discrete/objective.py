@@ -24,6 +24,7 @@ UNIT = 1 << FRACTION_BITS  # one unit of loss, in fixed point
 _MAGNITUDE_LIMIT = 1 << 61
 # A single term stays below this: the few float64 roundings that made it then cost less than half a grid step.
 _TERM_LIMIT = 1 << 50
+LARGEST_TERM = _TERM_LIMIT / UNIT  # in units of loss
 
 
 def to_fixed(values: ArrayLike) -> IntArray:
@@ -37,7 +38,7 @@ def to_fixed(values: ArrayLike) -> IntArray:
         raise InvalidInputError("objective coefficients must be finite; got NaN or infinity")
     if scaled.size and float(np.max(np.abs(scaled))) >= _TERM_LIMIT:
         raise InvalidInputError(
-            f"objective terms must stay below {_TERM_LIMIT / UNIT:.3g} errors in absolute value"
+            f"objective terms must stay below {LARGEST_TERM:.3g} errors in absolute value"
         )
     return scaled.astype(np.int64)
 

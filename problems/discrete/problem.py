@@ -45,13 +45,14 @@ class DiscreteProblem(ABC):
         """Exact numbers of errors at points of shape (k, dimension); shape (k,)."""
 
     @classmethod
-    @abstractmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
         """A separator set of the problem over a lattice, from public facts alone.
 
         Raises:
-            InvalidInputError: the lattice has two points that no record can tell apart.
+            InvalidInputError: the lattice has two points that no record can tell apart, or the class does not
+                say which records do.
         """
+        raise InvalidInputError(f"{cls.__name__} has no separator set: use a mechanism that draws")
 
     def loss(self, w: IntArray) -> int:
         """The exact number of errors at one point."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.arguments import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
 # Numbers that are converted at a time.
@@ -47,7 +47,8 @@ class ColumnQuestions(DiscreteProblem):
     the loss by at most 1, which is what draws rely on.
 
     Point (i) is a pair of a column and a threshold, in the order of ``told``; a column without thresholds
-    stands there as often as one with ``repeats`` of them, so that none is likelier before data.
+    stands there as often as one with ``repeats`` of them, so that none is likelier before data. There are no
+    separators: two columns may tell the same.
 
     Args:
         table: the records.
@@ -99,15 +100,6 @@ class ColumnQuestions(DiscreteProblem):
     def losses(self, points: IntArray) -> IntArray:
         return np.asarray(self._losses[np.asarray(points, dtype=np.int64)[:, 0]])
 
-    @classmethod
-    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """There is none: two columns may tell the same.
-
-        Raises:
-            InvalidInputError: always.
-        """
-        raise InvalidInputError("questions about columns have no separator set: use a mechanism that draws")
-
 
 def _told(table: ZeroOneHalfspace, column: Asked) -> IntArray:
     """What the column tells, for each threshold, or once."""
@@ -123,16 +115,17 @@ def _told(table: ZeroOneHalfspace, column: Asked) -> IntArray:
         yes = table.y[block] > 0
         positive += tallied(piece[yes], counts[yes], len(held) + 1)[:-1]
     n, p = table.n_records, int(np.sum(table.counts[table.y > 0]))
-    more = n * positive - p * held  # n^2 cov(piece, label), exactly
+    # n^2 cov(piece, label), exactly: in Python's integers, as n^2 leaves 64 bits from 3 * 10^9 records on.
+    more = n * positive.astype(object) - p * held.astype(object)
     if not column.thresholds:
-        return _largest(more[None, :]) // n
+        return (_largest(more[None, :]) // n).astype(np.int64)
     below, levels = np.cumsum(more[:pieces])[:-1], more[pieces:]
     above = np.sum(more[:pieces]) - below
     sides = np.column_stack([below, above, np.broadcast_to(levels, (len(below), len(levels)))])
-    return _largest(sides) // n
+    return (_largest(sides) // n).astype(np.int64)
 
 
-def _largest(more: IntArray) -> IntArray:
+def _largest(more: NDArray[Any]) -> NDArray[Any]:
     """The largest |sum| of a row over sets of pieces; what no piece holds is a piece, and takes the rest."""
     rest = -np.sum(more, axis=1, keepdims=True)
     return np.asarray(np.sum(np.maximum(np.hstack([more, rest]), 0), axis=1))

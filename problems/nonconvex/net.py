@@ -12,7 +12,7 @@ from scipy import special
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
 # Units per record: losses are rounded to a millionth of what they may be.
@@ -128,12 +128,6 @@ class NetProblem(DiscreteProblem):
     @property
     def largest_loss(self) -> int:
         return self.n_records * LOSS_UNITS + int(self._penalty(np.array([self.net.radius**2]))[0])
-
-    @classmethod
-    def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        raise InvalidInputError(
-            "separators of real-valued losses are not known: use the exponential mechanism"
-        )
 
     def losses(self, points: IntArray) -> IntArray:
         w = self.net.points(points)

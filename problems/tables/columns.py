@@ -638,11 +638,12 @@ def _refusal(where: str, reason: Refused, categories: bool = False) -> SchemaErr
         wanted = "values of the categories' type" if categories else "numbers"
         return SchemaError(
             f"{where}: {wanted} are needed, the table holds text or other types; convert them, "
-            f"with a decimal point and without units"
+            f"with a decimal point and without units, dates to days since a fixed one"
         )
     if categories:
         return SchemaError(
-            f"{where}: missing values are not allowed; declare missing=..., a category of their own"
+            f"{where}: missing values are not allowed; declare missing_level = true, or missing=..., a "
+            "category of their own"
         )
     return SchemaError(f"{where}: missing values (empty, NaN) are not allowed; {_FILL}")
 

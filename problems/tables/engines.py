@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,14 @@ from privopt.problems.tables.schema import Schema, missing_columns
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096
+# Up to so many thresholds are compared with one after the other, more by halves.
+_IN_A_ROW = 8
 # Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
 _MOST_NUMBERS = 1 << 26
 # What does not fit in memory is refused: DuckDB would write it to files that anybody may read.
 _NO_FILES = {"temp_directory": ""}
+# Below it integers are doubles: comparing the one or the other is the same.
+_WHOLE = 1 << 53
 # Codes of what is refused come after a column's own.
 _REFUSED = tuple(Refused)
 _INSTALL = "pip install 'privopt[engines]'"
@@ -157,11 +161,14 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
 
     Raises:
         SchemaError: a column that is not there.
+        InvalidInputError: an engine that cannot be read in parts (Spark).
     """
     if lacking := [name for name in names if name not in table.columns]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
     with _unquoted():
         cursor = table.get_backend().raw_sql(_ibis().to_sql(table.select(list(names))))
+    if not hasattr(cursor, "fetchmany"):
+        raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
     while rows := _next(cursor, size):
         yield pd.DataFrame(rows, columns=list(names), dtype=object)
 
@@ -248,10 +255,22 @@ class _Cell:
         """The value, as a number if it is a boolean: not all engines convert those."""
         return _ibis().ifelse(self.raw, _literal(1), _literal(0)) if self.kind.is_boolean() else self.raw
 
-    @property
+    @cached_property
     def number(self) -> Any:
         """The value as a double."""
         return self.plain.cast("float64")
+
+    def below(self, threshold: float) -> Any:
+        """Whether the value, as a double, is less than a double."""
+        if self.kind.is_integer() and abs(threshold) < _WHOLE:
+            return self.raw < _literal(math.ceil(threshold))
+        return self.number < _double(threshold)
+
+    def above(self, threshold: float) -> Any:
+        """Whether the value, as a double, is more than a double."""
+        if self.kind.is_integer() and abs(threshold) < _WHOLE:
+            return self.raw > _literal(math.floor(threshold))
+        return self.number > _double(threshold)
 
     def equals(self, known: Any) -> Any:
         """Whether the value is ``known``, as Python has it."""
@@ -298,26 +317,26 @@ def _number_code(cell: _Cell, column: Number, own: int) -> Any:
     ibis = _ibis()
     if cell.text:
         raise column.refusal(Refused.KIND)
-    x = cell.number
-    code = _counted_cuts(x, *column.cuts())
+    code = _counted_cuts(cell, *column.cuts())
     if column.outside == "refuse":
-        low, high = (_double(float(bound)) for bound in column.bounds)
-        code = ibis.ifelse((x < low) | (x > high), _literal(_refused(own, Refused.OUTSIDE)), code)
+        low, high = (float(bound) for bound in column.bounds)
+        code = ibis.ifelse(cell.below(low) | cell.above(high), _literal(_refused(own, Refused.OUTSIDE)), code)
     if not cell.kind.is_floating():
         return code
-    largest = sys.float_info.max
-    finite = (x >= _double(-largest)) & (x <= _double(largest))
+    largest = _double(sys.float_info.max)
+    finite = (cell.number >= -largest) & (cell.number <= largest)
     return ibis.ifelse(finite, code, _literal(_refused(own, Refused.INFINITE)))
 
 
-def _counted_cuts(x: Any, reached: int, cuts: Sequence[float]) -> Any:
-    """``reached`` and how many of the increasing ``cuts`` x has reached: a search by halves."""
-    if not cuts:
-        return _literal(reached)
+def _counted_cuts(cell: _Cell, reached: int, cuts: Sequence[float]) -> Any:
+    """``reached`` and how many of the increasing ``cuts`` a cell has reached."""
+    if len(cuts) <= _IN_A_ROW:
+        steps = [(cell.below(cut), _literal(reached + k)) for k, cut in enumerate(cuts)]
+        return _first_of(steps, _literal(reached + len(cuts)))
     middle = len(cuts) // 2
-    below = _counted_cuts(x, reached, cuts[:middle])
-    above = _counted_cuts(x, reached + middle + 1, cuts[middle + 1 :])
-    return _ibis().ifelse(x < _double(cuts[middle]), below, above)
+    below = _counted_cuts(cell, reached, cuts[:middle])
+    above = _counted_cuts(cell, reached + middle + 1, cuts[middle + 1 :])
+    return _ibis().ifelse(cell.below(cuts[middle]), below, above)
 
 
 def _category_code(cell: _Cell, column: Categorical, own: int) -> Any:
@@ -356,13 +375,16 @@ def _typed(cell: _Cell, text: str) -> list[Any]:
 
 def _matched(cell: _Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
     """The place of the first list that holds the value, or ``other``."""
-    code = _literal(other)
-    for k, values in reversed(list(enumerate(known))):
-        for value in values:
-            code = _ibis().ifelse(cell.equals(value), _literal(k), code)
-    return code
+    steps = [(cell.equals(value), _literal(k)) for k, values in enumerate(known) for value in values]
+    return _first_of(steps, _literal(other))
 
 
+def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
+    """What stands beside the first condition that holds."""
+    return _ibis().cases(*steps, else_=other) if steps else other
+
+
+@cache
 def _literal(code: int) -> Any:
     return _ibis().literal(code, "int64")
 
@@ -386,11 +408,24 @@ def _exact_text(value: Any, engine: str) -> Any:
     """Text to be compared byte by byte: a column can have a collation that takes "a" for "A"."""
     if engine == "duckdb":
         return _duckdb_bytes()(value)
-    return value.cast("binary") if engine == "sqlite" else value
+    if engine == "postgres":
+        return _postgres_bytes()(value, "UTF8")
+    return value.cast("binary") if engine in ("sqlite", "pyspark") else value
 
 
 def _exact_literal(text: str, engine: str) -> Any:
     return _exact_text(_ibis().literal(text, "string"), engine)
+
+
+@cache
+def _postgres_bytes() -> Any:
+    ibis = _ibis()
+
+    @ibis.udf.scalar.builtin(name="convert_to", signature=(("string", "string"), "binary"))
+    def convert_to(text, encoding):  # type: ignore[no-untyped-def]
+        ...
+
+    return convert_to
 
 
 @cache

@@ -38,14 +38,18 @@ def is_dask(table: object) -> bool:
     return hasattr(type(table), "__dask_graph__")
 
 
-def parts_of(X: Any, y: Any) -> Parts | None:
+def parts_of(X: Any, y: Any, columns: Sequence[str] = ()) -> Parts | None:
     """Pairs of records and labels, of Dask collections or a memory-mapped file; None for other tables.
+
+    Args:
+        X, y: records and their labels.
+        columns: those of a data frame that are asked for, all others need not be read; none: all are.
 
     Raises:
         InvalidInputError: labels that do not lie beside the records.
     """
     if is_dask(X) or is_dask(y):
-        return DaskParts.of(X, y)
+        return DaskParts.of(X, y, columns)
     if not isinstance(X, np.memmap) or X.ndim != 2 or len(X) == 0:
         return None
     labels = np.asarray(y)
@@ -66,8 +70,8 @@ class DaskParts(Parts):
     pieces: tuple[Any, ...]
 
     @classmethod
-    def of(cls, X: Any, y: Any) -> Self:
-        """Pairs of partitions of X and y.
+    def of(cls, X: Any, y: Any, columns: Sequence[str] = ()) -> Self:
+        """Pairs of partitions of X and y; arguments as for ``parts_of``.
 
         Raises:
             InvalidInputError: collections that have none, or that do not fit together.
@@ -79,7 +83,7 @@ class DaskParts(Parts):
             if sum(rows) != sum(labels):
                 raise InvalidInputError(f"X has {sum(rows)} rows and y has {sum(labels)}")
             y = y.rechunk((rows,))
-        both = _pieces(X), _pieces(y)
+        both = _pieces(X, columns), _pieces(y)
         if len(both[0]) != len(both[1]):
             raise InvalidInputError(_ALIGNED)
         return cls(tuple(_dask().delayed(_pair)(*pair) for pair in zip(*both, strict=True)))
@@ -131,14 +135,17 @@ def computed(*values: Any) -> tuple[Any, ...]:
     return tuple(_dask().compute(*values))
 
 
-def _pieces(collection: Any) -> list[Any]:
-    """The partitions of a collection, each with all of its columns."""
+def _pieces(collection: Any, columns: Sequence[str] = ()) -> list[Any]:
+    """The partitions of a collection, each with all of its columns, or of a data frame with some."""
     if _is_array(collection) and collection.ndim == 2 and collection.numblocks[1] > 1:
         collection = collection.rechunk({1: -1})
     if _is_array(collection):
         return list(collection.to_delayed().ravel())
-    # As it stands: Dask reads several files as one partition, more of them the fewer columns are asked for.
-    return list(collection.to_delayed(optimize_graph=False))
+    if columns and set(columns) <= set(collection.columns):
+        collection = collection[list(columns)]
+    # Files are read for the columns that are asked for, but each as a partition: what else Dask optimizes
+    # would read several as one, more of them the fewer columns there are, and X and y would part.
+    return list(collection.simplify().to_delayed(optimize_graph=False))
 
 
 def _is_array(collection: Any) -> bool:

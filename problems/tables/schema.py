@@ -169,6 +169,15 @@ class Schema:
         return [c.name for c in categorical if isinstance(c.categories[0], str)]
 
     @property
+    def flags(self) -> tuple[int, ...]:
+        """Numbers of the features that are 0 or 1 in every table: levels, bins, gaps, and the intercept."""
+        found: list[bool] = []
+        for column in self.columns:
+            first = not isinstance(plain_column(column)[0], Numeric)
+            found += [first] + [True] * (len(column.feature_names) - 1)
+        return tuple(np.flatnonzero([*found, *[True] * self.intercept]).tolist())
+
+    @property
     def n_features(self) -> int:
         return len(self.feature_names)
 
@@ -258,7 +267,14 @@ class Schema:
         if len(named[0][1]) == 0:
             raise SchemaError("the table has no records: at least one is needed")
         _check_distinct("the table", [name for name, _ in named])
-        columns = [_draft(i, name, values) for i, (name, values) in enumerate(named, 1)]
+        columns, refused = [], []
+        for i, (name, values) in enumerate(named, 1):
+            try:
+                columns.append(_draft(i, name, values))
+            except SchemaError as error:
+                refused.append(str(error))
+        if refused:  # all at once: wide tables have many
+            raise SchemaError("; ".join(refused[:_MOST_NAMED]) + "; ..." * (len(refused) > _MOST_NAMED))
         try:
             return cls(columns, intercept)
         except SchemaError:  # which quotes names
@@ -478,7 +494,10 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         named = [(None, table[:, j]) for j in range(table.shape[1])]
     else:
-        raise SchemaError("expected a DataFrame, a dict of columns, or an array of shape (n, columns)")
+        raise SchemaError(
+            "expected a DataFrame of pandas, a dict of columns, or an array of shape (n, columns)"
+            + (": call its to_pandas()" if hasattr(table, "to_pandas") else "")
+        )
     if not named:
         raise SchemaError("the table has no columns")
     if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:

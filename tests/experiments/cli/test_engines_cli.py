@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from privopt.experiments.cli.main import main
+from privopt.problems.tables.schema import Schema
 
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("ibis", reason="pip install 'privopt[engines]'")
@@ -106,6 +107,25 @@ def test_a_fit_is_the_same_wherever_the_records_are(
         np.testing.assert_allclose(found.pop("weights"), expected["weights"], atol=1e-9)
         for key in set(found) - {"intercept"}:
             assert found[key] == expected[key], key
+
+
+@pytest.mark.parametrize("kind", [("--mechanism", "seeded"), ("--loss", "logistic")])
+def test_a_long_table_is_read_once(
+    privopt: Command, clinic: Path, kind: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said of a fit comes from the counts, and is what the table itself would tell."""
+    monkeypatch.setenv("COLUMNS", "200")
+    told, read = [], []
+    codes = Schema.codes
+    monkeypatch.setattr(Schema, "codes", lambda schema, table: read.append(1) or codes(schema, table))
+    for least in (1_000_000, 1):
+        monkeypatch.setattr("privopt.mechanisms.estimators.common._LONG", least)
+        run = privopt(*FIT, *kind, "--data", "patients.parquet", "--insecure-seed", 1, "--json", "fit.json")
+        assert run.returncode == 0, run.stderr
+        told.append(json.loads((clinic / "fit.json").read_text())["train_accuracy"])
+        again, read[:] = len(read), []
+    assert again == 1
+    assert told[0] == told[1]
 
 
 def test_predictions_and_evaluations_are_the_same(privopt: Command, clinic: Path) -> None:

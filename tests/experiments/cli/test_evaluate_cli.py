@@ -105,7 +105,7 @@ def test_a_scorecard_with_risks_on_the_command_line(clinic: Path) -> None:
         clinic / "schema.json",
     )
     text = run(*words, "--epsilon", 2, "--risk-share", 0.25, "--save", card, "--json", clinic / "fit.json")
-    assert "risk of 1" in text
+    assert "risk of state = 1" in text
     assert "its risks at 0.5" in text
     rows = json.loads((clinic / "fit.json").read_text())["risks"]
     table = pd.read_csv(io.StringIO(run("predict", card, data, "--proba")))
@@ -115,6 +115,36 @@ def test_a_scorecard_with_risks_on_the_command_line(clinic: Path) -> None:
         run("predict", card, data, "--proba")
     with pytest.raises(InvalidInputError, match="--risk-share belong"):
         run(*words, "--epsilon", 2, "--risk-share", 0.25, "--loss", "logistic")
+
+
+def test_columns_without_points_are_named_in_one_line(clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "clinic.csv").assign(ward="north")
+    frame.to_csv(clinic / "clinic.csv", index=False)
+    wards = Categorical("ward", ["north", "south"])
+    (clinic / "schema.json").write_text(
+        json.dumps(Schema([*SCHEMA.columns, wards], intercept=True).to_dict())
+    )
+    words = ("--target", "state", "--classes", "0,1", "--schema", clinic / "schema.json", "--epsilon", 2)
+    text = run("fit", "--data", clinic / "clinic.csv", *words, "--max-columns", 2, "--insecure-seed", 0)
+    assert "no points for ward\n" in text
+    assert "north" not in text
+    assert "intercept" in text
+
+
+def test_tables_of_many_classes_are_whole_in_a_pipe(clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "clinic.csv")
+    names = [f"a class of a long name {k}" for k in range(8)]
+    frame.assign(state=np.array(names)[frame["age"] % 8]).to_csv(clinic / "many.csv", index=False)
+    (clinic / "schema.json").write_text(json.dumps(SCHEMA.to_dict()))
+    words = ("--classes", ",".join(names), "--schema", clinic / "schema.json")
+    fit = ("fit", "--data", clinic / "many.csv", "--target", "state", "--epsilon", 2)
+    text = run(*fit, "--loss", "logistic", *words)
+    assert any(all(name in line for name in names) for line in text.splitlines())
+
+
+def test_a_linear_model_has_no_card(clinic: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"holds a linear model \(PrivateLogisticRegression\)"):
+        run("card", clinic / "model.json")
 
 
 def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:

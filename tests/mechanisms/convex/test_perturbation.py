@@ -12,20 +12,24 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.penalties import objective_penalty, output_penalty
+from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.certificate import Status
 from privopt.oracles.convex.smooth import SmoothAnswer, SmoothCertificate, minimize_ridge
 from privopt.oracles.errors import CertificateError
+from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted import CountedRecords
 
 Vector = NDArray[np.float64]
 P = 5
@@ -185,7 +189,7 @@ def test_default_penalties_minimise_their_bounds() -> None:
     grid = np.geomspace(1e-5, 1e2, 20_001)
     for mu in (0.02, 0.5):
         bound = grid * far**2 / 8 + smooth / 2 * (2 * 3 / (10_000 * grid * mu)) ** 2
-        found = output_penalty(facts, WholeSpace(30), mu)
+        found = output_penalty(facts, WholeSpace(30), mu, 0.0)
         assert found == pytest.approx(grid[np.argmin(bound)], rel=2e-3)
     for sigma in (1e-4, 3.0):
         cost = sigma**2 / 2 * np.minimum(30 / (4 * grid), smooth / grid**2)
@@ -200,12 +204,50 @@ def test_default_penalties_minimise_their_bounds() -> None:
             assert np.sum(spectrum * (l2 / (spectrum + l2)) ** 2 * shares) / 2 <= l2 * far**2 / 8
 
 
+@pytest.mark.parametrize("hiding", [1e-3, 0.3])
+def test_penalties_know_the_noise_that_hides_a_tolerance(hiding: float) -> None:
+    facts = RiskFacts(10_000, 30, LogisticLoss(), row_norm=3.0)
+    far, smooth, sigma = 4 * math.sqrt(30) / 3, 9 / 4, 1e-5
+    grid = np.geomspace(1e-5, 1e2, 20_001)
+    bias, on_minimum = grid * far**2 / 8, smooth / 2 / grid**2
+    found = objective_penalty(facts, WholeSpace(30), sigma, hiding)
+    cost = bias + sigma**2 * on_minimum + hiding**2 * on_minimum
+    assert found == pytest.approx(grid[np.argmin(cost)], rel=2e-3)
+    cost = bias + (2 * (3 / 10_000 + hiding) / 0.5) ** 2 * on_minimum
+    found = output_penalty(facts, WholeSpace(30), 0.5, hiding)
+    assert found == pytest.approx(grid[np.argmin(cost)], rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["objective-perturbation", "output-perturbation"])
+def test_more_records_do_not_drown_the_minimum_in_noise(name: str) -> None:
+    """Rounding, and so the tolerance, grows with n: at 10^8 records it is far above what one record moves."""
+    for n in (10**6, 10**8, 10**10):
+        facts = RiskFacts(n, 10, LogisticLoss(), row_norm=3.0, constant=1.0)
+        choice = choose_risk_mechanism(name, facts, mu=0.2)
+        plan = choice.plan(facts, epsilon=1.0, delta=1 / n**2, steps=None)
+        assert plan.noise["output_sigma" if name.startswith("objective") else "sigma"] < 0.6
+
+
+def test_a_hundred_million_counted_records_have_a_model() -> None:
+    schema = Schema([Categorical("c", ["a", "b"]), Numeric("x", 0, 3)], intercept=True)
+    cells = [(c, x, label) for c in (0, 1) for x in range(4) for label in (0, 1)]
+    codes = np.array(cells, dtype=np.int64).T
+    counts = np.where(codes[0] == codes[2], 11, 1) * (10**8 // 96)
+    records = CountedRecords(schema, (codes[0], codes[1]), (0, 1), codes[2], counts)
+    model = PrivateLogisticRegression(1.0, schema=schema, classes=(0, 1)).fit(records)
+    assert model.mechanism_ == "objective-perturbation"
+    assert np.array_equal(model.predict(records), codes[0])
+
+
 def test_the_penalty_is_raised_where_the_proof_needs_it() -> None:
     facts = RiskFacts(1000, P, LogisticLoss())
     plan = ObjectivePerturbation.plan(facts, regularizer=ridge(1e-9), **BUDGET)
     # The Hessian term spends a quarter of epsilon: log(1 + L / (n l2)) = 1/4 with L = 1/4.
     assert plan.regularizer.l2 == pytest.approx(0.25 / (1000 * math.expm1(0.25)))
     assert ObjectivePerturbation.plan(facts, regularizer=ridge(0.3), **BUDGET).regularizer.l2 == 0.3
+    # Of an epsilon without end it needs nothing, and a double all the same.
+    vast = RiskFacts(10**7, 20, LogisticLoss(), row_norm=2.0)
+    assert 0 < ObjectivePerturbation.plan(vast, epsilon=1e6, delta=1e-5).regularizer.l2 < 1e-100
 
 
 def test_refusals() -> None:

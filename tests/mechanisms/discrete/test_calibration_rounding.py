@@ -23,6 +23,7 @@ from privopt.mechanisms.discrete.calibration import (
     rspm_sigma,
     separator_counts,
 )
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
 from privopt.problems.discrete.objective import UNIT, Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
@@ -147,3 +148,29 @@ def test_a_transform_as_bad_as_its_bound_allows_does_not_lower_delta(
         with monkeypatch.context() as patched:
             patched.setattr(calibration.fft, "irfft", unlucky)
             assert exact <= _tail_expectation([(count, law)], 0.1, threshold)
+
+
+# --- noise that does not fit into an objective ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["opdisc", "rspm", "rspm-laplace"])
+def test_noise_that_could_be_refused_when_it_is_drawn_is_refused_in_the_plan(name: str) -> None:
+    """Cut off at T, Laplace weights of scale b >> T tell one separator's winner with epsilon 2/T, not 2/b:
+    P[eta >= 0, |eta| <= T] / P[eta >= 2, |eta| <= T] is about T / (T - 2). So whatever a plan lets pass has
+    to fit but for 2^-128: tails are erfc(x / sqrt 2) and exp(-x)."""
+    lattice, delta = IntegerLattice([-1], [1]), 0.0 if name == "rspm-laplace" else 1e-14
+
+    def planned(epsilon: float) -> float | None:
+        try:
+            plan = MECHANISMS[name].plan(ZeroOneHalfspace, lattice, epsilon=epsilon, delta=delta)
+        except PrivacyParameterError:
+            return None
+        return float(max(plan.noise.values()))
+
+    found = [planned(epsilon) for epsilon in np.geomspace(1e-12, 1.0, 97).tolist()]
+    scales = [scale for scale in found if scale is not None]
+    assert 10 < len(scales) < 90
+    assert found[-len(scales) :] == scales  # all that are refused are smaller
+    ends = 2.0**30 / scales[0]
+    tail = math.exp(-ends) if name == "rspm-laplace" else math.erfc(ends / math.sqrt(2))
+    assert tail < 2.0**-128 < tail**0.05  # and not much is refused that would do

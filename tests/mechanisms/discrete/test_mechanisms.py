@@ -233,3 +233,13 @@ def test_laplace_noise_is_two_m_over_epsilon() -> None:
     # Each of the m = 6 weights moves by 2 toward the winner.
     assert planned("rspm-laplace", epsilon=0.5).scale == pytest.approx(2 * 6 / 0.5, rel=1e-5)
     assert planned("rspm-laplace", epsilon=0.5).scale * UNIT >= 2 * 6 / 0.5 * UNIT
+
+
+def test_a_mechanism_that_shares_a_calibration_spends_under_its_own_name() -> None:
+    class Copy(OPDisc):
+        name = "copy"
+
+    lattice = IntegerLattice(-1, 1, dimension=3)
+    one, other = (kind.plan(ZeroOneHalfspace, lattice, epsilon=1.0, delta=0.1) for kind in (OPDisc, Copy))
+    assert (one.spend.mechanism, other.spend.mechanism) == ("opdisc", "copy")
+    assert one.noise == other.noise

@@ -54,6 +54,17 @@ def test_neighbours_are_no_farther_apart_than_the_bound(rate: float, d: int) -> 
     assert bound <= 8 * rate * d * d * 2 * (1 + 1e-6)  # 8 eta G d^2 D
 
 
+def test_tilts_that_objectives_cannot_hold_are_refused_in_the_plan() -> None:
+    """Terms stay below 2^30; a tilt that is cut off there has no memoryless law. exp(-x) is its tail."""
+    lattice, facts = IntegerLattice(-3, 2, dimension=2), {"n_records": 50, "epsilon": 1.0, "delta": 1e-6}
+    for rate, fits in ((1e-12, False), (3 * 80 / 2.0**30, False), (3 * 120 / 2.0**30, True)):
+        if fits:
+            OPSamp.plan(ZeroOneHalfspace, lattice, rate=rate, draws=1, **facts)
+            continue
+        with pytest.raises(PrivacyParameterError, match="leaves the range of objectives"):
+            OPSamp.plan(ZeroOneHalfspace, lattice, rate=rate, draws=1, **facts)
+
+
 def test_the_bound_is_far_below_the_printed_one_and_grows_with_the_gap() -> None:
     widths = np.full(23, 2.0)
     exact = mean_distance(widths, 1.0, 1e-4, 0.0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sqlite3
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -207,6 +209,23 @@ def test_a_card_is_json_and_markdown() -> None:
     assert number(-3) == "\N{MINUS SIGN}3"
 
 
+def test_a_card_says_what_its_classes_are(tmp_path: Path) -> None:
+    """A bare 1 tells nobody of what: the label column is named, after saving too; or it is class 1."""
+    frame, label = pd.DataFrame({"age": [0, 100] * 50}), [0, 1] * 50
+    model = PrivateHalfspaceClassifier(
+        50.0, schema=Schema([Numeric("age", 0, 100)], intercept=True), classes=(0, 1), insecure_seed=1
+    )
+    assert model.fit(frame, pd.Series(label, name="relapse")).target_ == "relapse"
+    model.save(tmp_path / "card.json")
+    for shown in (model.card_, PrivateHalfspaceClassifier.load(tmp_path / "card.json").card_):
+        assert shown.names == ("relapse = 0", "relapse = 1")
+        assert "<title>Scorecard: relapse = 1</title>" in card_page(shown)
+        assert shown.rule.startswith("relapse = 1: ")
+        assert shown.to_dict()["target"] == "relapse"
+    nameless = model.fit(frame, label).card_
+    assert (nameless.target, nameless.names) == ("", ("class 0", "class 1"))
+
+
 def test_ranges_of_whole_points_are_whole() -> None:
     shown = card(WHOLE).card_
     ranges = shown.risk_ranges()
@@ -248,6 +267,12 @@ def test_the_page_is_whole_and_stands_alone() -> None:
     for part in ("What is guaranteed", "epsilon = 1", "release of their own", "ROC curve", "@media print"):
         assert part in page
     assert "Nothing: the noise was reproducible" not in page
+
+
+def test_a_large_epsilon_is_called_a_weak_promise() -> None:
+    shown = card(WHOLE).card_
+    assert "weak promise" not in card_page(shown)
+    assert "weak promise" in card_page(dataclasses.replace(shown, spend=PrivacySpend.pure(8.0, "seeded")))
 
 
 def test_a_void_guarantee_is_no_guarantee_on_paper() -> None:

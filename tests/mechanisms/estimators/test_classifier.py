@@ -154,7 +154,7 @@ def test_a_person_can_compute_the_score_from_the_saved_card(tmp_path: Path) -> N
     model = classifier(epsilon=50.0).fit(X, y)
     model.save(tmp_path / "model.json")
     saved = json.loads((tmp_path / "model.json").read_text())
-    assert saved["rule"] == "ill when the points sum to more than 0, else well"
+    assert saved["rule"] == "state = ill when the points sum to more than 0, else well"
     card = {(line["feature"], line["level"]): line["points"] for line in saved["scorecard"]}
     scores = model.decision_function(X)
     for i in range(20):

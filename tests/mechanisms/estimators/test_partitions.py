@@ -23,6 +23,7 @@ from privopt.problems import Binned, Categorical, Numeric, Schema
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.parts import Blocks
+from privopt.problems.tables.partitions import parts_of
 
 dask = pytest.importorskip("dask", reason="Dask is not installed")
 da = pytest.importorskip("dask.array")
@@ -207,13 +208,17 @@ class TestFrames:
         """Small Parquet files: of fewer columns more are read as one partition."""
         schema, table, y = frame()
         for k in range(3):
-            pd.concat([table, y], axis=1)[k::3].to_parquet(tmp_path / f"{k}.parquet")
+            pd.concat([table, y], axis=1)[k::3].assign(more=k).to_parquet(tmp_path / f"{k}.parquet")
         whole = dd.read_parquet(tmp_path)
+        parts = parts_of(whole, whole["state"], list(table.columns))
+        assert parts is not None
+        held = [list(X.columns) for X, _ in parts.each(lambda pair: pair)]
+        assert held == [list(table.columns)] * 3
         facts: dict[str, Any] = {"schema": schema, "classes": ("well", "ill"), "insecure_seed": 2}
         model = PrivateLogisticRegression(1.0, mechanism="sufficient-statistics", **facts)
         close(
             PrivateLogisticRegression(1.0, mechanism="sufficient-statistics", **facts).fit(table, y),
-            model.fit(whole[list(table.columns)], whole["state"]),
+            model.fit(whole.drop(columns="state"), whole["state"]),
         )
 
     def test_a_scorecard_counts_partitions(self) -> None:

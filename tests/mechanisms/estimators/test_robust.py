@@ -132,6 +132,19 @@ def test_a_classifier_is_saved_and_loaded(tmp_path: Path) -> None:
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+def test_levels_that_are_as_rare_as_the_noise_of_counts_do_not_blow_predictions_up() -> None:
+    """Their units are public: a search for them would end far below 1 for one in twenty."""
+    rng, n = np.random.default_rng(0), 3000
+    levels = [f"ward {k}" for k in range(40)]
+    table = pd.DataFrame({"ward": rng.choice(levels, n), "cost": rng.lognormal(0, 1, n).clip(0, 9)})
+    y = 1000 * (1 + table["cost"] + (table["ward"] == "ward 3")) + 100 * rng.standard_normal(n)
+    schema = Schema([Categorical("ward", levels), Numeric("cost", 0, 1000, step=0.01)], intercept=True)
+    for seed in range(5):
+        model = PrivateRobustRegression(2.0, schema=schema, insecure_seed=seed).fit(table, y)
+        assert np.max(np.abs(model.predict(table) - np.median(y))) < 20 * np.std(y)
+        assert model.score(table, y) > 0.7
+
+
 def test_budget_limits_and_refusals(tmp_path: Path) -> None:
     X, y, _ = incomes(300)
     book = Ledger.create(tmp_path / "ledger", epsilon=1.5, delta=1e-3)

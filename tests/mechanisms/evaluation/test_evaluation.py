@@ -92,6 +92,25 @@ def test_cumulants_of_the_noise_are_those_of_its_law() -> None:
         assert histogram.fourth_cumulant == pytest.approx(fourth - 3 * variance**2, rel=1e-4)
 
 
+@pytest.mark.parametrize("epsilon", [1e-8, 35.0, 400.0, 1480.0, 1e5])
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_every_epsilon_has_intervals_and_without_noise_they_are_exact(epsilon: float, target: Any) -> None:
+    held = np.array([[30, 0], [11, 4], [0, 9]])
+    plan = HistogramPlan.plan(ScoreBins((-1.0, 0.0)), epsilon=epsilon)
+    found = Evaluation(plan.release_counts(held, NoiseSource(insecure_seed=1)), (0, 1), None, target)
+    assert all(e.low <= e.high for e in found.metrics.values())
+    assert found.confusion.to_numpy().sum() == 54
+    if epsilon > 30:  # noise in any count has a probability below 6 * 2 exp(-17.5) = 3e-7
+        exact = {"sensitivity": 9 / 13, "specificity": 1.0, "accuracy": 50 / 54}
+        assert {k: found.metrics[k].value for k in exact} == pytest.approx(exact)
+        count = found.confusion_intervals["true_positives"]
+        assert (count.low, count.high) == (9, 9)
+        if target == "table":
+            assert [found.metrics[k].high - found.metrics[k].low for k in exact] == pytest.approx(
+                [0] * 3, abs=1e-6
+            )
+
+
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
 def test_counts_carry_the_noise_that_the_plan_states(epsilon: float) -> None:
     plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=epsilon)

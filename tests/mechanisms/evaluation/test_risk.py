@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, evaluate
-from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
@@ -34,6 +34,15 @@ def fitted(**options: Any) -> PrivateHalfspaceClassifier:
     return PrivateHalfspaceClassifier(options.pop("epsilon", 1.0), **{**defaults, **options}).fit(*patients())
 
 
+def test_a_share_too_small_for_counts_is_refused_before_the_card_is_paid_for(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "book", 1.0, 0.1)
+    with pytest.raises(PrivacyParameterError, match="too small"):
+        PrivateHalfspaceClassifier(
+            1e-4, schema=SCHEMA, classes=("well", "ill"), risk_share=1e-6, ledger=ledger
+        ).fit(*patients())
+    assert ledger.total().epsilon == 0
+
+
 def test_a_card_with_risks_predicts_them_by_score() -> None:
     model = fitted()
     X, y = patients(seed=1)
@@ -49,6 +58,20 @@ def test_a_card_with_risks_predicts_them_by_score() -> None:
         if here.sum() > 100:
             assert np.mean(y[here] == "ill") == pytest.approx(value, abs=0.1)
     assert "calibration" in evaluate(model, X, y, epsilon=1.0, insecure_seed=0).metrics
+
+
+def test_what_is_said_of_risks_is_what_the_model_predicts() -> None:
+    """Without noise, to the last record: bins of the evaluation never straddle an edge of the risks."""
+    model, (X, y) = fitted(epsilon=20.0), patients(40, seed=1)
+    low, high = np.quantile(model.decision_function(X), [0.3, 0.8])
+    model.risk_ = RiskTable(
+        (low - 1e-6, high - 1e-6), (0.1, 0.5, 0.9), (0,) * 3, (1,) * 3, (0.3, 0.5, 0.2), 0.95
+    )
+    risk = model.predict_proba(X)[:, 1]
+    found = evaluate(model, X, y, epsilon=60.0, insecure_seed=0, target="table")
+    assert found.metrics["calibration"].value == pytest.approx(np.mean(risk - (y == "ill")), abs=1e-9)
+    assert found.metrics["brier"].value == pytest.approx(np.mean((risk - (y == "ill")) ** 2), abs=1e-9)
+    assert np.dot(found.calibration["share"], found.calibration["predicted"]) == pytest.approx(risk.mean())
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 3.0, 100.0])

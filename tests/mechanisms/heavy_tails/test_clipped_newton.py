@@ -38,6 +38,19 @@ def test_plans_spend_their_claim(n: int, d: int, epsilon: float, classes: int, l
     assert math.sqrt(squares) <= plan.spend.level * (1 + 1e-9) <= gaussian_mu(epsilon, 1e-6) * (1 + 1e-9)
 
 
+def test_features_that_are_0_or_1_are_not_searched() -> None:
+    """Of d = 5 with 3 flags the counts of 2 columns and the labels are paid for; of flags alone, of one."""
+    for flags, columns in (((), 6), ((1, 2, 4), 3), (tuple(range(5)), 2)):
+        plan = ClippedNewton.plan(10**5, 5, PLAIN_SQUARES, epsilon=1.0, delta=1e-6, flags=flags)
+        assert plan.search is not None
+        assert plan.search.counts.dimension == columns
+        rng = np.random.default_rng(0)
+        X = 1000 + rng.standard_normal((400, 5))
+        X[:, list(flags)] = rng.uniform(size=(400, len(flags))) < 0.02
+        units = Units.found(plan.search, X, X[:, 0], NoiseSource(insecure_seed=0), flags)
+        assert np.array_equal(np.flatnonzero((units.centres == 0) & (units.scales == 1)), flags)
+
+
 @pytest.mark.parametrize("kind", [MeasuredRobustDescent, MeasuredTrimmedDescent])
 @pytest.mark.parametrize("n", [100, 20_000])
 def test_measured_descents_spend_their_claim(kind: type[MeasuredRobustDescent], n: int) -> None:

@@ -167,6 +167,22 @@ def test_within_a_set_the_quadratic_oracle_leads_out_of_a_saddle(space: Any) -> 
     assert np.min(np.einsum("ij,jk,ik->i", moves, H, moves)) >= -plan.gamma
 
 
+def test_a_step_along_negative_curvature_is_as_long_as_the_cubic_bound_allows() -> None:
+    """-c / (rho |u - w|^3) of the way to u, away from 0: so the step alone tells where u is, on the edge."""
+    problem, start = strict_saddle(400, 2), np.array([0.0, 0.25])
+    facts = many(problem.risk, 2_000_000)
+    plan = DPConstrainedStationaryPoint.plan(
+        facts, L2Ball(2, 1.2), epsilon=8.0, delta=1e-6, steps=3, tests=1, alpha=2.0, gamma=0.6
+    )
+    small = dataclasses.replace(plan, facts=problem.risk.facts)
+    one = small.release(problem.risk, NoiseSource(insecure_seed=0), start=start)
+    step, curvature = one.trajectory[1] - start, one.tests[0].curvature
+    length = math.sqrt(-curvature / (facts.hessian_lipschitz * float(np.linalg.norm(step))))
+    across = step / np.linalg.norm(step) * length
+    assert np.linalg.norm(start + across) == pytest.approx(1.2, rel=1e-6)
+    assert across @ problem.risk.hessian(start) @ across == pytest.approx(curvature, rel=1e-3)
+
+
 def test_no_more_hessians_are_seen_than_were_paid_for() -> None:
     problem = strict_saddle(400, 2)
     facts = many(problem.risk, 10_000_000)
@@ -229,7 +245,7 @@ def test_what_is_not_taken_is_refused(kind: type[SecondOrderMechanism]) -> None:
     for name in ("hessian_share", "failure"):
         with pytest.raises(PrivacyParameterError, match=rf"{name} must lie in \(0, 1\)"):
             kind.plan(facts, **budget, **{name: 1.0})
-    with pytest.raises(PrivacyParameterError, match="use dp-gd-so"):
+    with pytest.raises(PrivacyParameterError, match="use dp-pgd or dp-gd-so"):
         DPStationaryPoint.plan(facts, L2Ball(2, 1.0), **budget)
 
 

@@ -131,7 +131,7 @@ def test_the_problem_can_be_drawn_from_by_hand() -> None:
         assert net.lattice.contains(drawn.point)
     with pytest.raises(PlanMismatchError):
         plan.release(GibbsStream().prepare(NetProblem(one, BallNet(2, 3.0, 0.4)), Law.GIBBS))
-    with pytest.raises(InvalidInputError, match="separators"):
+    with pytest.raises(InvalidInputError, match="separator set"):
         NetProblem.separators(net.lattice)
 
 
@@ -164,6 +164,8 @@ def test_excess_is_within_the_stated_bound() -> None:
     found = np.array([objective(plan.release(one, source).point) - best for _ in range(20)])
     assert np.all(found < plan.excess(1e-3))
     assert plan.excess(0.05) < 0.2
+    # Who wants to be surer is promised less, by ln(1 / failure) / (beta n).
+    assert plan.excess(1e-6) - plan.excess(1e-3) == pytest.approx(math.log(1e3) / (plan.beta * 2000))
     assert objective(plan.without_noise(one)) - best < plan.net.alpha * 0.4
 
 

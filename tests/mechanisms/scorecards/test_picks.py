@@ -10,6 +10,7 @@ import pytest
 from scipy import special
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.privacy.accounting import (
     beside_range_delta,
     bounded_range_at_gdp,
@@ -18,7 +19,6 @@ from privopt.mechanisms.privacy.accounting import (
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.picks import CUTS, ColumnPicks, Pick, Units
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
-from privopt.mechanisms.scorecards.statistics import ColumnStatistics
 from privopt.oracles.limits import Limits, started
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems import Categorical, Numeric, Schema, ZeroOneHalfspace
@@ -88,13 +88,23 @@ def test_how_many_columns_follows_from_the_budget() -> None:
 def test_draws_model_and_choice_together_cost_what_is_claimed(epsilon: float) -> None:
     plan = SeededScorecard.plan(facts(), epsilon=epsilon, delta=1e-6)
     assert plan.picks is not None
-    assert isinstance(plan.seed, ColumnStatistics)
+    assert isinstance(plan.seed, SufficientStatistics)
+    assert plan.seed.columns is not None
     squares = sum(bounded_range_to_gdp(draw.width) ** 2 for draw in plan.picks.draws)
     assert plan.picks.level == pytest.approx(math.sqrt(squares))
     assert plan.seed.spend.level is not None
     together = math.hypot(math.sqrt(squares), plan.seed.spend.level)
     assert 0.999e-6 <= beside_range_delta(together, plan.choice.width, epsilon) <= 1e-6
     assert "columns drawn" in plan.spend.note
+
+
+@pytest.mark.parametrize("levels", [4, 6])
+def test_a_card_of_a_small_budget_is_planned_for_any_number_of_features(levels: int) -> None:
+    """Moments are of up to 1,000; beyond, nothing is drawn, and the model is another one."""
+    wide = Schema([Categorical(f"c{j}", [*"abcdef"[:levels]]) for j in range(200)], intercept=True)
+    plan = SeededScorecard.plan(facts(5000, wide), epsilon=1.0, delta=1e-7)
+    assert (plan.picks is None) == (levels == 6)
+    assert isinstance(plan.seed, SufficientStatistics) == (levels == 4)
 
 
 def test_no_record_is_farther_from_the_middle_than_planned() -> None:

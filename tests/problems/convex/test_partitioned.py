@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression
-from privopt.mechanisms.estimators.linear import _risk
+from privopt.mechanisms.estimators.linear import _risk, _risk_facts
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.partitioned import PartitionedRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -65,12 +66,59 @@ def test_what_is_computed_for_a_row_does_not_depend_on_the_part_that_it_lies_in(
     facts = RiskFacts(60, 118, LogisticLoss(), 3.0)
     found = []
     for rows in (1, 3, 7, 60):
-        table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None))
+        table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None, part=True))
         risk = _risk(table, 0, None, facts)
         assert isinstance(risk, PartitionedRisk)
         assert all(risk.parts.each(lambda part: part._counted))  # rows go through the kernel for one row
         found.append(np.concatenate(risk.parts.each(lambda part: part.predictions(w))).tolist())
     assert found == [found[0]] * 4
+
+
+def told(X: Any, y: Any, norm: Any, longest: float, rows: int = 7) -> PartitionedRisk:
+    """The risk of a file with a constant feature that it does not hold, as estimators make it."""
+    model = PrivateLogisticRegression(1.0, data_norm=longest, norm=norm, classes=(-1, 1))
+    table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None, part=True))
+    risk = _risk(table, 0, None, _risk_facts(len(y), X.shape[1], LogisticLoss(), longest, norm, True))
+    assert isinstance(risk, PartitionedRisk)
+    return risk
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_a_constant_feature_need_not_be_stored(norm: Any) -> None:
+    """Rows are shortened alone, as in memory, where the constant is a column beside them."""
+    X, y = records()
+    parts = told(X, y, norm, 0.7)
+    model = PrivateLogisticRegression(1.0, data_norm=0.7, norm=norm, classes=(-1, 1))
+    stored = model._prepared(X, y, None)
+    assert stored.features.shape[1] == parts.facts.dimension == 6
+    whole = EmpiricalRisk(
+        *(stored.features, y, LogisticLoss()), row_norm=parts.facts.row_norm, norm=norm, constant=0.5
+    )
+    w, v = np.random.default_rng(1).normal(size=(2, 6))
+    for name, at in (("value", (w,)), ("gradient", (w,)), ("hessian", (w,)), ("hessian_vector", (w, v))):
+        np.testing.assert_allclose(getattr(parts, name)(*at), getattr(whole, name)(*at), rtol=1e-12)
+    for rows in parts.parts.each(lambda part: part.clipped_rows()):
+        lengths = np.linalg.norm(rows, 2 if norm == "l2" else np.inf, axis=1)
+        assert np.all(lengths < parts.facts.row_norm)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_a_file_that_changes_between_passes_gets_no_longer_rows(tmp_path: Path, norm: Any) -> None:
+    """Nothing that was checked is trusted later: every pass measures the rows that it reads."""
+    X, y = records()
+    np.save(tmp_path / "X.npy", X)
+    file = np.load(tmp_path / "X.npy", mmap_mode="r+")
+    parts, w = told(file, y, norm, 0.7), np.full(6, 0.1)
+    parts.gradient(w)
+    file *= 1e6
+    bound = parts.facts.gradient_bound if norm == "l2" else parts.facts.gradient_bound_linf
+    moved = parts.gradient(w)
+    assert np.linalg.norm(moved, 2 if norm == "l2" else np.inf) <= bound
+    np.testing.assert_allclose(moved, told(X * 1e6, y, norm, 0.7).gradient(w), rtol=1e-12)
+    for bad in (np.nan, np.inf, 1e200):
+        file[50, 3] = bad
+        with pytest.raises(InvalidInputError, match=r"finite|too long"):
+            parts.gradient(w)
 
 
 def test_parts_that_hold_other_numbers_of_records_than_they_did_are_refused() -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privopt.problems.convex import passes as _passes
 from privopt.problems.convex.loss_check import check_loss
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, RealArray
-from privopt.problems.convex.passes import predict_each
+from privopt.problems.convex.passes import norms_each, predict_each
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError, PrivOptError
 
@@ -245,3 +245,15 @@ def test_a_picked_row_is_predicted_alike_wherever_it_stands(sparse: bool) -> Non
 
 def _picked(rows: np.ndarray, sparse: bool) -> Any:
     return sp.csr_array(rows) if sparse else np.ascontiguousarray(rows)
+
+
+@pytest.mark.parametrize("d", [1, 5, 17])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_norms_of_rows_show_what_is_not_finite(d: int, bad: float) -> None:
+    """Sums that compilers may reorder can lose it."""
+    X = np.random.default_rng(0).normal(size=(3 * d, d))
+    np.testing.assert_allclose(norms_each(X, False), np.linalg.norm(X, axis=1), rtol=1e-14)
+    assert norms_each(X, True).tolist() == np.abs(X).max(axis=1).tolist()
+    X[np.arange(d), np.arange(d)] = bad
+    for largest in (False, True):
+        assert np.isfinite(norms_each(X, largest)).tolist() == [False] * d + [True] * (2 * d)

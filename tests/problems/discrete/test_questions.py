@@ -81,6 +81,16 @@ def test_rows_may_stand_for_several_records() -> None:
     assert (of_counts.losses(points) == ColumnQuestions(plain, COLUMNS).losses(points)).all()
 
 
+@pytest.mark.parametrize("n", [100, 4 * 10**9, 10**10, 10**12])
+def test_what_is_told_of_as_many_records_as_may_be_counted(n: int) -> None:
+    """A level that only positive records have, half of all: n / 4. And one record moves it by one at most."""
+    rows = [[0, 0, 1, 0, 0], [0, 0, 0, 1, 0]]
+    for positive, tells in ((n // 2, n // 4), (n // 2 + 1, n // 4 - 1)):
+        asked = ColumnQuestions(table(rows, [1, -1], [positive, n - positive]), COLUMNS)
+        assert asked.losses(np.array([[2]])) == n // 4 + 1 - tells
+        assert (asked.losses(np.array([[0], [1]])) == n // 4 + 1).all()
+
+
 def test_what_is_known_is_not_counted_again_and_there_are_no_separators() -> None:
     rows, labels = drawn(1, 30)
     first = ColumnQuestions(table(rows, labels), COLUMNS)

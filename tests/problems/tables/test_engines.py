@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError, PrivOptError, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
@@ -200,6 +201,49 @@ def test_postgresql_counts_what_is_counted_in_memory(
         cursor.execute(f"DROP TABLE IF EXISTS t; CREATE TABLE t ({columns})".encode())
         cursor.executemany(f"INSERT INTO t VALUES ({marks})".encode(), list(zip(*rows.values(), strict=True)))
     check_counts(open_table(postgres, "public.t"), schema, rows, kinds)
+
+
+def in_spark(spark: Any, rows: Rows, kinds: dict[str, str]) -> Any:
+    types = {**TYPES, "text": "STRING"}
+    columns = ", ".join(f"`{c}` {types[kind]}" for c, kind in kinds.items())
+    frame = spark._session.createDataFrame(list(zip(*rows.values(), strict=True)), columns)
+    frame.createOrReplaceTempView("t")
+    return spark.table("t")
+
+
+@settings(max_examples=15, deadline=None)
+@given(drawn=tables())
+def test_spark_counts_what_is_counted_in_memory(
+    spark: Any, drawn: tuple[Schema, Rows, dict[str, str]]
+) -> None:
+    schema, rows, kinds = drawn
+    check_counts(in_spark(spark, rows, kinds), schema, rows, kinds)
+
+
+def test_spark_fits_the_same_card(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=400), "z": rng.choice(["a", "b"], 400)})
+    frame["y"] = np.where(frame["x"] > 0, "yes", "no")
+    frame.to_parquet(tmp_path / "t.parquet")
+    schema = Schema([Binned("x", [-9, -1, 0, 1, 9]), Categorical("z", ["a", "b"])], intercept=True)
+    facts: dict[str, Any] = {"schema": schema, "classes": CLASSES, "insecure_seed": 1}
+    card = PrivateHalfspaceClassifier(1.0, **facts)
+    there = card.fit(spark.read_parquet(str(tmp_path / "t.parquet")), "y").coef_.tolist()
+    assert there == card.fit(frame[["x", "z"]], frame["y"]).coef_.tolist()
+
+
+def test_spark_is_refused_what_it_does_not_do(spark: Any) -> None:
+    table = in_spark(spark, {"x": ["Quagmire"], "y": ["no"]}, {"x": "text", "y": "text"})
+    with pytest.raises(InvalidInputError, match="in parts"):
+        list(rows_of(table, ["x"], 10))
+    failing = table.select(x=table.x.cast("int64"), y=table.y)
+    spark._session.conf.set("spark.sql.ansi.enabled", "true")
+    try:
+        with pytest.raises(InvalidInputError, match="could not read") as refused:
+            count_records(failing, Schema([Binned("x", [0, 1])]), "y", CLASSES)
+    finally:
+        spark._session.conf.unset("spark.sql.ansi.enabled")
+    assert "Quagmire" not in "".join(traceback.format_exception(refused.value))
 
 
 # --- places where engines differ from Python ---

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema, _round_up, columns_of, read_table
 
 PAPER = Schema(
@@ -125,6 +126,7 @@ def test_encoding_equals_fractions_cell_by_cell(case: tuple[Schema, list[list[An
     assert encoded.X.dtype == np.int64
     assert encoded.names == schema.feature_names
     assert encoded.X.shape == (len(rows), schema.n_features)
+    assert set(encoded.X[:, list(schema.flags)].ravel().tolist()) <= {0, encoded.denominator}
     # The other kinds of table say the same.
     assert np.array_equal(schema.encode(np.array(rows, dtype=object)).X, encoded.X)
     by_name = {name: [row[i] for row in rows] for i, name in enumerate(names)}
@@ -179,6 +181,17 @@ def test_multipliers_of_the_paper() -> None:
     assert encoded.denominator == PAPER.denominator == 7920
     assert encoded.X.tolist() == [[88 * 39, 495 * 13, 80 * 40, 0, 7920]]
     assert encoded.names == ["age", "education-num", "hours", "sex=Female", "sex=Male"]
+
+
+def test_flags_are_all_features_but_those_of_numbers() -> None:
+    gaps = MissingLevel(Numeric("pulse", 40, 120))
+    schema = Schema([Numeric("age", 0, 100), Binned("hours", [0, 20, 40]), gaps], intercept=True)
+    assert [schema.feature_names[j] for j in schema.flags] == [
+        "hours in [0, 20)",
+        "hours in [20, 40]",
+        "pulse is missing",
+        "intercept",
+    ]
 
 
 def test_names_and_the_last_bin() -> None:
@@ -651,6 +664,27 @@ def test_drafts_refuse_what_cannot_be_encoded() -> None:
     ):
         with pytest.warns(PrivacyLeakWarning), pytest.raises(SchemaError, match="column 1 of the table"):
             Schema.infer(table)
+
+
+def test_a_draft_names_all_columns_that_cannot_be_drafted() -> None:
+    table = {"id": list(map(str, range(1001))), "n": range(1001), "gap": [None, *range(1000)]}
+    with (
+        pytest.warns(PrivacyLeakWarning),
+        pytest.raises(SchemaError, match=r"column 1 .*; column 3 ") as caught,
+    ):
+        Schema.infer({k: np.array(v, dtype=object) for k, v in table.items()})
+    assert "column 2" not in str(caught.value)
+    wide = {f"t{k}": np.array(["a", 1], dtype=object) for k in range(100)}
+    with pytest.warns(PrivacyLeakWarning), pytest.raises(SchemaError, match=r"; \.\.\.$"):
+        Schema.infer(wide)
+
+
+def test_other_data_frames_are_told_how_to_become_one() -> None:
+    class Frame:
+        def to_pandas(self) -> None: ...
+
+    with pytest.raises(SchemaError, match="to_pandas"):
+        columns_of(Frame())  # type: ignore[arg-type]
 
 
 def test_declared_schemas_do_not_warn() -> None:

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
@@ -30,10 +31,11 @@ from sqlalchemy import Column, Connection, Double, Integer, String, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError, LedgerUnavailableError
-from privopt.mechanisms.privacy.ledger_place import Address, HeadFile, engine
-from privopt.mechanisms.privacy.ledger_trail import Account, Row, broken, miscounted
+from privopt.mechanisms.privacy.ledger.place import Address, HeadFile, engine
+from privopt.mechanisms.privacy.ledger.trail import Account, Row, broken, miscounted
 from privopt.problems.arguments import told
 
+SQLITE = b"SQLite format 3\0"  # how its files begin
 _FORMAT = 1
 _META = sql.MetaData()
 _HEAD = Table(
@@ -92,6 +94,7 @@ class Book:
             raise store.corrupt("rows are gone: the last one is not that of its head")
         if not last[0].follows(before):
             raise store.corrupt(f"row {self.number} was altered, or the one before it")
+        self.moved_to = last[0].destination
         self._check_file()
 
     def accounts(self, names: Sequence[str] = ()) -> list[Account]:
@@ -142,7 +145,12 @@ class Book:
         time: str | None = None,
         who: str | None = None,
     ) -> None:
-        """Add a row to the trail."""
+        """Add a row to the trail.
+
+        Raises:
+            LedgerUnavailableError: the ledger was moved.
+        """
+        self.require_open()
         self.number += 1
         row = Row(
             self.number,
@@ -156,6 +164,23 @@ class Book:
         )
         self.hash = row.digest(self.hash)
         self._db.execute(_TRAIL.insert().values(vars(replace(row, hash=self.hash))))
+
+    def require_open(self) -> None:
+        """Raise LedgerUnavailableError if the ledger was moved: nothing is booked in it any more."""
+        if self.moved_to:
+            raise LedgerUnavailableError(
+                f"the ledger {self.store} was moved to {self.moved_to}: book there. What was reserved here "
+                "counts as spent there"
+            )
+
+    def copy(self, rows: Sequence[Row]) -> None:
+        """Write the rows of another ledger into a new one, as they are."""
+        self._db.execute(_TRAIL.insert(), [vars(row) for row in rows])
+        self.number, self.hash = rows[-1].number, rows[-1].hash
+
+    def contains(self, row: Row) -> bool:
+        """Whether the trail has this row, and with its hash all before it."""
+        return self._hash(row.number) == row.hash
 
     def put(self, account: Account) -> None:
         """Write what has been spent of a budget, or a new budget, as of the last row."""
@@ -245,8 +270,34 @@ class Store:
             book.close(start=not made)
         self._remember()
 
+    def make_room(self) -> None:
+        """An empty file for a new ledger, if it is to be a file; nothing is done to a ledger that is there.
+
+        Raises:
+            LedgerError: there is another file, or none can be made.
+        """
+        if self.head is None:
+            return
+        path = Path(self.address.place)
+        try:
+            if path.exists() and self._size():
+                with path.open("rb") as file:
+                    if not file.read(16).startswith(SQLITE) or not self.holds_a_ledger():
+                        raise LedgerError(f"{self} exists already, and is no ledger of this version")
+                return
+            if self.head.path.exists():
+                raise LedgerError(
+                    f"{self.head.path} remembers a ledger that is gone from there: put it back, or remove "
+                    "that file too if a new budget is meant"
+                )
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise LedgerError(f"cannot create a ledger at {self}: {error.strerror}") from error
+
     def holds_a_ledger(self) -> bool:
         """Whether the database has the tables."""
+        if self.address.is_file and not self._size():
+            return False  # a transaction would make a database of it
         with self._transaction() as db:
             return bool(sql.inspect(db).has_table(_HEAD.name))
 
@@ -296,6 +347,9 @@ class Store:
         if self._identity() != before:
             raise LedgerError(f"{self} was replaced by another file meanwhile; nothing was run")
 
+    def _size(self) -> int:
+        return os.stat(self.address.place).st_size
+
     def _identity(self) -> tuple[int, int] | None:
         """Of the file itself, which its name may cease to lead to."""
         if not self.address.is_file:
@@ -328,7 +382,7 @@ class _NewBook(Book):
 
     def __init__(self, store: Store, db: Connection) -> None:
         self.store, self._db = store, db
-        self.start, self.number, self.hash = 0, 0, ""
+        self.start, self.number, self.hash, self.moved_to = 0, 0, "", ""
 
 
 def _plain(text: str) -> str:

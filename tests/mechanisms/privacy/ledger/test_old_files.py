@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError
-from privopt.mechanisms.privacy import ledger_files
 from privopt.mechanisms.privacy.budget import Total
-from privopt.mechanisms.privacy.ledger import Ledger, verify
+from privopt.mechanisms.privacy.ledger import Ledger, old_files, verify
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 fcntl = pytest.importorskip("fcntl")
@@ -130,7 +129,7 @@ def test_a_kill_while_it_is_taken_over_loses_nothing(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    place = {"copymode": ledger_files.shutil, "replace": ledger_files.os}.get(moment, ledger_files)
+    place = {"copymode": old_files.shutil, "replace": old_files.os}.get(moment, old_files)
     with monkeypatch.context() as patched:
         patched.setattr(place, moment, killed)
         with pytest.raises(KeyboardInterrupt):

@@ -34,6 +34,11 @@ class Row:
         """Whether its hash covers it and the hash of the row before."""
         return self.hash == self.digest(previous)
 
+    @property
+    def destination(self) -> str:
+        """Where to the whole ledger was moved, if this row says so; else empty."""
+        return str(json.loads(self.content)["to"]) if self.action == "move" else ""
+
     def digest(self, previous: str) -> str:
         """What the hash has to be."""
         return _digest(
@@ -137,9 +142,9 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
                 mine = accounts[name]
                 spent = mine.spent - mine.budget.cost(entry.spend)
                 accounts[name] = replace(mine, spent=spent, number=row.number)
-    elif row.action == "take over":
+    elif row.action in ("take over", "arrive"):
         accounts.update({name: replace(mine, number=row.number) for name, mine in accounts.items()})
-    else:
+    elif row.action != "move":
         raise ValueError(f"row {row.number} says {told(row.action)}")
 
 

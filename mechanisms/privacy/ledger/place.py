@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -29,6 +30,7 @@ _NO_URL = (
     "that is no URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of a "
     "password is written as %2F %3A %40 %23 %25"
 )
+_TELLING = {"host", "hostaddr", "port", "dbname", "service", "user"}  # options that say which database
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -90,6 +92,24 @@ class Address:
         """All budgets that are meant, those that contain others first."""
         parts = [name.split("/") for name in self.names]
         return tuple(dict.fromkeys("/".join(p[:k]) for p in parts for k in range(1, len(p) + 1)))
+
+    @property
+    def location(self) -> str:
+        """What tells the place from others; without what is secret.
+
+        Raises:
+            InvalidInputError: no URL of a database.
+        """
+        if self.is_file:
+            return str(Path(self.place).resolve())
+        try:
+            url = sql.make_url(self.place)
+        except (ArgumentError, ValueError):
+            raise InvalidInputError(_NO_URL) from None
+        telling = {key: url.query[key] for key in sorted(_TELLING & set(url.query))}
+        return str(
+            sql.URL.create("postgresql", url.username, None, url.host, url.port, url.database, telling)
+        )
 
     def __str__(self) -> str:
         """For messages: without password and options."""
@@ -154,9 +174,18 @@ def write_aside(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        _put_in_place(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _put_in_place(aside: Path, path: Path) -> None:
+    """Rename; on Windows whoever reads the file at that moment, a scanner for viruses say, prevents it."""
+    for pause in (0.01, 0.1, 0.4):
+        with contextlib.suppress(PermissionError):
+            return os.replace(aside, path)
+        time.sleep(pause)
+    return os.replace(aside, path)
 
 
 @lru_cache(maxsize=32)
@@ -212,5 +241,9 @@ def _open_file(place: str) -> sqlite3.Connection:
     """A connection that makes no file, and whose commits are on disk, the name of the journal included."""
     uri = f"{Path(place).absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
-    connection.execute("PRAGMA synchronous = EXTRA")
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+    except sqlite3.Error:
+        connection.close()  # Windows moves no file that somebody holds
+        raise
     return connection

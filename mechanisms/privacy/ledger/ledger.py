@@ -8,9 +8,9 @@ A reservation is on disk before the release may run and counts as spent from the
 release finished; only ``cancel``, for a failure before any record was read, takes it back. Whatever cannot be
 trusted refuses all further spending: rows of the trail that are gone, altered or in another order, sums that
 were altered, an older copy of a file. Each booking checks what it decides by, in a time that does not grow
-with the history; ``verify`` and whatever shows the history check all of it. Not noticed is what nobody could
-notice who sees the database alone: all of it, and the head beside a file, replaced by older copies or
-computed anew.
+with the history; ``verify`` and whatever shows the history check all of it, and they alone find an older row
+of sums that was put back whole, with its own hash. Not noticed is what nobody could notice who sees the
+database alone: all of it, and the head beside a file, replaced by older copies or computed anew.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from privopt.mechanisms.errors import (
     LedgerUnavailableError,
 )
 from privopt.mechanisms.privacy.budget import Budget, Spent, Total, require_guaranteed
-from privopt.mechanisms.privacy.ledger_files import is_old_ledger, take_over
-from privopt.mechanisms.privacy.ledger_place import Address
-from privopt.mechanisms.privacy.ledger_store import Book, Store
-from privopt.mechanisms.privacy.ledger_trail import MAIN, Account, Entry, Row, course, replay
+from privopt.mechanisms.privacy.ledger.moving import move
+from privopt.mechanisms.privacy.ledger.old_files import is_old_ledger, take_over
+from privopt.mechanisms.privacy.ledger.place import Address
+from privopt.mechanisms.privacy.ledger.store import SQLITE, Book, Store
+from privopt.mechanisms.privacy.ledger.trail import MAIN, Account, Entry, Row, course, replay
 from privopt.mechanisms.privacy.spend import PrivacySpend
-
-_SQLITE = b"SQLite format 3\0"
 
 
 class Ledger:
@@ -55,7 +54,7 @@ class Ledger:
     Raises:
         LedgerError: no such ledger, or no such budget in it.
         LedgerCorruptError: it cannot be trusted.
-        LedgerUnavailableError: the database does not answer.
+        LedgerUnavailableError: the database does not answer, or the ledger was moved.
         InvalidInputError: not an address. Passwords in URLs are not repeated in any message.
     """
 
@@ -91,9 +90,9 @@ class Ledger:
         if len(place.names) > 1:
             raise LedgerError(f"one budget is made at a time; {place} names {len(place.names)}")
         *containing, name = (replace(place, names=place.names or (MAIN,))).applying
-        if place.is_file:
-            _make_file(Path(place.place), place)
-        with Store(place).making() as book:
+        store = Store(place)
+        store.make_room()
+        with store.making() as book:
             there = {account.name for account in book.accounts()}
             if name in there:
                 raise LedgerError(
@@ -244,8 +243,39 @@ class Ledger:
         except LedgerUnavailableError as error:
             warnings.warn(f"{error}; this release among it, which stays marked as reserved", stacklevel=3)
 
+    def move(self, address: str | os.PathLike[str]) -> Ledger:
+        """Move the whole ledger to an empty place: a file into a server's database, say.
+
+        Its trail goes along, row by row, verified here before and there afterwards. This ledger is closed
+        first, for good: it still shows its history, and books nothing. After an interruption nobody can spend
+        anywhere until the same move is asked for again, which completes it.
+
+        Args:
+            address: of the place, without names of budgets.
+
+        Returns:
+            The ledger there.
+
+        Raises:
+            LedgerError: another ledger is there, this one was moved elsewhere, or names are given.
+            LedgerCorruptError: it cannot be trusted.
+            LedgerUnavailableError: one of the databases does not answer.
+        """
+        place = Address.of(address)
+        if place.names or self._address.names:
+            raise LedgerError("a ledger is moved with all its budgets: leave out the # and what follows")
+        move(self._store, Store(place))
+        return Ledger(address)
+
+    @property
+    def moved_to(self) -> str:
+        """Where to it was moved; empty if it was not."""
+        with self._store.reading() as book:
+            return book.moved_to
+
     def _meant(self, book: Book) -> list[Account]:
         """All budgets that a release is booked in."""
+        book.require_open()
         accounts = book.accounts(self._address.applying)
         if not self._address.names and len(accounts) != 1:
             raise LedgerError(_several(self, accounts))
@@ -300,7 +330,7 @@ def _look_at(path: Path, store: Store, address: Address) -> None:
         ) from None
     except OSError as error:
         raise LedgerError(f"cannot open the ledger {store}: {error.strerror}") from error
-    if start.startswith(_SQLITE):
+    if start.startswith(SQLITE):
         return
     if not is_old_ledger(start):
         raise LedgerError(
@@ -308,29 +338,6 @@ def _look_at(path: Path, store: Store, address: Address) -> None:
             "`privopt budget create` makes ledgers"
         )
     take_over(path)
-
-
-def _make_file(path: Path, address: Address) -> None:
-    """An empty file for a new ledger; nothing is done to a ledger that is there.
-
-    Raises:
-        LedgerError: there is another file, or none can be made.
-    """
-    store = Store(address)
-    try:
-        if path.exists() and path.stat().st_size:
-            with path.open("rb") as file:
-                if not file.read(16).startswith(_SQLITE) or not store.holds_a_ledger():
-                    raise LedgerError(f"{store} exists already, and is no ledger of this version")
-            return
-        if store.head is not None and store.head.path.exists():
-            raise LedgerError(
-                f"{store.head.path} remembers a ledger that is gone from there: put it back, or remove that "
-                "file too if a new budget is meant"
-            )
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise LedgerError(f"cannot create a ledger at {store}: {error.strerror}") from error
 
 
 def _reserved(book: Book, identifier: object, action: str) -> tuple[PrivacySpend, Sequence[str]]:

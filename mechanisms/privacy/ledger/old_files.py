@@ -24,9 +24,9 @@ from typing import Any
 
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError
 from privopt.mechanisms.privacy.budget import Budget, Spent
-from privopt.mechanisms.privacy.ledger_place import Address, HeadFile, write_aside
-from privopt.mechanisms.privacy.ledger_store import Store
-from privopt.mechanisms.privacy.ledger_trail import MAIN, Account
+from privopt.mechanisms.privacy.ledger.place import Address, HeadFile, write_aside
+from privopt.mechanisms.privacy.ledger.store import Store
+from privopt.mechanisms.privacy.ledger.trail import MAIN, Account
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 _HEADER = {"privopt_ledger", "neighbours", "epsilon", "delta", "rule"}

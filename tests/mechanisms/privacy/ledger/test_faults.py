@@ -5,6 +5,7 @@ Whatever happens, what was released is booked, nothing is booked twice, and no b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -26,22 +27,13 @@ from privopt.mechanisms.errors import (
     LedgerError,
     LedgerUnavailableError,
 )
-from privopt.mechanisms.privacy import ledger_place, ledger_store
 from privopt.mechanisms.privacy.ledger import Ledger, verify
-from privopt.mechanisms.privacy.ledger_store import Book
+from privopt.mechanisms.privacy.ledger import place as places
+from privopt.mechanisms.privacy.ledger.store import Book, Store
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks, kills and moves open files")
 TENTH = PrivacySpend.pure(0.1, "test")
-
-
-@pytest.fixture(params=["file", "server"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An address without a ledger yet."""
-    if request.param == "file":
-        return str(tmp_path / "ledger.db")
-    url: str = request.getfixturevalue("empty_database")
-    return url
 
 
 # --- killed processes ------------------------------------------------------------------------------------
@@ -50,8 +42,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 BEGIN = """
 import os, random, signal, sys, time
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.privacy import ledger_store
-from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.ledger import Ledger, store
 from privopt.mechanisms.privacy.spend import PrivacySpend
 address, *words = sys.argv[1:]
 ledger = Ledger(address)
@@ -112,7 +103,7 @@ def test_a_kill_at_any_moment_never_loses_a_release(tmp_path: Path) -> None:
 SUICIDE = """
 def book(step):
     owner, name = step.split(".")
-    setattr(getattr(ledger_store, owner), name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    setattr(getattr(store, owner), name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     ledger.reserve(PrivacySpend.pure(0.1, "test"))
 from privopt.mechanisms.privacy.ledger import verify
 for step in words:
@@ -171,12 +162,12 @@ def test_a_crowd_of_processes_shares_budgets_exactly(place: str, crowd: int) -> 
 
 # Two processes read, wait until the other one must have read as well, and only then write.
 RACERS = """
-accounts = ledger_store.Book.accounts
+accounts = store.Book.accounts
 def slow(self, names=()):
     found = accounts(self, names)
     time.sleep(0.4)
     return found
-ledger_store.Book.accounts = slow
+store.Book.accounts = slow
 def book():
     try:
         ledger.reserve(PrivacySpend.pure(0.6, "test"))
@@ -196,8 +187,8 @@ def test_of_two_processes_that_read_at_once_one_is_refused(place: str) -> None:
 
 def test_who_waits_too_long_is_told(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.create(place, 1.0)
-    monkeypatch.setattr(ledger_place, "_WAIT", 0.2)
-    store = ledger_store.Store(ledger_place.Address.of(place))
+    monkeypatch.setattr(places, "_WAIT", 0.2)
+    store = Store(places.Address.of(place))
     with store.booking(), pytest.raises(LedgerUnavailableError, match=r"lock"):  # as by a process that hangs
         ledger.reserve(TENTH)
     assert ledger.entries() == []
@@ -414,3 +405,18 @@ def test_threads_share_a_ledger(tmp_path: Path) -> None:
             future.result(300)
     assert found == {"made": 10, "refused": 8}
     assert ledger.total().epsilon == 1.0
+
+
+def test_an_older_row_of_sums_that_is_put_back_whole_is_found_by_verify(tmp_path: Path) -> None:
+    """Its own hash fits, so that a booking takes it for the sum; the trail says what it has to be."""
+    path = tmp_path / "book.db"
+    Ledger.create(path, 1.0)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        before = db.execute("SELECT strength, number, seal FROM privopt_budgets").fetchone()
+    Ledger(path).reserve(TENTH)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE privopt_budgets SET strength = ?, number = ?, seal = ?", before)
+    (wrong,) = verify(path)
+    assert "not what the trail adds up to" in wrong
+    with pytest.raises(LedgerCorruptError):
+        Ledger(path).history()

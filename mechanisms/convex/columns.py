@@ -1,0 +1,101 @@
+"""What is public about the columns that features come from, and how noisy moments are read with it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.convex.likely_weights import Block
+from privopt.problems.tables.columns import Column, Numeric
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.schema import Schema
+
+Floats = NDArray[np.float64]
+
+# The least share of records that a level is taken to have, and the variance of a number of which nothing is
+# known, as a part of the largest that it can have at its mean.
+_RARE, _TYPICAL = 1e-3, 0.25
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which features are levels of one column, and which are numbers.
+
+    Levels exclude each other, so that their covariances follow from how often they occur, which noisy moments
+    tell better; and they are of use to a model, or not, as a column.
+
+    Attributes:
+        parts: (first, last + 1) of features that belong together. A record has at most one of several; a
+            single feature may be a number.
+        middle: where features are measured from, shape (d,).
+        lines: (feature, lowest, highest) of each feature that is a number, as it is declared.
+    """
+
+    parts: tuple[tuple[int, int], ...]
+    middle: tuple[float, ...]
+    lines: tuple[tuple[int, float, float], ...]
+
+    @classmethod
+    def of(cls, schema: Schema) -> Self:
+        """The columns of a schema, measured from their middle."""
+        ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
+        # A number and its missing level are no levels that could be shifted together.
+        lines = tuple(_line(s, c) for s, c in zip(ends, schema.columns, strict=False) if is_line(c))
+        parts = tuple(itertools.pairwise(sorted({*ends, *(start + 1 for start, _, _ in lines)})))
+        return cls(parts, tuple(schema.middle.tolist()), lines)
+
+    @property
+    def features(self) -> NDArray[np.int64]:
+        """Those of all parts, in order."""
+        found = [np.arange(*part, dtype=np.int64) for part in self.parts]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+    def blocks(self, variances: Floats, means: Floats, sigma: float) -> list[Block]:
+        """What is taken for the covariances of each part.
+
+        Args:
+            variances: of ``features``, with noise of ``sigma`` each.
+            means: of ``features``, as distances from the middle.
+            sigma: the noise.
+        """
+        lines = {feature: (high - low) ** 2 for feature, low, high in self.lines}
+        shares, found, stop = means + np.array(self.middle)[self.features], [], 0
+        for first, last in self.parts:
+            start, stop = stop, stop + last - first
+            if first in lines:
+                found.append(_number(variances[start], sigma, lines[first]))
+            else:
+                found.append(Block(_levels(shares[start:stop])))
+        return found
+
+
+def is_line(column: Column) -> bool:
+    """Whether the first feature of a column is a number."""
+    return isinstance(plain_column(column)[0], Numeric)
+
+
+def _line(start: int, column: Column) -> tuple[int, float, float]:
+    """The feature of a number, and the bounds that it has by its declaration."""
+    number = plain_column(column)[0]
+    middle, half = float(number.middle[0]), math.sqrt(number.squared_spread)
+    return start, middle - half, middle + half
+
+
+def _levels(shares: Floats) -> Floats:
+    """Covariances of levels that exclude each other, from noisy shares of the records."""
+    p = np.clip(shares, _RARE, 1 - _RARE)  # all records in one level would leave it no variance
+    p = p / max(float(np.sum(p)), 1.0)
+    return np.asarray(np.diag(p) - np.outer(p, p))
+
+
+def _number(variance: float, sigma: float, squared_range: float) -> Block:
+    """The variance of a number from a noisy one, towards a typical one as far as noise hides it."""
+    typical = _TYPICAL * squared_range / 4
+    weight = typical**2 / (typical**2 + sigma**2)
+    found = weight * variance + (1 - weight) * typical
+    return Block(np.array([[float(np.clip(found, typical * 1e-3, squared_range / 4))]]), weight * sigma**2)

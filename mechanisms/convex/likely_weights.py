@@ -1,0 +1,215 @@
+"""Linear models that noisy moments make likely: post-processing of one release, so free.
+
+All that these functions see was released, or is public; what noise is in it is public too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
+
+Floats = NDArray[np.float64]
+
+# Parts of the labels' variance that a model is taken to explain, and shares of the blocks that it needs.
+_EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
+# The variance of a feature of which nothing is known, as a part of the largest that all can have on average;
+# and how far below the mean one is taken to be at most.
+_TYPICAL, _LEAST = 0.25, 0.05
+
+
+# Scores of a logistic model vary by no more than this: noise makes larger ones too sure of themselves.
+_MOST_SPREAD = 1.5
+_NODES, _DENSITY = np.polynomial.hermite_e.hermegauss(41)  # of a standard normal number
+_DENSITY = _DENSITY / np.sum(_DENSITY)
+
+
+class Likely(NamedTuple):
+    """A linear model, and the variance of its predictions: as it is likely to be, and two deviations more."""
+
+    weights: Floats
+    explained: float
+    at_most: float
+
+
+class Block(NamedTuple):
+    """Features that belong together.
+
+    Attributes:
+        covariances: of them, shape (k, k), positive semidefinite, as they are taken to be.
+        hidden: the variance that noise leaves each variance with.
+    """
+
+    covariances: Floats
+    hidden: float = 0.0
+
+
+def towards_mean(noisy: Floats, sigma: float) -> tuple[Floats, float]:
+    """Numbers of one kind, moved to their mean as far as noise explains their spread; and what part stays.
+
+    Args:
+        noisy: shape (d,), each with independent noise.
+        sigma: its standard deviation.
+    """
+    mean = float(np.mean(noisy))
+    spread = max(float(np.mean((noisy - mean) ** 2)) - sigma**2, 0.0)
+    kept = spread / (spread + sigma**2) if spread > 0 else float(sigma == 0)
+    return mean + kept * (noisy - mean), kept
+
+
+def likely_blocks(noisy: Floats, sigma: float, largest: float) -> list[Block]:
+    """Features each by itself, from noisy variances, shape (d,): none is taken far below the mean of all.
+
+    Each is a standard deviation more than it is likely to be: too small a one makes a wild weight, too large
+    a one a modest one.
+
+    Args:
+        noisy: with noise of ``sigma`` each.
+        sigma: the noise.
+        largest: what their mean is at most.
+    """
+    typical = _TYPICAL * largest
+    known = typical**2 / (typical**2 + sigma**2 / len(noisy))
+    mean = known * float(np.mean(noisy)) + (1 - known) * typical
+    mean = min(max(mean, _LEAST**2 * largest), largest)
+    kept = towards_mean(noisy, sigma)[1]
+    near = np.clip(mean + kept * (noisy - mean), _LEAST * mean, len(noisy) * largest)
+    hidden = kept * sigma**2
+    return [Block(np.array([[v + math.sqrt(hidden)]]), hidden) for v in near.tolist()]
+
+
+def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Floats, Floats]:
+    """Covariances of all features: within blocks as given, others shrunk to 0 by their typical size.
+
+    Args:
+        A: noisy, shape (d, d), symmetric: noise of sigma / sqrt 2 beside the diagonal.
+        blocks: all features, in order.
+        sigma: the noise.
+
+    Returns:
+        a positive semidefinite matrix, and the variances that noise leaves its entries with, a posteriori.
+    """
+    sizes = [len(block.covariances) for block in blocks]
+    number = np.repeat(np.arange(len(blocks)), sizes)
+    within = number[:, None] == number
+    found, hidden = np.zeros_like(A), np.diag(np.repeat([block.hidden for block in blocks], sizes))
+    for (start, stop), block in zip(itertools.pairwise(np.cumsum([0, *sizes])), blocks, strict=True):
+        found[start:stop, start:stop] = block.covariances
+    if len(blocks) == 1:
+        return found, hidden
+    # Squared correlations of mean size tau beside noise: A_ij^2 = tau A_ii A_jj + sigma^2 / 2.
+    scales = np.outer(np.diag(found), np.diag(found))
+    tau = float(np.sum((A**2 - sigma**2 / 2)[~within]) / np.sum(scales[~within]))
+    tau = min(max(tau, 0.0), 1.0)
+    kept = np.where(within, 0.0, tau * scales / (tau * scales + sigma**2 / 2))
+    values, vectors = np.linalg.eigh(found + kept * A)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), hidden + kept * sigma**2 / 2
+
+
+def likely_weights(
+    A: Floats, b: Floats, blocks: list[Block], noises: list[float], sigma: float, variance: float
+) -> Likely:
+    """The posterior mean of w in b = A w + noise, shape (d,).
+
+    A priori a block's weights are 0, or Gaussian with one variance for all blocks. That variance and the
+    share of blocks that are not 0 are averaged over by how likely they make b, each block read by itself; as
+    likely, beforehand, as all of them is that the model is 0 (empirical Bayes).
+
+    Args:
+        A: noisy covariances of features, as ``likely_covariances`` takes them.
+        b: noisy covariances of features with labels, shape (d,).
+        blocks: all features, in order.
+        noises: the variance of the noise of b in each block, > 0.
+        sigma: the noise of A.
+        variance: of the labels, a bound: what a model can explain.
+    """
+    sizes = [len(block.covariances) for block in blocks]
+    ends = np.cumsum([0, *sizes]).tolist()
+    prior = _likely_priors([b[i:j] for i, j in itertools.pairwise(ends)], blocks, noises, variance)
+    spread = np.zeros_like(A)
+    for (start, stop), own in zip(itertools.pairwise(ends), prior, strict=True):
+        spread[start:stop, start:stop] = own
+    A, left = likely_covariances(A, blocks, sigma)
+    noise = np.repeat(noises, sizes) + left @ np.diag(spread)
+    weights = spread @ A @ np.linalg.solve(A @ spread @ A + np.diag(noise), b)
+    explained, hidden = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
+    return Likely(weights, explained, explained + 2 * math.sqrt(hidden))
+
+
+def least_squares(A: Floats, b: Floats) -> Likely:
+    """The shortest w with A w = b, for exact moments."""
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    kept = values > 1e-12 * max(values.max(initial=0.0), 1e-300)
+    weights = vectors[:, kept] @ ((vectors.T @ b)[kept] / values[kept])
+    explained = float(weights @ A @ weights)
+    return Likely(weights, explained, explained)
+
+
+def logistic_scale(share: float, explained: float, at_most: float) -> tuple[float, float]:
+    """The mean score of a logistic model, and what least squares of labels 0 and 1 are to be multiplied with.
+
+    Of normal scores the logistic model has the share of ones, and the covariance with labels, that were
+    seen: by Stein's lemma a multiple of least squares is its minimum (Erdogdu, Bayati and Dicker 2016). For
+    a small covariance that is one Newton step from the best constant model.
+
+    Args:
+        share: of ones, strictly between 0 and 1.
+        explained: the variance of predictions of least squares.
+        at_most: what that may be as well: scores vary less than what is seen asks for, if they must.
+    """
+    if explained <= 0:
+        return math.log(share / (1 - share)), 1 / (share * (1 - share))
+
+    def mean(spread: float) -> float:
+        reach = 1 + abs(math.log(share / (1 - share))) + spread * float(_NODES.max())
+        found = brentq(lambda m: float(_DENSITY @ expit(m + spread * _NODES)) - share, -reach, reach)
+        return float(found)
+
+    def lacking(spread: float) -> float:
+        p = expit(mean(spread) + spread * _NODES)
+        return spread * float(_DENSITY @ (p * (1 - p))) - math.sqrt(explained)
+
+    most = _MOST_SPREAD * math.sqrt(explained / max(at_most, explained))
+    spread = most if lacking(most) <= 0 else float(brentq(lacking, 0.0, most))
+    return mean(spread), spread / math.sqrt(explained)
+
+
+def _likely_priors(
+    seen: list[Floats], blocks: list[Block], noises: list[float], variance: float
+) -> list[Floats]:
+    """A Gaussian prior for the weights of each block, as covariance, that shrinks as the average does."""
+    trace = sum(float(np.trace(block.covariances)) for block in blocks)
+    priors = _EXPLAINED * variance / (_SHARES * trace)
+    bases = [np.linalg.eigh(block.covariances) for block in blocks]
+    total, nothing = np.zeros(priors.shape), 0.0
+    gains = []
+    for b, (values, vectors), noise in zip(seen, bases, noises, strict=True):
+        squares = (vectors.T @ b) ** 2
+        unused = -0.5 * float(np.sum(np.log(noise) + squares / noise))
+        spread = priors[..., None] * values**2 + noise
+        used = -0.5 * np.sum(np.log(spread) + squares / spread, axis=-1)
+        with np.errstate(divide="ignore"):  # a share of all blocks leaves none unused
+            both = np.logaddexp(unused + np.log1p(-_SHARES), used + np.log(_SHARES))
+        gains.append(used + np.log(_SHARES) - both)
+        total, nothing = total + both, nothing + unused
+    best = max(float(total.max()), nothing)
+    likely = np.exp(total - best)
+    likely /= np.sum(likely) + total.size * np.exp(nothing - best)
+    found = []
+    for (values, vectors), noise, gain in zip(bases, noises, gains, strict=True):
+        # What stays of b over the covariance's square; of which prior, that is s / (s values^2 + noise).
+        squares = values**2
+        kept = np.sum((likely * np.exp(gain))[..., None] * _shrinkage(priors, squares, noise), axis=(0, 1))
+        own = kept * noise / np.maximum(1 - kept * squares, 1e-12)
+        found.append((vectors * own) @ vectors.T)
+    return found
+
+
+def _shrinkage(priors: Floats, squares: Floats, noise: float) -> Floats:
+    each = priors[..., None]
+    return np.asarray(each / (each * squares + noise))

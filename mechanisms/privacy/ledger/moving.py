@@ -1,0 +1,49 @@
+"""A ledger moves into another database: closed here first, then written there.
+
+The last row here says where to, and whoever finds it books nothing. Then all rows are written there as they
+are, hashes included, in one transaction, and one more that says where from. Between the two nobody can spend
+anywhere; the same move, asked for again, goes on, and a move to any other place is refused.
+"""
+
+from __future__ import annotations
+
+from privopt.mechanisms.errors import LedgerError
+from privopt.mechanisms.privacy.ledger.store import Store
+from privopt.mechanisms.privacy.ledger.trail import Row, replay
+
+
+def move(source: Store, target: Store) -> None:
+    """Move all that ``source`` holds to ``target``, where nothing is yet; or finish a move that was begun.
+
+    Raises:
+        LedgerCorruptError: one of them cannot be trusted.
+        LedgerError: there is another ledger, or ``source`` was moved elsewhere.
+        LedgerUnavailableError: a database does not answer.
+    """
+    where, rows = target.address.location, _verified(source)
+    if rows[-1].destination not in ("", where):
+        raise LedgerError(f"{source} was moved to {rows[-1].destination} before, and so not to {where}")
+    target.make_room()
+    if not rows[-1].destination:
+        if target.holds_a_ledger():
+            raise LedgerError(f"{target} holds a ledger: move to an empty place")
+        with source.booking() as book:
+            book.append("move", {"to": where})
+        rows = _verified(source)
+    with target.making() as book:
+        if not book.number:
+            book.copy(rows)
+            book.append("arrive", {"from": source.address.location})
+            for account in replay(rows)[1].values():
+                book.put(account)
+        elif not book.contains(rows[-1]):
+            raise LedgerError(f"{target} holds another ledger than {source}, which was to be moved there")
+    _verified(target)
+
+
+def _verified(store: Store) -> list[Row]:
+    """The whole trail, in which nothing is wrong."""
+    rows, found = store.examined()
+    if found:
+        raise store.corrupt(found[0])
+    return rows
