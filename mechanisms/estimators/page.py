@@ -15,6 +15,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 # Of an evaluation, what the page shows.
 _SHOWN = ("auc", "balanced_accuracy", "accuracy", "majority", "sensitivity", "specificity")
 
+_LARGE = 5.0  # an epsilon that people should be warned of
 _LINE = Template(
     '<label class="line"><span>$low to $high<br><small>in proportion</small></span>'
     '<input type="number" step="any" data-line="$low,$first,$high,$last" aria-label="$name">'
@@ -196,9 +197,10 @@ def _promise(spend: PrivacySpend) -> str:
     factor = math.exp(min(spend.epsilon, 700.0))
     times = f"{factor:.3g} times" if factor < 1e6 else "very many times"
     slack = f", but for a probability of {spend.delta:.2g}" if spend.delta else ""
+    weak = " That is a weak promise: epsilon is large." if spend.epsilon > _LARGE else ""
     return (
         f"This card is differentially private with epsilon = {spend.epsilon:g}. Had the record of one person "
         f"been any other, each possible card would have come out with a chance at most {times} as large or "
-        f"as small{slack}. So whoever reads the card, whatever else they know, learns little about any one "
-        "record."
+        f"as small{slack}. So the card shifts the odds between any two values of one record by that factor "
+        f"at most, for whoever reads it, whatever else they know.{weak}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sqlite3
@@ -266,6 +267,12 @@ def test_the_page_is_whole_and_stands_alone() -> None:
     for part in ("What is guaranteed", "epsilon = 1", "release of their own", "ROC curve", "@media print"):
         assert part in page
     assert "Nothing: the noise was reproducible" not in page
+
+
+def test_a_large_epsilon_is_called_a_weak_promise() -> None:
+    shown = card(WHOLE).card_
+    assert "weak promise" not in card_page(shown)
+    assert "weak promise" in card_page(dataclasses.replace(shown, spend=PrivacySpend.pure(8.0, "seeded")))
 
 
 def test_a_void_guarantee_is_no_guarantee_on_paper() -> None:

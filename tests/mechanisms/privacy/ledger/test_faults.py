@@ -5,6 +5,7 @@ Whatever happens, what was released is booked, nothing is booked twice, and no b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -404,3 +405,18 @@ def test_threads_share_a_ledger(tmp_path: Path) -> None:
             future.result(300)
     assert found == {"made": 10, "refused": 8}
     assert ledger.total().epsilon == 1.0
+
+
+def test_an_older_row_of_sums_that_is_put_back_whole_is_found_by_verify(tmp_path: Path) -> None:
+    """Its own hash fits, so that a booking takes it for the sum; the trail says what it has to be."""
+    path = tmp_path / "book.db"
+    Ledger.create(path, 1.0)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        before = db.execute("SELECT strength, number, seal FROM privopt_budgets").fetchone()
+    Ledger(path).reserve(TENTH)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE privopt_budgets SET strength = ?, number = ?, seal = ?", before)
+    (wrong,) = verify(path)
+    assert "not what the trail adds up to" in wrong
+    with pytest.raises(LedgerCorruptError):
+        Ledger(path).history()

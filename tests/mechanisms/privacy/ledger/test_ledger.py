@@ -17,7 +17,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,9 +33,11 @@ from privopt.mechanisms.errors import (
     LedgerUnavailableError,
     PrivacyParameterError,
 )
-from privopt.mechanisms.privacy.budget import Budget, Total
+from privopt.mechanisms.privacy.budget import Budget, Spent, Total
 from privopt.mechanisms.privacy.ledger import Ledger, verify
+from privopt.mechanisms.privacy.ledger import place as places
 from privopt.mechanisms.privacy.ledger.place import Address, engine
+from privopt.mechanisms.privacy.ledger.trail import Row, course, replay
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError
 
@@ -319,6 +323,41 @@ def test_a_password_is_in_no_message(url: str) -> None:
         assert "hunter2" not in str(Address.of(url))
 
 
+def test_a_password_with_an_at_sign_is_refused_before_any_host_is_asked() -> None:
+    with pytest.raises(InvalidInputError, match="is written as %2F"):
+        Address.of("postgresql://ana:pa@hunter2@127.0.0.1/base")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Ledger.create(tmp_path / "l", 1.0)
+
+    def closed(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", closed)
+    with pytest.raises(LedgerError, match=r"cannot open the ledger .*: Permission denied"):
+        Ledger(tmp_path / "l")
+
+
+def test_only_a_crowded_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(places.time, "sleep", pauses.append)
+    said = ["connection refused"]
+
+    def connect() -> str:
+        if said:
+            raise OSError(said.pop())
+        return "connected"
+
+    dialect = SimpleNamespace(connect=connect, dbapi=SimpleNamespace(OperationalError=OSError))
+    with pytest.raises(OSError, match="refused"):
+        places._connected(dialect, None, (), {})
+    assert not pauses
+    said += ["FATAL: sorry, too many clients already", "FATAL: remaining connection slots are reserved"]
+    assert places._connected(dialect, None, (), {}) == "connected"
+    assert len(pauses) == 2
+
+
 # --- tampering -------------------------------------------------------------------------------------------
 
 
@@ -402,6 +441,36 @@ def test_a_row_that_is_made_anew_with_its_hash_does_not_fit_the_next(tmp_path: P
     values = f"content = '{other.content}', hash = '{other.digest(before)}'"
     change(str(path), f"UPDATE privopt_trail SET {values} WHERE number = {number}")
     assert ("row 5 was altered" if number == 4 else "rows are gone: the last one") in verify(path)[0]
+
+
+def test_a_sum_that_is_sealed_anew_is_not_what_the_trail_adds_up_to(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = spent_ledger(str(path))
+    with ledger._store.reading() as book:
+        less = replace(book.accounts()[0], spent=Spent(Fraction(1, 8))).to_row()
+    change(str(path), "UPDATE privopt_budgets SET " + ", ".join(f"{k} = {v!r}" for k, v in less.items()))
+    assert ledger.total().epsilon == 0.125  # what a booking cannot see ...
+    assert verify(path) == ["the budget 'main' is not what the trail adds up to"]
+
+
+def test_a_trail_makes_a_budget_once_and_for_these_neighbours() -> None:
+    facts = {"name": "a", "neighbours": "replace-one", "epsilon": 1.0, "delta": 0.0, "rule": "basic"}
+    made, other = (
+        Row(1, "", "", "create", "", json.dumps({**facts, "neighbours": neighbours}), "")
+        for neighbours in ("replace-one", "add-or-remove")
+    )
+    for rows in ([made, made], [other]):
+        with pytest.raises(ValueError, match="makes a budget"):
+            replay(rows)
+
+
+def test_a_course_has_as_many_moments_as_are_asked_for(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", 9.0)
+    for _ in range(9):
+        ledger.reserve(TENTH)
+    for most, kept in ((400, [*range(10), 9]), (5, [0, 2, 4, 6, 8, 9]), (1, [0, 9])):
+        points = course(ledger.history(), most)["main"]
+        assert [total.epsilon for _, total in points] == pytest.approx([k / 10 for k in kept])
 
 
 def test_an_altered_reservation_is_not_cancelled(place: str) -> None:

@@ -119,6 +119,7 @@ def test_an_interrupted_move_is_never_open_twice_and_goes_on(
 def test_a_move_that_was_begun_goes_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the other place could be filled as well, and both be spent."""
     ledger, _ = used(tmp_path / "old.db")
+    older = [(tmp_path / name).read_bytes() for name in ("old.db", "old.db.head")]
     with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
         killed_at(patched, "Book.copy", 1)
         ledger.move(tmp_path / "new.db")
@@ -126,7 +127,8 @@ def test_a_move_that_was_begun_goes_nowhere_else(tmp_path: Path, monkeypatch: py
         ledger.move(tmp_path / "other.db")
     assert not (tmp_path / "other.db").exists()
     refuses(tmp_path / "old.db")
-    Ledger.create(tmp_path / "new.db", 9.0)  # somebody is faster: theirs is not overwritten
+    for name, content in zip(("new.db", "new.db.head"), older, strict=True):
+        (tmp_path / name).write_bytes(content)  # somebody is faster, with a copy from before
     with pytest.raises(LedgerError, match=r"new.db holds another ledger than .*old.db"):
         ledger.move(tmp_path / "new.db")
     refuses(tmp_path / "old.db")
