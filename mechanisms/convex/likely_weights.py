@@ -65,8 +65,8 @@ def towards_mean(noisy: Floats, sigma: float) -> tuple[Floats, float]:
 def likely_blocks(noisy: Floats, sigma: float, largest: float) -> list[Block]:
     """Features each by itself, from noisy variances, shape (d,): none is taken far below the mean of all.
 
-    Each is a standard deviation more than it is likely to be: too small a one makes a wild weight, too large
-    a one a modest one.
+    Each is two standard deviations more than it is likely to be: too small a one makes a wild weight, too
+    large a one a modest one.
 
     Args:
         noisy: with noise of ``sigma`` each.
@@ -80,7 +80,7 @@ def likely_blocks(noisy: Floats, sigma: float, largest: float) -> list[Block]:
     kept = towards_mean(noisy, sigma)[1]
     near = np.clip(mean + kept * (noisy - mean), _LEAST * mean, len(noisy) * largest)
     hidden = kept * sigma**2
-    return [Block(np.array([[v + math.sqrt(hidden)]]), hidden) for v in near.tolist()]
+    return [Block(np.array([[v + 2 * math.sqrt(hidden)]]), hidden) for v in near.tolist()]
 
 
 def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Floats, Floats]:

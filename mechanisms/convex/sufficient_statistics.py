@@ -43,8 +43,9 @@ MOST_FEATURES = 1000
 _LEAST_OFFSET = 0.5
 _MEAN_NOISE, _MOST_OFFSET = 0.03, 4.0
 _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
-# The least variance that labels are taken to have, as a part of the square of their bound.
-_LEAST_VARIANCE = 0.05
+# The least variance that labels are taken to have, as a part of the square of their bound; and that of
+# numbers, as a part of the largest at their mean, at which they would lie at both ends of their range.
+_LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
 _BLOCK = 1 << 16  # numbers of a block of rows that are looked at together
 
 
@@ -175,6 +176,8 @@ class SufficientStatistics(RiskMechanism):
             return least_squares(A, b)
         blocks, bound = self._blocks(A, means, sigma), label_bound(self.facts.loss)
         variance = max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
+        if isinstance(self.facts.loss, SquaredLoss):
+            variance *= _NUMBERS_VARIANCE
         noise = (sigma / self._label_weight) ** 2 + of_means
         drawn = variance / self.facts.n_records  # of drawing records at all
         noises = [noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]

@@ -37,9 +37,8 @@ from privopt.problems.tables.schema import Schema
 # to a bound beyond which the model loses more than the threshold gains.
 _CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.05, 0.2, 150.0
 # Gradient descent reads every number in every step; with more to read in all than this, which takes some
-# seconds, a model comes from one pass, or where the budget is larger from a certified minimum: so many n mu
-# for each feature.
-_MOST_READ, _LARGER = 1.5e9, 25
+# seconds, a model comes from a certified minimum.
+_MOST_READ = 1.5e9
 # Up to so many n mu for each feature noisy moments were no worse on synthetic tables than any other model.
 _LARGEST = 200
 # Points of a level when nobody says otherwise, and of all of a number, of which records have a part.
@@ -246,10 +245,7 @@ def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) 
     choice = choose_risk_mechanism(model, risk, mu=mu)
     seed = choice.plan(risk, epsilon=epsilon, delta=delta, steps=None)
     if model == "auto" and seed.name == "dp-gd" and seed.steps * risk.n_records * risk.dimension > _MOST_READ:
-        larger = risk.n_records * mu > _LARGER * risk.dimension
-        return _seed(
-            "objective-perturbation" if larger else "sufficient-statistics", risk, epsilon, delta, mu
-        )
+        return _seed("objective-perturbation", risk, epsilon, delta, mu)
     if seed.spend.notion == "gdp":
         # The same mu said as a pair, a little less of it for the rounding of that.
         return choice.plan(risk, epsilon=epsilon, delta=gaussian_delta(mu * (1 - 1e-9), epsilon), steps=None)

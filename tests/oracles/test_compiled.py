@@ -170,6 +170,7 @@ def test_what_a_stopped_search_leaves_bounds_the_minimum(monkeypatch: pytest.Mon
         return bounds[-1]
 
     monkeypatch.setattr(solver, "_SLICE", 1)
+    monkeypatch.setattr(solver, "_next_slice", lambda nodes, took: 1)
     monkeypatch.setattr(solver.trees, "open_bound", observed)
     X = one_hot(200, (2, 2, 2, 2), scale=4, seed=1)
     problem = ZeroOneHalfspace(X, labels(200), IntegerLattice(-1, 1, dimension=8, radius=2.0))

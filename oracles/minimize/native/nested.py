@@ -241,20 +241,27 @@ def new_state(tries: Tries, width: int) -> State:
 
 
 @njit(cache=True, nogil=True)
-def load(shape: Shape, region: Region, tries: Tries, state: State) -> None:
-    """A region at the root: nothing fixed, nothing shifted."""
+def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) -> None:
+    """A region at the root, nothing fixed; the edges are given tilt * |w|^2.
+
+    Without noise all min-marginals are level and passes cannot start: a tilt gets them going.
+    """
     state.own[: tries.table[1]] = 0
     for c in range(shape.cells):
         q = tries.place[c]
         table = last_table(shape, region, c)
         state.own[tries.start[q] : tries.start[q] + len(table)] += table
-    state.shift[: tries.first[1]] = 0
     for j in range(len(tries.order)):
         old = tries.order[j]
         state.unary[j] = region.unary[old]
         state.theta[0, j] = region.unary[old]
         state.dom_size[0, j] = region.dom_size[old]
         state.dom[0, j] = region.dom[old]
+    for q in range(1, tries.first[1]):
+        j, piece = tries.var[q], np.int64(tilt * tries.share[q])
+        for v in range(tries.span[j]):
+            state.shift[q, v] = piece * tries.squares[j, v]
+            state.theta[0, j, v] -= state.shift[q, v]
     state.norm[:] = BIG
     norm = last_table(shape, region, shape.cells)[: region.width[0]]
     state.norm[: len(norm)] = norm

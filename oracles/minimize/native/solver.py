@@ -13,6 +13,7 @@ import heapq
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import ClassVar
@@ -53,16 +54,16 @@ _FIRST_SWEEPS, _MORE_SWEEPS, _PART_SWEEPS = 2, 10, 4
 _STRONG_TILT, _STRONG_SWEEPS = 7, 20  # of a region whose tree grew too large; binary digits of the tilt
 _REPRESENTATIVES = 8  # of the numeric weight vectors, to find out where duals should start
 _FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # of one tree, before its region is nested, or split
+_FIRST_TREE_WORK = 10_000_000  # nodes times cells; fewer nodes where there are many cells
 _WORTH = 20  # a trie is searched if its bound closes one part in so many of the gap
-_SLICE = 4000  # nodes between two looks at the clock and at the other threads
-_PASSES, _PART_PASSES = (
-    30,
-    3,
-)  # at most, over a trie, before it is searched: of a region, and of a part of one
+_SLICE, _TRIE_SLICE = 256, 8  # nodes before the first look at the clock and at the other threads
+_PASSES, _PART_PASSES = 10, 3  # at most, over a trie before it is searched: of a region, and of a part of one
+_TILT_PASSES = 3  # over a trie, to compare tilts
+_TILTS, _LEAST_TILT = 10, 14  # of a trie: none, and powers of two from 2^-13 records on
 _LEAST_GAIN = UNIT // 4  # of a pass that is not the last one
 _PART_NODES = 500  # of a trie, before what is left of it waits for its turn
-_DESCENTS = 64  # for a good point before a trie is searched
-_MOMENT = 0.05  # seconds in a trie between two looks at the clock
+_DESCENTS, _MORE_DESCENTS = 64, 4  # for a good point before the first trie is searched, and the others
+_MOMENT = 0.05  # seconds in a search between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -178,26 +179,44 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
     tilts = np.zeros((2, len(squares)), dtype=np.int64)
     if not shape.coupled:
         return tilts
-    region = new_region(shape, np.int64)
-    forward = np.zeros_like(region.tables)
-    levels, costs = np.zeros_like(shape.low), regions.costs(Perturbation.zero(regions.cells.lattice))
-    distinct = np.unique(squares)
+    region, costs = new_region(shape, np.int64), regions.costs(Perturbation.zero(regions.cells.lattice))
+    forward, levels = np.zeros_like(region.tables), np.zeros_like(shape.low)
+    tried = (0, *(n * UNIT >> digits for digits in range(13, 4, -1)))
+    at, distinct = [0, 0], np.unique(squares)
     for part in np.array_split(distinct, min(len(distinct), _REPRESENTATIVES)):
         same = np.flatnonzero((squares >= part[0]) & (squares <= part[-1]))
         number = int(same[np.argmin(least[same])])
-        best, reached = np.full(2, -BIG), -BIG
-        for tilt in (0, *(n * UNIT >> k for k in range(13, 4, -1))):
-            if not regions.start(region, number, UNIT, costs, regions.all_levels):
-                break
-            give_to_norm(shape, region, tilt)
-            update(shape, region, None)
-            for stage, sweeps in enumerate((_FIRST_SWEEPS, _MORE_SWEEPS - _FIRST_SWEEPS)):
-                for _ in range(sweeps):
-                    reached = bounds.sweep(shape, region, forward, shares, BIG, levels)
-                if reached > best[stage]:
-                    best[stage] = reached
-                    tilts[stage, same] = tilt
+
+        @cache
+        def reached(tilt: int, number: int = number) -> tuple[int, int]:
+            """The bounds after few and after many sweeps."""
+            found = -BIG, -BIG
+            if regions.start(region, number, UNIT, costs, regions.all_levels):
+                give_to_norm(shape, region, tilt)
+                update(shape, region, None)
+                sweeps = range(max(_FIRST_SWEEPS, _MORE_SWEEPS))
+                low = [bounds.sweep(shape, region, forward, shares, BIG, levels) for _ in sweeps]
+                found = low[_FIRST_SWEEPS - 1], low[-1]
+            return found
+
+        for stage in range(2):
+            at[stage] = climb(at[stage], len(tried), lambda k: reached(tried[k])[stage])  # noqa: B023
+            tilts[stage, same] = tried[at[stage]]
     return tilts
+
+
+def _next_slice(nodes: int, took: float) -> int:
+    """How many nodes to search before the next look at the clock, if the last ones took so many seconds."""
+    return max(1, min(2 * nodes, int(nodes * _MOMENT / max(took, 1e-6))))
+
+
+def climb(at: int, size: int, height: Callable[[int], int]) -> int:
+    """The first of 0..size - 1, from ``at`` on, that is as high as both its neighbours."""
+    while True:
+        best = max((at, max(0, at - 1), min(size - 1, at + 1)), key=height)
+        if height(best) <= height(at):
+            return at
+        at = best
 
 
 def _solve(model: _Model, query: Query, threads: int) -> Proposal:
@@ -430,6 +449,7 @@ class _Worker:
         self.region = new_region(self.shape, np.int64)
         self.forward = np.zeros_like(self.region.tables)
         self.state: nested.State | None = None
+        self.tilt = 0  # of the trie at hand, by number
         self.levels = np.zeros(len(self.shape.low), dtype=np.int64)
         self.trial = np.zeros(len(run.low), dtype=np.int64)
 
@@ -441,6 +461,8 @@ class _Worker:
             return
         if job.fixed is not None:
             self._search_trie(job)
+            return
+        if run.duals and self._nested(low, job.number):  # other regions were left to tries
             return
         low = self._tighten(low, _MORE_SWEEPS if job.swept else _FIRST_SWEEPS)
         if low < run.cutoff and job.swept and not run.over:
@@ -496,7 +518,8 @@ class _Worker:
         strong = job.part is not None
         while True:
             if low < self.run.cutoff:
-                low = self._search(low, _TREE_NODES if strong else _FIRST_TREE_NODES)
+                first = min(_FIRST_TREE_NODES, _FIRST_TREE_WORK // max(1, self.shape.cells))
+                low = self._search(low, _TREE_NODES if strong else first)
             if self._interrupted():
                 return min(low, *(p.bound for p in parts)) if parts else low
             if low < self.run.cutoff and not strong:
@@ -530,8 +553,9 @@ class _Worker:
         run = self.run
         if number in run.flat:
             return False
-        self._offer(*descend_from_many(self.shape, self.region, _DESCENTS))
-        found = self._raised(self._loaded())
+        descents = _MORE_DESCENTS if run.duals else _DESCENTS
+        self._offer(*descend_from_many(self.shape, self.region, descents))
+        found = self._raised(number)
         if found - low < (run.value - low) // _WORTH and not run.over:
             run.flat.add(number)
             return False
@@ -541,10 +565,32 @@ class _Worker:
             run.postpone(_Job(max(low, found), number, True, fixed=()))
         return True
 
-    def _raised(self, state: nested.State) -> int:
-        """The bound of a trie after some passes; BIG if it is pruned."""
+    def _raised(self, number: int) -> int:
+        """The bound of a region's trie after some passes; BIG if it is pruned.
+
+        The best tilt after a few passes is looked for near that of the region before.
+        """
+        tries, duals = self.run.model.tries, dict[int, nested.Dual]()
+
+        @cache
+        def reached(at: int) -> int:
+            tilt = self.run.model.problem.largest_loss * UNIT >> _LEAST_TILT - at if at > 0 else 0
+            state = self._loaded(tilt)
+            found = self._passes(state, _TILT_PASSES)
+            duals[at] = nested.dual(tries, state)
+            return found
+
+        self.tilt = climb(self.tilt, _TILTS if self.shape.coupled else 1, reached)
+        if reached(self.tilt) >= self.run.cutoff:
+            return int(BIG)
+        assert self.state is not None
+        nested.resume(tries, self.state, duals[self.tilt], np.zeros(0, dtype=np.int64))
+        return max(reached(self.tilt), self._passes(self.state, _PASSES))
+
+    def _passes(self, state: nested.State, most: int) -> int:
+        """The bound of a trie after so many passes, fewer if they gain little; BIG if it is pruned."""
         found = -int(BIG)
-        for number in range(_PASSES):
+        for number in range(most):
             before, found = found, nested.enter(self.run.model.tries, state, 0, 1, self.run.cutoff)
             if found >= self.run.cutoff:
                 return int(BIG)
@@ -554,10 +600,10 @@ class _Worker:
                 break
         return max(before, found)
 
-    def _loaded(self) -> nested.State:
+    def _loaded(self, tilt: int = 0) -> nested.State:
         if self.state is None:
             self.state = nested.new_state(self.run.model.tries, len(self.run.costs.radial))
-        nested.load(self.shape, self.region, self.run.model.tries, self.state)
+        nested.load(self.shape, self.region, self.run.model.tries, self.state, tilt)
         return self.state
 
     def _improve(self, level: IntArray) -> None:
@@ -581,7 +627,7 @@ class _Worker:
         if nested.enter(tries, state, depth, _PART_PASSES, run.cutoff) >= run.cutoff:
             return
         self._improve(state.level)
-        left, slice_ = _PART_NODES, 8
+        left, slice_ = _PART_NODES, _TRIE_SLICE
         while left > 0:
             with run.lock:
                 value, ties = run.value, run.ties
@@ -590,8 +636,7 @@ class _Worker:
             what, found, expanded, opened = nested.search(
                 tries, state, value, best, self.trial, min(left, slice_), ties
             )
-            took = time.perf_counter() - began
-            slice_ = max(1, min(2 * slice_, int(slice_ * _MOMENT / max(took, 1e-6))))
+            slice_ = _next_slice(slice_, time.perf_counter() - began)
             run.count(expanded, opened)
             left -= expanded
             if what == nested.IMPROVED:
@@ -612,14 +657,16 @@ class _Worker:
         tree = trees.plant(shape, region, order, leaves)
         trees.sprout(shape, region, tree)
         run.searched += 1
-        left = nodes if np.any(region.dom_size[order] > 1) else BIG
+        left, slice_ = nodes if np.any(region.dom_size[order] > 1) else BIG, _SLICE
         while left > 0:
             with run.lock:
                 value, ties = run.value, run.ties
                 best = self.trial if run.point is None else run.point
+            began = time.perf_counter()
             what, found, expanded, opened = trees.search(
-                shape, region, tree, value, best, self.trial, min(left, _SLICE), ties
+                shape, region, tree, value, best, self.trial, min(left, slice_), ties
             )
+            slice_ = _next_slice(slice_, time.perf_counter() - began)
             run.count(expanded, opened)
             left -= expanded
             if what == trees.IMPROVED:

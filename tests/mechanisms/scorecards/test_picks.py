@@ -82,6 +82,8 @@ def test_how_many_columns_follows_from_the_budget() -> None:
     few = CardFacts.of(SCHEMA, 2000, SeededScorecard.default_lattice(SCHEMA), max_columns=2)
     assert len(ColumnPicks.plan(few, 0.6).draws) == 2  # type: ignore[union-attr]
     assert ColumnPicks.plan(facts(schema=Schema(SCHEMA.columns)), 0.02) is None
+    levels = Schema([c for c in SCHEMA.columns if isinstance(c, Categorical)], intercept=True)
+    assert ColumnPicks.plan(facts(schema=levels), 0.02) is None  # no units to be found
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])
@@ -101,7 +103,8 @@ def test_draws_model_and_choice_together_cost_what_is_claimed(epsilon: float) ->
 @pytest.mark.parametrize("levels", [4, 6])
 def test_a_card_of_a_small_budget_is_planned_for_any_number_of_features(levels: int) -> None:
     """Moments are of up to 1,000; beyond, nothing is drawn, and the model is another one."""
-    wide = Schema([Categorical(f"c{j}", [*"abcdef"[:levels]]) for j in range(200)], intercept=True)
+    texts = [Categorical(f"c{j}", [*"abcdef"[:levels]]) for j in range(160)]
+    wide = Schema([*texts, *(Numeric(f"x{j}", 0, 100) for j in range(60))], intercept=True)
     plan = SeededScorecard.plan(facts(5000, wide), epsilon=1.0, delta=1e-7)
     assert (plan.picks is None) == (levels == 6)
     assert isinstance(plan.seed, SufficientStatistics) == (levels == 4)

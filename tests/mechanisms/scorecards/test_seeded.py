@@ -141,9 +141,9 @@ def test_a_model_that_would_read_for_long_is_another() -> None:
     # Without an intercept features are measured from 0, and models are those of any table of numbers.
     bare = Schema(wide.columns)
     assert model(3_000, 1.0, bare) == "sufficient-statistics"
-    assert model(3_000, 8.0, bare) == "dp-gd"
+    assert model(3_000, 20.0, bare) == "dp-gd"
     assert model(30_000, 0.9, bare) == "sufficient-statistics"
-    assert model(30_000, 1.1, bare) == "objective-perturbation"
+    assert model(30_000, 2.0, bare) == "objective-perturbation"
 
 
 def test_roundings_lie_in_the_lattice_and_rank_records_as_the_model_does() -> None:

@@ -9,7 +9,7 @@ from privopt.oracles.cells import regions
 from privopt.oracles.minimize.native import bounds as bounds
 from privopt.oracles.minimize.native import nested
 from privopt.oracles.minimize.native.nested import State, Tries
-from privopt.oracles.minimize.native.solver import NativeOracle
+from privopt.oracles.minimize.native.solver import NativeOracle, climb
 from privopt.oracles.task import Task
 from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -51,7 +51,7 @@ def test_nothing_changes_a_value_and_bounds_are_bounds(shape: str, task: Task) -
     region, state = regions.new_region(cells, np.int64), nested.new_state(tries, len(costs.radial))
     for number in range(len(model.weights)):
         assert model.start(region, number, UNIT, costs, model.all_levels)
-        nested.load(cells, region, tries, state)
+        nested.load(cells, region, tries, state, int(rng.integers(-3, 4)) * UNIT)
         same = np.all(points[:, model.cells.numeric] == model.weights[number], axis=1)
         some, least = points[same], values[same]
         levels = some[:, tries.coordinate] - tries.low
@@ -81,10 +81,36 @@ def test_the_bound_is_stronger_than_that_of_single_cells() -> None:
     regions.update(cells, region, None)
     tries = nested.make_tries(cells, np.ones(16, dtype=np.int64))
     state = nested.new_state(tries, 1)
-    nested.load(cells, region, tries, state)
+    nested.load(cells, region, tries, state, 0)
     x, forward, shares = np.zeros_like(cells.low), np.zeros_like(region.tables), bounds.make_shares(cells)
     single = max(bounds.sweep(cells, region, forward, shares, regions.BIG, x) for _ in range(50))
     least = NativeOracle(threads=1).prepare(problem, Task.LINEAR).minimize(Perturbation.zero(problem.lattice))
     assert least.certificate.gap == 0
     together = nested.enter(tries, state, 0, 5, _NO_CUTOFF)
     assert single < together <= least.certificate.fixed_value
+
+
+def test_a_tilt_helps_where_the_ball_leaves_little_room() -> None:
+    """No noise, and a numeric weight that takes four of the seven squares."""
+    X, y = make_cells(500, blocks=(3, 3), numeric=1, seed=2)
+    problem = ZeroOneHalfspace(X, y, IntegerLattice(-2, 2, dimension=7, radius=7**0.5))
+    model = regions.CellModel.make(problem, Task.NORMALIZED)
+    costs, cells = model.costs(Perturbation.zero(problem.lattice)), model.shape
+    number = int(np.flatnonzero(model.weights[:, 0] == 2)[0])
+    points = np.concatenate(list(problem.lattice.batches()))
+    least = UNIT * int(problem.losses(points[points[:, model.cells.numeric[0]] == 2]).min())
+    region, tries = regions.new_region(cells, np.int64), nested.make_tries(cells, np.ones(6, dtype=np.int64))
+    state, found = nested.new_state(tries, len(costs.radial)), []
+    assert model.start(region, number, UNIT, costs, model.all_levels)
+    for tilt in (0, 500 * UNIT >> 6):
+        nested.load(cells, region, tries, state, tilt)
+        found.append(max(nested.enter(tries, state, 0, 1, _NO_CUTOFF) for _ in range(2)))
+    assert found[0] + 4 * UNIT < found[1] <= least
+
+
+@pytest.mark.parametrize("start", range(7))
+def test_climbing_ends_at_a_top_and_stays_inside(start: int) -> None:
+    heights = [0, 1, 4, 4, 3, 2, 5]
+    top = climb(start, len(heights), heights.__getitem__)
+    assert heights[top] >= max(heights[max(0, top - 1) : top + 2])
+    assert heights[top] >= heights[start]
