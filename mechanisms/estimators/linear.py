@@ -748,7 +748,8 @@ def _outline(part: Prepared) -> Outline:
     counts, targets = record_counts(part.counts, rows), part.targets
     held, number = None, targets.number
     if number is not None and targets.classes is not None:
-        held, number = tallied(number, counts, len(targets.classes)), number[:0]
+        held = tallied(number, counts, len(targets.classes))
+        number = number[:0].copy()  # a view would keep all of them
     facts = targets._replace(labels=[], number=number)
     return Outline(int(np.sum(counts)), len(targets.labels), held, facts, *part[3:])
 

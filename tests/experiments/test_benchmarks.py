@@ -169,6 +169,10 @@ def test_open_lines_of_scaling_show_gap_and_bound() -> None:
     assert table["opdisc, epsilon 1"].tolist() == ["", "refused"]
     assert table["exponential, epsilon 1"].tolist() == ["", "open at 60 s"]
     assert scaling.sizes(rows)["cells x levels, {-1,0,1}^d"].tolist() == [30, 12000]
+    least = replace(unsolved, epsilon=math.inf, value=100.0, bound=90.0, gap=10.0)
+    known = scaling.table(pd.DataFrame([vars(x) for x in (solved, unsolved, draw, least)]))
+    # -100 / 2, and -90 / 2 + 60 log 3
+    assert known["exponential, epsilon 1"].tolist() == ["", "open at 60 s: log Z -50 to 21"]
     minima, draws = scaling.picture(rows).axes
     assert [axes.get_title(loc="left") for axes in (minima, draws)] == ["Proved minima", "Exact draws"]
     # What was left open stands on the dashed line, above all that was solved.

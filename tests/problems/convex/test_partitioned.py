@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression
-from privopt.mechanisms.estimators.linear import _risk, _risk_facts
+from privopt.mechanisms.estimators.linear import _outline_of_part, _risk, _risk_facts
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.partitioned import PartitionedRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -119,6 +119,15 @@ def test_a_file_that_changes_between_passes_gets_no_longer_rows(tmp_path: Path, 
         file[50, 3] = bad
         with pytest.raises(InvalidInputError, match=r"finite|too long"):
             parts.gradient(w)
+
+
+def test_what_is_told_of_a_part_keeps_nothing_of_its_length() -> None:
+    """A view of the labels would: of a long table in many parts, more than fits in memory."""
+    model = PrivateLogisticRegression(1.0, data_norm=1.0, classes=(-1, 1))
+    seen = _outline_of_part(model._prepared(*records(), None, part=True))
+    assert seen.targets.number is not None
+    assert seen.targets.number.base is None
+    assert (seen.targets.number.size, len(seen.targets.labels)) == (0, 0)
 
 
 def test_parts_that_hold_other_numbers_of_records_than_they_did_are_refused() -> None:
