@@ -398,8 +398,8 @@ class SignSampler:
 def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
     """A label of B or -B beside three of B, which leave the sign to the tail of the noise; no constant.
 
-    The weight is 0 where the noisy mean of squares is not positive, otherwise it has the sign of the noisy
-    mean of products, whatever the prior.
+    The weight has the sign of the noisy mean of products, whatever the prior and the noisy mean of squares,
+    which is never taken to be 0.
     """
     loss = SquaredLoss(2.0)
     pair = tuple(Records((1.0,) * 4, (label, 1.0, 1.0, 1.0), loss) for label in (-1.0, 1.0))
@@ -407,9 +407,8 @@ def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
 
     def law(one: SufficientStatistics, records: Records) -> Floats:
         sigma = one.vector_noise.sigma
-        squares, products = np.square(records.features).mean(), np.dot(records.features, records.labels) / 4
-        seen, up = special.ndtr(squares / sigma), special.ndtr(products / sigma)
-        return np.array([seen * (1 - up), 1 - seen, seen * up])
+        up = special.ndtr(np.dot(records.features, records.labels) / 4 / sigma)
+        return np.array([1 - up, 0.0, up])
 
     def run(one: SufficientStatistics, records: Records) -> Sampler:
         return SignSampler(PointSampler(one, records))
