@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
 
@@ -75,7 +76,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
             *(f"{spent.delta:.3g} of {budget.delta:g}", budget.rule, str(len(mine))),
             escape(mine[-1].time[:10]) if mine else "",
         )
-    tell.print(table)
+    print_whole(tell, table)
     _tell_if_closed(book)
 
 
@@ -95,7 +96,7 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
             *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
             *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:.3g}"),
         )
-    tell.print(table)
+    print_whole(tell, table)
     _tell_state(book)
 
 

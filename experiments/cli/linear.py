@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from privopt.experiments.cli.tables import Labelled
+from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
@@ -385,10 +386,7 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
-    if not console.is_terminal:  # a pipe or file has no width
-        whole = console.measure(card, options=console.options.update(max_width=10_000)).maximum
-        console.width = max(console.width, whole)
-    console.print(card)
+    print_whole(console, card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
     for line in (

@@ -28,7 +28,7 @@ COMMANDS = {
     "plan": "Say, before any data, what fitting a scorecard, or with --robust a linear model, will do "
     "and why.",
     "calibrate": "Show the noise that a guarantee costs, before any data.",
-    "predict": "Score records with a saved model: columns `score` and `prediction`.",
+    "predict": "Score records with a saved model, in their order: columns `score` and `prediction`.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
     "with intervals.",
     "card": "Print a scorecard: points, threshold, risks; as a page, Markdown, JSON or SQL. Costs nothing.",

@@ -32,7 +32,7 @@ def predict(
         bool, typer.Option("--proba", help="Add a column per class: its probability, by the model.")
     ] = False,
 ) -> None:
-    """Score records with a saved model: columns `score` and `prediction`."""
+    """Score records with a saved model, in their order: columns `score` and `prediction`."""
     check_files({"--output": output})
     fitted = load_model(model)
     check_proba(fitted, proba)

@@ -25,8 +25,9 @@ Floats = NDArray[np.float64]
 # n / 500 records is had for less: what was best on synthetic tables of 500 to 30,000 records, 5 to 40
 # columns, 1% to 50% positives, at epsilon from 0.1 to 10.
 _RECORDS, _SHARE, _ENOUGH = 7.0, 0.5, 1000.0
-# Draws of columns gained where more than this share of them are numbers, whose units they find.
-_NUMBERS = 0.2
+# Draws of columns gained on synthetic tables where more than a fifth of them are numbers, whose units they
+# find; on Adult, where less than half are, they cost more than they found.
+_NUMBERS = 0.5
 # Where a number may be cut, as shares of its range.
 CUTS = (*(2.0**-i for i in range(6, 1, -1)), 0.5, *(1 - 2.0**-i for i in range(2, 7)))
 # The unit of a number in terms of the distance of the cut to the nearer end of its range.
@@ -73,7 +74,7 @@ class ColumnPicks:
         """
         columns = len(facts.spans)
         most = max(1, round(math.sqrt(facts.n_records * mu) / _RECORDS))
-        if not facts.middle or len(facts.lines) <= _NUMBERS * columns or 2 * most > columns:
+        if not facts.middle or len(facts.lines) < _NUMBERS * columns or 2 * most > columns:
             return None
         most = min(most, facts.max_columns or columns)
         width = min(bounded_range_at_gdp(mu * math.sqrt(_SHARE / most)), _ENOUGH / facts.n_records)

@@ -179,3 +179,12 @@ def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
             run("card", card, *words)
     with pytest.raises(InvalidInputError):
         run("card", clinic / "model.json")
+
+
+def test_names_of_budgets_are_whole_in_a_pipe(tmp_path: Path) -> None:
+    name, ledger = "cardiology-of-the-second-ward-by-somebody-with-a-long-name", tmp_path / "ledger.db"
+    run("budget", "create", f"{ledger}#{name}", "--epsilon", 3)
+    run("budget", "spend", f"{ledger}#{name}", "--epsilon", 1, "--mechanism", "a query of several words")
+    assert any(name in line for line in run("budget", "list", ledger).splitlines())
+    shown = run("budget", "show", ledger).splitlines()
+    assert any(name in line and "a query of several words" in line for line in shown)

@@ -29,7 +29,8 @@ SCHEMA = Schema(
     [
         *NUMBERS,
         MissingLevel(Numeric("visits", 0, 64)),
-        *(Categorical(f"c{j}", ["a", "b", "c"]) for j in range(7)),
+        *(Categorical(f"c{j}", ["a", "b", "c"]) for j in range(3)),
+        *(Numeric(f"n{j}", 0, 10) for j in range(4)),
     ],
     intercept=True,
 )
@@ -42,7 +43,9 @@ def facts(n: int = 2000, schema: Schema = SCHEMA) -> CardFacts:
 def records(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     """Money tells whether a record is positive: it is mostly far below its upper bound."""
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({f"c{j}": rng.choice(["a", "b", "c"], n) for j in range(7)})
+    frame = pd.DataFrame({f"c{j}": rng.choice(["a", "b", "c"], n) for j in range(3)})
+    for j in range(4):
+        frame[f"n{j}"] = rng.integers(0, 11, n)
     frame["money"] = np.minimum(rng.exponential(4, n).round(), 128)
     frame["age"] = rng.integers(-20, 81, n)
     frame["visits"] = np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 65, n))
@@ -104,7 +107,7 @@ def test_draws_model_and_choice_together_cost_what_is_claimed(epsilon: float) ->
 def test_a_card_of_a_small_budget_is_planned_for_any_number_of_features(levels: int) -> None:
     """Moments are of up to 1,000; beyond, nothing is drawn, and the model is another one."""
     texts = [Categorical(f"c{j}", [*"abcdef"[:levels]]) for j in range(160)]
-    wide = Schema([*texts, *(Numeric(f"x{j}", 0, 100) for j in range(60))], intercept=True)
+    wide = Schema([*texts, *(Numeric(f"x{j}", 0, 100) for j in range(160))], intercept=True)
     plan = SeededScorecard.plan(facts(5000, wide), epsilon=1.0, delta=1e-7)
     assert (plan.picks is None) == (levels == 6)
     assert isinstance(plan.seed, SufficientStatistics) == (levels == 4)

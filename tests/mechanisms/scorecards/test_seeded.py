@@ -87,11 +87,10 @@ def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
     assert plan.choice.spend.delta == 0
     # A loss moves by at most 1 when a record is replaced, and by 2 beta in the exponent of the law.
     assert 2 * plan.choice.beta <= plan.choice.spend.epsilon
-    assert (plan.seed.facts.row_norm < facts().row_norm) == (plan.picks is not None) == (epsilon < 10)
+    assert plan.picks is None  # few of the columns are numbers; with draws: test_picks.py
     if plan.seed.spend.notion == "gdp":
         assert plan.seed.spend.level is not None
-        level = math.hypot(plan.seed.spend.level, plan.picks.level if plan.picks else 0.0)
-        assert 0.999e-6 <= beside_range_delta(level, plan.choice.width, epsilon) <= 1e-6
+        assert 0.999e-6 <= beside_range_delta(plan.seed.spend.level, plan.choice.width, epsilon) <= 1e-6
         assert "GDP, and a choice of bounded range" in plan.spend.note
     else:
         assert 0.999 * epsilon <= plan.seed.spend.epsilon + plan.choice.spend.epsilon <= epsilon

@@ -10,7 +10,17 @@ from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
-from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, PointRule, Schema
+from privopt.mechanisms.scorecards.wishes import Wish, few_columns, granted
+from privopt.problems import (
+    Binned,
+    Categorical,
+    IntegerLattice,
+    InvalidInputError,
+    MissingLevel,
+    Numeric,
+    PointRule,
+    Schema,
+)
 
 SCHEMA = Schema(
     [
@@ -46,6 +56,47 @@ def test_every_candidate_keeps_the_wishes() -> None:
             assert card[11] <= 0  # the feature falls where age rises
             spread += len(set(card[:4].tolist())) > 1
     assert spread > 50
+
+
+@pytest.mark.parametrize(("most", "count", "first"), [(3, 3, [3, 1, 0]), (20, 1, [20, 7, 0])])
+def test_weights_are_scaled_to_the_bound_on_their_own_side(most: int, count: int, first: list[int]) -> None:
+    """Points from 0: a weight of 0.9 gets the most; with few points there are cards that are cut off too."""
+    schema = Schema([Binned("income", [0, 1, 2, 3])])
+    facts = CardFacts.of(schema, 1000, IntegerLattice([0, 0, 0], [most] * 3))
+    found, _ = candidate_cards(np.array([0.9, 0.3, 0.0]), facts)
+    assert len(found) == count
+    assert found[0].tolist() == first
+
+
+def test_levels_are_shifted_to_their_bound_and_the_intercept_takes_the_difference() -> None:
+    weights = np.array([-1.0, 0.0, 1.0, 0.5])
+    for points, shifted in (
+        ((0, 3), [0, 1, 2, -0.5]),
+        ((-3, 0), [-2, -1, 0, 1.5]),
+        ((-3, 3), [-1, 0, 1, 0.5]),
+    ):
+        assert granted(weights, (Wish(0, 3, 3, 0, points),), True).tolist() == shifted
+        assert granted(weights, (Wish(0, 3, 3, 0, points),), False).tolist() == weights.tolist()
+
+
+def test_a_number_tells_apart_by_what_lies_between_0_and_its_weight() -> None:
+    """A uniform number times 3 varies by 3/4, two levels of 1/2 and -1/2 by 1/4; times 1 by 1/12."""
+    spans = ((0, 1), (1, 3))
+    for weight, kept in ((3.0, [3.0, 0, 0]), (1.0, [0, 0.5, -0.5])):
+        assert few_columns(np.array([weight, 0.5, -0.5]), spans, 1, ()).tolist() == kept
+
+
+def test_rows_without_an_intercept_are_as_long_as_is_said() -> None:
+    """The longest row at the ends of both numbers, one that stays below 1 and one that goes beyond."""
+    schema = Schema(
+        [Numeric("a", 0, 10, zero=0, one=20), Numeric("b", 0, 30, zero=0, one=10), SCHEMA.columns[2]]
+    )
+    rows = pd.DataFrame({"a": [0, 10, 10], "b": [30, 0, 30], "job": ["a", "b", "c"]})
+    features = schema.encode(rows)
+    longest = np.linalg.norm(features.X / features.denominator, axis=1).max()
+    facts = CardFacts.of(schema, 1000, SeededScorecard.default_lattice(schema))
+    assert longest == pytest.approx(np.sqrt(0.25 + 9 + 1))
+    assert longest <= facts.row_norm <= longest * (1 + 1e-9)
 
 
 def test_a_number_and_its_missing_level_are_not_shifted_together() -> None:
