@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,14 @@ def test_prevalences_are_counted_with_the_noise_that_they_claim() -> None:
     assert np.sum(several.release(np.full(3, 300), source)) == pytest.approx(1)
     with pytest.raises(ValueError, match="epsilon"):
         PrevalencePlan.plan(0, 2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_steps_of_the_noise_of_a_prevalence_stay_within_epsilon_exactly(classes: int) -> None:
+    """Replacing a record moves one count of two classes by 1, more by 2 in all; the rate is steps / 2^30."""
+    for epsilon in (math.nextafter(0.5, 0), 0.1, 1 / 3, 1.0):
+        spent = Fraction(PrevalencePlan.plan(epsilon, classes).steps * (1 if classes == 2 else 2), 2**30)
+        assert Fraction(epsilon) * (1 - Fraction(1, 10**6)) < spent <= Fraction(epsilon)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -10,6 +10,7 @@ from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
+from privopt.mechanisms.scorecards.wishes import Wish, few_columns, granted
 from privopt.problems import (
     Binned,
     Categorical,
@@ -65,6 +66,24 @@ def test_weights_are_scaled_to_the_bound_on_their_own_side(most: int, count: int
     found, _ = candidate_cards(np.array([0.9, 0.3, 0.0]), facts)
     assert len(found) == count
     assert found[0].tolist() == first
+
+
+def test_levels_are_shifted_to_their_bound_and_the_intercept_takes_the_difference() -> None:
+    weights = np.array([-1.0, 0.0, 1.0, 0.5])
+    for points, shifted in (
+        ((0, 3), [0, 1, 2, -0.5]),
+        ((-3, 0), [-2, -1, 0, 1.5]),
+        ((-3, 3), [-1, 0, 1, 0.5]),
+    ):
+        assert granted(weights, (Wish(0, 3, 3, 0, points),), True).tolist() == shifted
+        assert granted(weights, (Wish(0, 3, 3, 0, points),), False).tolist() == weights.tolist()
+
+
+def test_a_number_tells_apart_by_what_lies_between_0_and_its_weight() -> None:
+    """A uniform number times 3 varies by 3/4, two levels of 1/2 and -1/2 by 1/4; times 1 by 1/12."""
+    spans = ((0, 1), (1, 3))
+    for weight, kept in ((3.0, [3.0, 0, 0]), (1.0, [0, 0.5, -0.5])):
+        assert few_columns(np.array([weight, 0.5, -0.5]), spans, 1, ()).tolist() == kept
 
 
 def test_rows_without_an_intercept_are_as_long_as_is_said() -> None:
