@@ -57,8 +57,9 @@ _MOST_STEPS_ASKED = 10_000_000
 _LOW_DIMENSION = 512
 # Classes are left to noisy moments up to so many n mu per feature, then to gradient descent: what was most
 # accurate on synthetic tables of categories and numbers, for a mu that all mechanisms are given. (Noisy
-# moments rank records best up to a few hundred; from here on probabilities of the others are better.)
-_SMALL_BUDGET, _MODEST_BUDGET = 40, 60
+# moments rank records best up to a few hundred; from here on probabilities of the others are better.) With
+# few features moments hold out longer, up to so many n mu for all of them.
+_SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
 # Size of a default ball, in units of ``typical_distance``: twice, so that the guess lies well inside.
 _ROOM = 2.0
 # Of an l1 ball for rows with features of up to R: in units of the scale of predictions over R. Five features
@@ -164,13 +165,13 @@ def _fitting(
                 "for least squares with few features it was the most accurate at every epsilon measured, and "
                 "it falls back to the mean where noise hides the rest"
             )
-        per_feature = facts.n_records * mu / facts.dimension
-        if per_feature <= _SMALL_BUDGET:
+        budget, p = facts.n_records * mu, facts.dimension
+        if budget <= max(_SMALL_BUDGET * p, _FOR_ALL):
             return "sufficient-statistics", (
                 "where the budget is small for so many features and so few records it was among the most "
                 "accurate, and how much it shrinks follows from the noise"
             )
-        if per_feature <= _MODEST_BUDGET:
+        if budget <= _MODEST_BUDGET * p:
             return "dp-gd", (
                 "at a modest budget for so many features and records it was the most accurate of those "
                 "measured: few steps are a penalty, and its noise is accounted exactly"

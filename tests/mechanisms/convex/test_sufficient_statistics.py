@@ -176,15 +176,19 @@ def test_predictions_stay_in_the_range_also_of_loaded_models(tmp_path: object) -
 
 
 @pytest.mark.parametrize(
-    ("n", "epsilon", "name"),
+    ("n", "features", "epsilon", "name"),
     [
-        (500, 0.1, "sufficient-statistics"),
-        (5_000, 1.0, "dp-gd"),
-        (100_000, 1.0, "objective-perturbation"),
+        (500, 20, 0.1, "sufficient-statistics"),
+        (5_000, 20, 1.0, "sufficient-statistics"),  # 55 n mu per feature, but few of them
+        (10_000, 40, 1.0, "dp-gd"),
+        (20_000, 20, 1.0, "objective-perturbation"),
+        (100_000, 40, 1.0, "objective-perturbation"),
     ],
 )
-def test_automatic_choice_for_classes_follows_the_budget(n: int, epsilon: float, name: str) -> None:
-    facts = RiskFacts(n, 20, LogisticLoss())
+def test_automatic_choice_for_classes_follows_the_budget(
+    n: int, features: int, epsilon: float, name: str
+) -> None:
+    facts = RiskFacts(n, features, LogisticLoss())
     assert choose_risk_mechanism("auto", facts, mu=gaussian_mu(epsilon, 1 / n**2)).kind.name == name
 
 

@@ -117,7 +117,7 @@ def test_the_sigmoid_classifier_refuses_the_others(mechanism: str) -> None:
 
 
 def test_auto_says_what_it_chose_and_why() -> None:
-    model = classifier(epsilon=10.0).fit(*task(200))
+    model = classifier(epsilon=10.0).fit(*task(2000))
     assert model.mechanism_ == "objective-perturbation"
     assert len(model.mechanism_reason_) > 20
     assert classifier(regularizer="l1:0.01").fit(*task(200)).mechanism_ == "dp-pgd"
