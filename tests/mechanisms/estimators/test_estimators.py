@@ -269,6 +269,7 @@ def test_with_a_schema_tables_are_read_by_it_and_nothing_leaks(tmp_path: Path) -
     columns = [Numeric("age", 0, 100, zero=0, one=100), Categorical("smoker", ["no", "yes"])]
     X = np.column_stack([table["age"] / 100, table["smoker"] == "no", table["smoker"] == "yes"]).astype(float)
     facts: dict[str, Any] = {"classes": ("well", "ill"), "insecure_seed": 0}
+    facts["mechanism"] = "objective-perturbation"  # noisy moments are read by the columns of a schema
     Schema(columns).save(tmp_path / "schema.toml")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the bound is the schema's: sqrt(1/4 + 1/2) from the middle
@@ -307,13 +308,14 @@ def test_more_classes_split_the_budget_and_say_so() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 3000)
     X = np.eye(3)[y] * 0.7 + rng.normal(0, 0.05, (3000, 3))
-    model = classifier(classes=(0, 1, 2), epsilon=3.0, delta=1e-5).fit(X, y)
+    options: dict[str, Any] = {"classes": (0, 1, 2), "epsilon": 3.0, "delta": 1e-5}
+    model = classifier(**options, mechanism="objective-perturbation").fit(X, y)
     assert model.coef_.shape == (3, 3)
     assert model.score(X, y) > 0.9
     assert (model.spend_.epsilon, model.spend_.delta) == (3.0, 1e-5)
     assert model.spend_.note.startswith("one-vs-rest: 3 releases share it, (1, 3.33e-06) each")
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(3000))
-    chosen = classifier(classes=(0, 1, 2), epsilon=3.0, delta=1e-5, mechanism="dp-fw-l1").fit(X, y)
+    chosen = classifier(**options, mechanism="dp-fw-l1").fit(X, y)
     assert chosen.spend_.level == pytest.approx(zcdp_rho(3.0, 1e-5), rel=1e-6)
     assert f"{zcdp_rho(3.0, 1e-5) / 3:.4g}-zCDP each" in chosen.spend_.note
 
