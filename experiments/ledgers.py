@@ -84,6 +84,7 @@ def main(
     output: Path = Path(),
 ) -> None:
     """Draw budget.png in a folder, and print what a booking takes at first and at last."""
+    output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         picture(str(made_up(Path(folder, "ledger.db"))), output / "budget.png")
         times = booking_times(Path(folder), bookings)

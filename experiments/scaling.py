@@ -308,8 +308,8 @@ def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
         "Cost follows cells times levels, not records.",
         "![seconds against dimension](scaling.png)",
         markdown(sizes(lines)),
-        "Every line: [scaling.csv](scaling.csv). Exact draws over other lattices at d = 23: "
-        "`python -m privopt.experiments.benchmark_solvers`.",
+        "Every line: [scaling.csv](scaling.csv). Over other lattices at d = 23: "
+        "[exact draws](exact-draws.md).",
     ]
     if missing:
         parts.insert(2, f"**Not all is there yet.** Missing: {'; '.join(missing)}.")
