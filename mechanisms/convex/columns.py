@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.convex.likely_weights import Block
-from privopt.problems.tables.columns import Column, Numeric
-from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.columns import Numeric
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -43,11 +42,10 @@ class Columns:
     @classmethod
     def of(cls, schema: Schema) -> Self:
         """The columns of a schema, measured from their middle."""
-        ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
+        lines = tuple(_line(start, number) for start, number in schema.numbers.items())
         # A number and its missing level are no levels that could be shifted together.
-        lines = tuple(_line(s, c) for s, c in zip(ends, schema.columns, strict=False) if is_line(c))
-        parts = tuple(itertools.pairwise(sorted({*ends, *(start + 1 for start, _, _ in lines)})))
-        return cls(parts, tuple(schema.middle.tolist()), lines)
+        ends = {0, *(stop for _, stop in schema.spans), *(start + 1 for start in schema.numbers)}
+        return cls(tuple(itertools.pairwise(sorted(ends))), tuple(schema.middle.tolist()), lines)
 
     @property
     def features(self) -> NDArray[np.int64]:
@@ -74,14 +72,8 @@ class Columns:
         return found
 
 
-def is_line(column: Column) -> bool:
-    """Whether the first feature of a column is a number."""
-    return isinstance(plain_column(column)[0], Numeric)
-
-
-def _line(start: int, column: Column) -> tuple[int, float, float]:
+def _line(start: int, number: Numeric) -> tuple[int, float, float]:
     """The feature of a number, and the bounds that it has by its declaration."""
-    number = plain_column(column)[0]
     middle, half = float(number.middle[0]), math.sqrt(number.squared_spread)
     return start, middle - half, middle + half
 

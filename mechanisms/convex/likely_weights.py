@@ -21,8 +21,6 @@ _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 
 # The variance of a feature of which nothing is known, as a part of the largest that all can have on average;
 # and how far below the mean one is taken to be at most.
 _TYPICAL, _LEAST = 0.25, 0.05
-
-
 # Scores of a logistic model vary by no more than this: noise makes larger ones too sure of themselves.
 _MOST_SPREAD = 1.5
 _NODES, _DENSITY = np.polynomial.hermite_e.hermegauss(41)  # of a standard normal number

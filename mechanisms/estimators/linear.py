@@ -199,10 +199,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if given and bound >= 1:
             facts = replace(facts, constant=1.0)
         feature, delta = _constant(bound, self.norm), public_delta(self.delta, n)
-        # The plan is complete before a private number has entered it.
         # Features that are measured from their middle are read as the columns that they come from.
         measured = middle is not None and facts.constant > 0
         columns = Columns.of(schema) if schema is not None and measured else None
+        # The plan is complete before a private number has entered it.
         choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
         if not (plan.by_sums or isinstance(table, Whole)):
             raise InvalidInputError(

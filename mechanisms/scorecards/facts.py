@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Self
-
-import numpy as np
 
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.scorecards.wishes import Wish, bounded, check_forced, wishes
@@ -74,7 +71,6 @@ class CardFacts:
         Raises:
             InvalidInputError: more columns must have points than may.
         """
-        ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)]).tolist()
         known = Columns.of(schema)
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
         norm = math.sqrt(squares) * (1 + 1e-12)
@@ -82,11 +78,10 @@ class CardFacts:
         if schema.intercept:
             norm, middle = schema.spread, known.middle
         box, asked = bounded(lattice, schema), wishes(schema)
-        spans = tuple(itertools.pairwise(ends))
         check_forced(schema, asked, max_columns)
         return cls(
             *(n_records, box, known.parts, schema.intercept, norm, schema.denominator, costs, middle, asked),
-            *(spans, known.lines, tuple(float(c.squared_spread) for c in schema.columns), max_columns),
+            *(schema.spans, known.lines, tuple(float(c.squared_spread) for c in schema.columns), max_columns),
         )
 
     def known(self, active: tuple[int, ...]) -> Columns:

@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.columns import is_line
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
@@ -152,11 +151,10 @@ class SeededScorecard:
     def default_lattice(schema: Schema) -> IntegerLattice:
         """-10 to 10 points a level, -40 to 40 for all of a number; the intercept: what they add up to."""
         most = np.full(schema.n_features, _POINTS)
-        ends = np.cumsum([0, *(len(column.feature_names) for column in schema.columns)])
-        numbers = [a for a, column in zip(ends[:-1], schema.columns, strict=True) if is_line(column)]
-        most[numbers] = _POINTS_OF_NUMBERS
+        most[list(schema.numbers)] = _POINTS_OF_NUMBERS
         if schema.intercept:
-            most[-1] = np.sum(np.maximum.reduceat(most[:-1], ends[:-1]))
+            starts = np.array([start for start, _ in schema.spans], dtype=np.int64)
+            most[-1] = np.sum(np.maximum.reduceat(most[:-1], starts))
         return IntegerLattice(-most, most)
 
     @property
@@ -234,9 +232,7 @@ def _moments_do(facts: CardFacts, mu: float) -> bool:
 
 def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> SufficientStatistics:
     """One release of moments at that mu, to be read column by column."""
-    # The same mu said as a pair, a little less of it for the rounding of that.
-    delta = gaussian_delta(mu * (1 - 1e-9), epsilon)
-    plan = SufficientStatistics.plan(risk, epsilon=epsilon, delta=delta)
+    plan = SufficientStatistics.plan(risk, epsilon=epsilon, delta=_delta_of(mu, epsilon))
     return dataclasses.replace(plan, columns=facts.known(tuple(range(len(facts.spans)))))
 
 
@@ -247,9 +243,13 @@ def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) 
     if model == "auto" and seed.name == "dp-gd" and seed.steps * risk.n_records * risk.dimension > _MOST_READ:
         return _seed("objective-perturbation", risk, epsilon, delta, mu)
     if seed.spend.notion == "gdp":
-        # The same mu said as a pair, a little less of it for the rounding of that.
-        return choice.plan(risk, epsilon=epsilon, delta=gaussian_delta(mu * (1 - 1e-9), epsilon), steps=None)
+        return choice.plan(risk, epsilon=epsilon, delta=_delta_of(mu, epsilon), steps=None)
     return seed
+
+
+def _delta_of(mu: float, epsilon: float) -> float:
+    """The delta with which epsilon says the same as mu, a little less of it for the rounding of that."""
+    return gaussian_delta(mu * (1 - 1e-9), epsilon)
 
 
 def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns: int) -> IntegerLattice:

@@ -82,7 +82,7 @@ def check_max_columns(given: int | None) -> int | None:
 
 def check_forced(schema: Schema, asked: tuple[Wish, ...], max_columns: int | None) -> None:
     """Raise InvalidInputError where more columns must have points, as the bounds that they wish for say."""
-    starts = np.cumsum([0, *(len(c.feature_names) for c in schema.columns)]).tolist()
+    starts = [start for start, _ in schema.spans]
     forced = [schema.columns[starts.index(wish.start)].name for wish in asked if _forced(wish)]
     if max_columns is not None and len(forced) > max_columns:
         raise InvalidInputError(

@@ -6,6 +6,7 @@ import csv
 import gzip
 import inspect
 import io
+import itertools
 import json
 import math
 import re
@@ -168,14 +169,23 @@ class Schema:
         categorical = (c for c, _ in map(plain_column, self.columns) if isinstance(c, Categorical))
         return [c.name for c in categorical if isinstance(c.categories[0], str)]
 
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """(first, last + 1) of the features of each column, its missing level included."""
+        sizes = (len(column.feature_names) for column in self.columns)
+        return tuple(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
+
+    @property
+    def numbers(self) -> dict[int, Numeric]:
+        """The columns of numbers, by the feature that the number is."""
+        plain = ((start, plain_column(c)[0]) for (start, _), c in zip(self.spans, self.columns, strict=True))
+        return {start: column for start, column in plain if isinstance(column, Numeric)}
+
     @property
     def flags(self) -> tuple[int, ...]:
-        """Numbers of the features that are 0 or 1 in every table: levels, bins, gaps, and the intercept."""
-        found: list[bool] = []
-        for column in self.columns:
-            first = not isinstance(plain_column(column)[0], Numeric)
-            found += [first] + [True] * (len(column.feature_names) - 1)
-        return tuple(np.flatnonzero([*found, *[True] * self.intercept]).tolist())
+        """The features that are 0 or 1 in every table: levels, bins, gaps, and the intercept."""
+        numbers = self.numbers
+        return tuple(j for j in range(self.n_features) if j not in numbers)
 
     @property
     def n_features(self) -> int:
