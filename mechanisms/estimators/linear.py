@@ -51,7 +51,6 @@ from privopt.mechanisms.estimators.common import (
     read_model,
     validated,
     without_values,
-    write_atomically,
 )
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -66,6 +65,7 @@ from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import computed, is_dask, parts_of
