@@ -17,15 +17,11 @@ from sklearn.utils import Tags
 
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.booking import booked
-from privopt.mechanisms.estimators.linear import (
-    LinearClassifier,
-    LinearRegressor,
-    PrivateLinearModel,
-    Probabilities,
-    Targets,
-    encoded,
-)
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
+from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.predictions import by_parts
+from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
