@@ -29,36 +29,25 @@ from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.estimators.common import (
-    ScoredClassifier,
+from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.counting import counted_here, counted_records, integer_features
+from privopt.mechanisms.estimators.labels import check_given, checked_labels, class_indices, public_classes
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
+from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.validation import (
     as_table,
-    booked,
-    by_parts,
-    check_given,
-    check_limits,
     check_no_text,
-    check_whole_model,
-    checked_labels,
-    class_indices,
-    counted_here,
-    counted_records,
-    declared_schema,
-    integer_features,
     keep_arguments,
-    leak,
-    public_classes,
-    public_delta,
-    read_model,
     validated,
     without_values,
-    write_atomically,
 )
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.limits import Limits
+from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import check_type, check_unmasked, record_counts, tallied, told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
@@ -66,6 +55,7 @@ from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import computed, is_dask, parts_of
