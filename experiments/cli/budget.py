@@ -136,7 +136,7 @@ def export(
     if output.suffix not in (".csv", ".json"):
         raise InvalidInputError(f"--output {output}: exports end in .csv or .json")
     from privopt.experiments.cli.fit import check_files
-    from privopt.mechanisms.estimators.common import write_atomically
+    from privopt.problems.files import write_atomically
 
     check_files({"--output": output})
     if output.suffix == ".csv":

@@ -28,7 +28,6 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.estimators.common import check_writable, write_atomically
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
@@ -36,6 +35,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
+from privopt.problems.files import check_writable, write_atomically
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
