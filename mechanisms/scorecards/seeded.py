@@ -20,10 +20,11 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
-from privopt.mechanisms.scorecards.picks import ColumnPicks, Pick, Units
+from privopt.mechanisms.scorecards.picks import ColumnPicks, Floats, Pick, Units
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.limits import Limits, Watch, started
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
@@ -46,9 +47,10 @@ _POINTS, _POINTS_OF_NUMBERS = 10, 40
 
 @dataclass(frozen=True)
 class SeededData:
-    """A table, and the oracle that draws from a list of cards for it."""
+    """A table, its features as floats, and the oracle that draws from a list of cards for it."""
 
     table: ZeroOneHalfspace
+    features: Floats | CodedRows
     oracle: GibbsOracle
 
 
@@ -166,8 +168,16 @@ class SeededScorecard:
         """Of the linear model, in its own words; and the temperature of the choice."""
         return {**self.seed.noise, **self.choice.noise}
 
-    def prepare(self, table: ZeroOneHalfspace, oracle: GibbsOracle) -> SeededData:
+    def prepare(
+        self, table: ZeroOneHalfspace, oracle: GibbsOracle, coded: CodedRows | None = None
+    ) -> SeededData:
         """Match table and oracle with the plan. Costs nothing: what is refused is refused here.
+
+        Args:
+            table: the records.
+            oracle: what draws from lists.
+            coded: the features of the table over their denominator, by their codes, where these are known:
+                the linear model is then found sooner.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
@@ -185,7 +195,7 @@ class SeededScorecard:
         oracle.prepare(alike, self.choice.question)
         if self.picks is not None:
             self.picks.prepare(table, oracle)
-        return SeededData(table, oracle)
+        return SeededData(table, table.X / self.facts.denominator if coded is None else coded, oracle)
 
     def release(
         self, data: SeededData, noise: NoiseSource | None = None, limits: Limits | None = None
@@ -198,12 +208,16 @@ class SeededScorecard:
         """
         source, clock = noise or NoiseSource(), started(limits)
         table, facts = data.table, self.seed.facts
-        features, seed = table.X / self.facts.denominator, self.seed
+        features, seed = data.features, self.seed
         units = Units(self.facts, tuple(Pick(j, None) for j in range(len(self.facts.spans))))
         if self.picks is not None:
             units = Units(self.facts, self.picks.release(table, data.oracle, source, clock))
         if self.facts.middle:
-            features = units.features(features)
+            features = (
+                features.mapped(units.features)
+                if isinstance(features, CodedRows)
+                else units.features(features)
+            )
         if isinstance(seed, SufficientStatistics) and seed.columns is not None:
             seed = dataclasses.replace(seed, columns=self.facts.known(units.active))
         risk = EmpiricalRisk(

@@ -28,6 +28,7 @@ import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arguments import as_path, check_unmasked, told
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.tables.columns import (
@@ -50,6 +51,8 @@ Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 _GRID_LEVELS = 100
 _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
 _MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
+# Tables of levels, and of pairs of them, are no longer than this.
+_MOST_LEVELS = 1024
 # Messages list at most so many columns.
 _MOST_NAMED = 20
 
@@ -235,6 +238,25 @@ class Schema:
             start = stop
         X[:, start:] = self.denominator  # the intercept, if any
         return IntegerFeatures(X, self.denominator, self.feature_names)
+
+    def coded(self, codes: Sequence[IntArray]) -> CodedRows | None:
+        """The features of codes, by their codes; None where all columns together have too many of them."""
+        sizes = [column.n_codes for column in self.columns]
+        if sum(sizes) > _MOST_LEVELS:
+            return None
+        starts = np.cumsum([0, *sizes])
+        table = np.zeros((sum(sizes), self.n_features), dtype=np.int64)
+        own = np.zeros(table.shape, dtype=bool)
+        for column, start, (first, last) in zip(self.columns, starts.tolist(), self.spans, strict=False):
+            levels, features = slice(start, start + column.n_codes), slice(first, last)
+            column.write(np.arange(column.n_codes), table[levels, features], self.denominator)
+            own[levels, features] = True
+        if self.intercept:  # every record has one level of the first column
+            table[: sizes[0], -1], own[: sizes[0], -1] = self.denominator, True
+        rows = np.empty((len(codes[0]), len(codes)), dtype=np.int32)
+        for k, found in enumerate(codes):
+            rows[:, k] = found + starts[k]
+        return CodedRows(rows, table / self.denominator, own)
 
     def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
         """The declared columns of a table, in declared order."""
