@@ -141,12 +141,14 @@ def minimize_ridge(
         if not dense:
             w = _lbfgs(objective, w, tolerance)
         value, gradient = objective(w)
-        inverse, age = np.zeros((0, 0)), 0
+        inverse: Vector = np.zeros((0, 0))
+        age = 0
         for _ in range(_NEWTON_STEPS):
             if np.linalg.norm(gradient) <= tolerance / 4:
                 break
             if dense and age == 0:
-                inverse = np.linalg.inv(risk.hessian(w) + l2 * np.eye(len(w)))
+                curved = risk.hessian(w) + l2 * np.eye(len(w))
+                inverse = np.asarray(np.linalg.inv(curved), dtype=np.float64)
             direction = -inverse @ gradient if dense else _newton_direction(risk, w, l2, gradient)
             for _ in range(1 if age else _HALVINGS):
                 following = objective(w + direction)

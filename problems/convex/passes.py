@@ -138,7 +138,7 @@ class CodeRows:
 
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
         found = np.empty_like(scale[rows])
-        each = predict_each(self.X.table, np.ones(len(self.X.table)), w)
+        each: Any = predict_each(self.X.table, np.ones(len(self.X.table)), w)
         _predict_coded(self.X.codes[rows], each, scale[rows], found)
         return found
 
@@ -312,7 +312,7 @@ def _add_dense(X: RealArray, scale: RealArray, weights: RealArray, total: Vector
 
 
 @njit(cache=True, nogil=True)
-def _predict_coded(codes: NDArray[np.int32], each: Vector, scale: Vector, found: Vector) -> None:
+def _predict_coded(codes: NDArray[np.int32], each: Vector, scale: RealArray, found: RealArray) -> None:
     for i in range(codes.shape[0]):
         a = 0.0
         for j in range(codes.shape[1]):
@@ -321,7 +321,7 @@ def _predict_coded(codes: NDArray[np.int32], each: Vector, scale: Vector, found:
 
 
 @njit(cache=True, nogil=True)
-def _add_coded(codes: NDArray[np.int32], scale: Vector, weights: Vector, sums: Vector) -> None:
+def _add_coded(codes: NDArray[np.int32], scale: RealArray, weights: RealArray, sums: Vector) -> None:
     for i in range(codes.shape[0]):
         a = scale[i] * weights[i]
         for j in range(codes.shape[1]):
