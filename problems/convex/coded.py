@@ -35,6 +35,9 @@ class CodedRows:
     table: Vector
     own: NDArray[np.bool_]
 
+    def __len__(self) -> int:
+        return len(self.codes)
+
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.codes), self.table.shape[1]

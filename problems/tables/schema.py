@@ -298,7 +298,7 @@ class Schema:
         named = [(f"x{i}" if name is None else name, v) for i, (name, v) in enumerate(columns_of(table))]
         if len(named[0][1]) == 0:
             raise SchemaError("the table has no records: at least one is needed")
-        _check_distinct("the table", [name for name, _ in named])
+        check_distinct("the table", [name for name, _ in named])
         columns, refused = [], []
         for i, (name, values) in enumerate(named, 1):
             try:
@@ -432,11 +432,12 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
-    _check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
+    check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
     return pd.read_parquet(file)
 
 
-def _check_distinct(where: str, names: Sequence[str]) -> None:
+def check_distinct(where: str, names: Sequence[str]) -> None:
+    """Raise SchemaError for two columns of one name."""
     if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
         places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
         raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
@@ -450,7 +451,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
         header = next(csv.reader(stream, delimiter=separator, skipinitialspace=True), [])
     if not any(header):
         raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
-    _check_distinct(str(file), header)
+    check_distinct(str(file), header)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
