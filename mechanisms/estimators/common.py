@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
@@ -25,7 +24,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from privopt.mechanisms.privacy.parameters import check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import check_limits as check_limits
-from privopt.problems.arguments import as_path, check_unmasked, told
+from privopt.problems.arguments import as_path, told
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError, PrivacyLeakWarning
 from privopt.problems.parts import Blocks
 from privopt.problems.tables.columns import check_exact, positions
@@ -405,60 +405,6 @@ def booked(ledger: Ledger | str | Path | None, spend: PrivacySpend) -> Iterator[
 def leak(message: str) -> None:
     """Warn that a fact was read off private data."""
     warnings.warn(message, PrivacyLeakWarning, stacklevel=4)
-
-
-def check_writable(path: Path | None, option: str) -> None:
-    """Find out that a file cannot be written while nothing has been spent yet.
-
-    Raises:
-        InvalidInputError: a folder stands there, or its folder does not exist or takes no files.
-    """
-    if path is None:
-        return
-    path = file_behind(path, option)
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"{option} {path}: its folder does not exist. Nothing was run")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        reason = (error.strerror or "it cannot be written").lower()
-        raise InvalidInputError(f"{option} {path}: its folder: {reason}. Nothing was run") from error
-
-
-def file_behind(path: Path, what: str) -> Path:
-    """The file that a path names, links followed.
-
-    Raises:
-        InvalidInputError: a folder, a device, a pipe: nothing that a file may replace.
-    """
-    real = path.resolve()
-    if real.is_dir():
-        raise InvalidInputError(f"{what} {path}: that is a folder; name a file")
-    if real.exists() and not real.is_file():
-        raise InvalidInputError(f"{what} {path}: that is no regular file; name one")
-    return real
-
-
-def write_atomically(path: str | Path, text: str | Iterable[str]) -> None:
-    """Write a whole file or nothing: an interrupted run leaves no half-written file behind.
-
-    ``text`` may come in parts.
-
-    Raises:
-        InvalidInputError: something stands there that is neither a file nor a link to one.
-        OSError: it cannot be written.
-    """
-    path = file_behind(as_path(path, "a file"), "file")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"{path}: its folder does not exist")
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.writelines([text] if isinstance(text, str) else text)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_model(path: str | Path, file_format: str) -> dict[str, Any]:

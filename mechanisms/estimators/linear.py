@@ -51,7 +51,6 @@ from privopt.mechanisms.estimators.common import (
     read_model,
     validated,
     without_values,
-    write_atomically,
 )
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -59,13 +58,15 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
-from privopt.problems.arguments import check_type, check_unmasked, record_counts, tallied, told
+from privopt.problems.arguments import check_type, told
+from privopt.problems.arrays import check_unmasked, record_counts, tallied
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss, WeightedLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import computed, is_dask, parts_of

@@ -38,7 +38,6 @@ from privopt.mechanisms.estimators.common import (
     public_delta,
     read_model,
     validated,
-    write_atomically,
 )
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.sql import select_statement
@@ -55,11 +54,13 @@ from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle
-from privopt.problems.arguments import check_type, tallied
+from privopt.problems.arguments import check_type
+from privopt.problems.arrays import tallied
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema, columns_of
