@@ -1,4 +1,4 @@
-"""Files that users name: whether they can be written, and written whole or not at all."""
+"""Files that are written: found out beforehand whether they can be, and written whole or not at all."""
 
 from __future__ import annotations
 

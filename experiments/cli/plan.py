@@ -24,8 +24,8 @@ from privopt.experiments.cli.fit import (
 )
 from privopt.experiments.cli.linear import LinearOptions, is_linear, is_robust
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.estimators.common import public_delta
-from privopt.mechanisms.estimators.linear import schema_norm
+from privopt.mechanisms.estimators.prepared import schema_norm
+from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
