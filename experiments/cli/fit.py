@@ -22,6 +22,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from privopt.experiments.cli.errors import InterruptedRunError
+from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.experiments.cli.tables import Labelled, TableOption, read_labelled
@@ -36,7 +37,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
-from privopt.problems.files import check_writable, write_atomically
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -457,16 +458,6 @@ def check_mechanism(name: str, known: tuple[str, ...]) -> None:
         raise UnknownMechanismError(
             f"unknown mechanism {name!r}{did_you_mean(name, known)}; here are {', '.join(known)}"
         )
-
-
-def check_files(outputs: dict[str, Path | None]) -> None:
-    """Find out before anything is spent that a file cannot be written; say so if one is replaced."""
-    for option, path in outputs.items():
-        check_writable(path, option)
-        if path is not None and path.exists():
-            say.print(
-                f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
-            )
 
 
 def open_ledger(address: str) -> Ledger:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from privopt.problems.arguments import check_unmasked
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
 from privopt.problems.tables.engines import is_engine_table
 from privopt.problems.tables.schema import as_pandas

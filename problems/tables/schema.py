@@ -27,7 +27,8 @@ import pandas as pd
 import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import as_path, check_unmasked, told
+from privopt.problems.arguments import as_path, told
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.tables.columns import (
