@@ -108,7 +108,7 @@ def picture(
     ),
 ) -> None:
     """Draw what has been spent over time, one panel a budget."""
-    from privopt.experiments.cli.fit import check_files
+    from privopt.experiments.cli.outputs import check_files
     from privopt.experiments.workbench.spending import spending
 
     if output.suffix not in (".png", ".svg", ".pdf"):
@@ -135,7 +135,7 @@ def export(
         return
     if output.suffix not in (".csv", ".json"):
         raise InvalidInputError(f"--output {output}: exports end in .csv or .json")
-    from privopt.experiments.cli.fit import check_files
+    from privopt.experiments.cli.outputs import check_files
     from privopt.problems.files import write_atomically
 
     check_files({"--output": output})
