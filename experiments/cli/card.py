@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import load_linear
-from privopt.experiments.cli.outputs import check_files
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.evaluation.metrics import Evaluation

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from privopt.experiments.cli.files import check_files, released
 from privopt.experiments.cli.linear import LinearOptions, fit_linear, is_linear, linear_report, show_linear
 from privopt.experiments.cli.options import (
     DATA,
@@ -34,7 +35,6 @@ from privopt.experiments.cli.options import (
     parse_weights,
     split_classes,
 )
-from privopt.experiments.cli.outputs import check_files, released
 from privopt.experiments.cli.running import accounted, stoppable
 from privopt.experiments.cli.scorecard import (
     CardOptions,
@@ -92,8 +92,8 @@ def fit(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="NEGATIVE,POSITIVE labels as the file writes them; linear models take more than two. "
-            "Without it: read off, a leak.",
+            help="NEGATIVE,POSITIVE labels as the file writes them, one with a comma in double quotes; "
+            "linear models take more than two. Without it: read off, a leak.",
             rich_help_panel=DATA,
         ),
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +94,7 @@ def parse_weights(text: str | None) -> dict[Any, float] | str | None:
     if text is None or text == "balanced":
         return text
     try:
-        pairs = [part.rpartition("=") for part in text.split(",")]
+        pairs = [part.rpartition("=") for part in split_labels("--class-weight", text)]
         if not all(label and equals for label, equals, _ in pairs):
             raise ValueError("no label")
         return {label: float(weight) for label, _, weight in pairs}
@@ -139,8 +140,23 @@ def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
 
 
 def split_classes(text: str | None) -> tuple[str, ...] | None:
-    """The labels of --classes; blanks after a comma belong to none, as in files."""
-    return None if text is None else tuple(label.lstrip(" ") for label in text.split(","))
+    """The labels of --classes, read as a line of a CSV file: a label with a comma stands in double quotes.
+
+    Raises:
+        InvalidInputError: a quote that is not closed.
+    """
+    return None if text is None else tuple(split_labels("--classes", text))
+
+
+def split_labels(option: str, text: str) -> list[str]:
+    """The cells of a line of CSV; blanks after a comma belong to none."""
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        raise InvalidInputError(
+            f"{option}: a double quote opens or closes in the wrong place; a label with a comma goes "
+            f"""into double quotes, the whole into single ones, as in {option} '"ill, in bed",well'"""
+        ) from None
 
 
 def parse_delta(text: str) -> float | str:

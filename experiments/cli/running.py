@@ -14,7 +14,7 @@ from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapse
 from rich.progress import Progress as Bar
 
 from privopt.experiments.cli.errors import InterruptedRunError
-from privopt.experiments.cli.outputs import say
+from privopt.experiments.cli.files import say
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import PrivOptError
 

@@ -1,4 +1,4 @@
-"""Files that a command writes: found out before anything is spent, and paid for once released."""
+"""Files that a command is to write: found out before anything is spent, paid for once it is."""
 
 from __future__ import annotations
 
