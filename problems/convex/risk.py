@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import as_reals, check_real, check_type, record_counts, told
+from privopt.problems.arguments import check_real, check_type, told
+from privopt.problems.arrays import as_reals, record_counts
 from privopt.problems.convex.losses import Loss, RealArray
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
