@@ -75,7 +75,7 @@ def test_of_a_csv_file_the_header_is_read_and_nothing_else(tmp_path: Path) -> No
         Schema.load(filled)
     body = '# kind = "binned"\n# edges =', 'kind = "binned"\nedges ='
     filled.write_text(text.replace(*body))
-    assert Schema.load(filled).n_features == 4
+    assert Schema.load(filled).n_features == 2 + 2 + 1
     for content, reason in ((b"44,Quagmire\n1,2\n", "holds numbers"), (b"a,,b\n", "or gaps"), (b"", "empty")):
         file.write_bytes(content)
         with pytest.raises(SchemaError, match=reason) as refused:
