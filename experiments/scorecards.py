@@ -41,7 +41,8 @@ from privopt.experiments.workbench import foreign
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.estimators.linear import encoded, schema_norm
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.oracles.errors import OracleError
 from privopt.oracles.limits import Limits
 from privopt.problems import Categorical, Numeric, Schema

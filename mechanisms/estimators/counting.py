@@ -17,7 +17,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import count_records, is_engine_table
 from privopt.problems.tables.partitions import parts_of
-from privopt.problems.tables.schema import IntegerFeatures, Schema
+from privopt.problems.tables.schema import IntegerFeatures, Schema, Table
 
 _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "
@@ -104,3 +104,9 @@ def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
     if X.schema != schema:
         raise InvalidInputError("records were counted by another schema: count again")
     return X.features
+
+
+def encoded(schema: Schema, table: Table | CountedRecords) -> NDArray[np.float64]:
+    """The features of a table as floats, shape (n, d)."""
+    features = integer_features(schema, table)
+    return np.asarray(features.X / features.denominator, dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import assert_all_finite
+from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from privopt.mechanisms.estimators.public_facts import leak
-from privopt.mechanisms.estimators.validation import without_values
-from privopt.problems.arguments import check_unmasked, told
+from privopt.mechanisms.estimators.validation import check_no_text, without_values
+from privopt.problems.arguments import told
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import check_exact, positions
 
@@ -103,3 +105,52 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
             f"declare them, or correct the declaration"
         )
     return found
+
+
+def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """Two classes or more, as ``public_classes`` has them.
+
+    Raises:
+        InvalidInputError: fewer, or one twice.
+    """
+    classes = public_classes(declared, labels)
+    if len(classes) < 2:
+        raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
+    if len(np.unique(classes)) != len(classes):
+        raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
+    return classes
+
+
+def real_labels(y: ArrayLike) -> NDArray[np.float64]:
+    check_given(y)
+    check_unmasked(y, "y")
+    try:
+        check_no_text(y, "y")
+        checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        return np.asarray(column_or_1d(checked, warn=True))
+    except (TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, ValueError) or "text where numbers" in str(error):
+            raise InvalidInputError(
+                "y holds labels that are not numbers: regression needs numbers; for classes use the logistic "
+                "or the sigmoid loss"
+            ) from None
+        raise InvalidInputError(without_values(error)) from None
+
+
+def check_label_range(label_range: object) -> tuple[float, float]:
+    """(low, high) as floats.
+
+    Raises:
+        InvalidInputError: not two finite numbers, or low is not below high.
+    """
+    try:
+        if isinstance(label_range, str):
+            raise TypeError("text")
+        low, high = (float(bound) for bound in label_range)  # type: ignore[attr-defined]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"label_range is two numbers (low, high) that labels are clipped to, got {told(label_range)}"
+        ) from error
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInputError(f"label_range needs finite low < high, got low = {low:g} and high = {high:g}")
+    return low, high
