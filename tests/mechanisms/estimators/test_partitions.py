@@ -294,7 +294,7 @@ def test_long_frames_are_counted_and_give_the_same_model(monkeypatch: pytest.Mon
         seen.append(len(X))
         own(self, X, *args, **options)
 
-    monkeypatch.setattr("privopt.mechanisms.estimators.common._LONG", N)
+    monkeypatch.setattr("privopt.mechanisms.estimators.counting._LONG", N)
     monkeypatch.setattr(EmpiricalRisk, "__init__", counting)
     np.testing.assert_allclose(model.fit(table, y).coef_, plain, rtol=0, atol=1e-9)
     assert seen[0] < N
