@@ -88,6 +88,29 @@ def clinic(tmp_path: Path) -> Path:
 FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "well,ill", "--epsilon", "5")
 
 
+def test_the_skeleton_of_a_schema_is_written_once(privopt: Command, clinic: Path) -> None:
+    words = ("schema", "patients.parquet", "--target", "state")
+    printed = privopt(*words, cwd=clinic)
+    assert printed.returncode == 0
+    assert '[[columns]]\nname = "age"\nkind = "binned"\n# edges = ' in printed.stdout
+    assert privopt(*words, "--output", "new.toml", cwd=clinic).returncode == 0
+    assert (clinic / "new.toml").read_text() == printed.stdout
+    for refused, reason in (("new.toml", "may be filled in already"), ("new.json", "must end in .toml")):
+        run = privopt(*words, "--output", refused, cwd=clinic)
+        assert (run.returncode, reason in run.stderr) == (2, True)
+
+
+def test_labels_may_hold_commas(privopt: Command, clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "patients.csv").replace({"state": {"ill": 'ill, in "bed"'}})
+    frame.to_csv(clinic / "commas.csv", index=False)
+    words = (*FIT, "--data", "commas.csv", "--classes", '"well","ill, in ""bed"""')
+    run = privopt(*words, "--class-weight", 'well=1, "ill, in ""bed""=2"', "--save", "model.json", cwd=clinic)
+    assert run.returncode == 0, run.stderr
+    assert json.loads((clinic / "model.json").read_text())["classes"] == ["well", 'ill, in "bed"']
+    planned = ("--schema", "schema.toml", "--records", 150, "--epsilon", 1, "--class-weight", "a=1,b=2")
+    assert privopt("plan", *planned, "--classes", "a, b").returncode == 0
+
+
 @pytest.mark.parametrize("data", ["patients.csv", "patients.parquet"])
 def test_fit_report_save_predict(privopt: Command, clinic: Path, data: str) -> None:
     run = privopt(
@@ -200,6 +223,7 @@ def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
         (("--lattice", "-1:1:1e300"), "radius must be >= 0 with a finite square"),
         (("--lattice", "-99999999999999999999:1"), "64-bit integers"),
         (("--classes", "ill,ill"), "must differ"),
+        (("--classes", 'well,"ill'), "a label with a comma goes into double quotes"),
         (("--classes", "well, dead"), "outside the declared classes 'well', 'dead'"),
         (("--lattice", "1:-1"), "LOW = 1 is above HIGH = -1"),
         (("--lattice", "-2:2", "--mechanism", "rspm"), "--lattice=-1:1"),
