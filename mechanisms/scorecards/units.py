@@ -124,7 +124,7 @@ class Units:
 
     def features(self, X: Floats) -> Floats:
         """From features, shape (rows, d), those that the model is made of."""
-        found = X - np.array(self.facts.middle)
+        found: Floats = X - np.array(self.facts.middle)
         for unit in self.units:
             start = self.facts.spans[unit.column][0]
             found[:, start] = unit.read(X[:, start]) - self.facts.middle[start]
