@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from privopt.experiments.cli.fit import check_files
+from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import load_linear
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier

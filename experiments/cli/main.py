@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import warnings
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -25,6 +25,7 @@ from privopt.problems.errors import PrivOptError
 COMMANDS = {
     "fit": "Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear "
     "model; print it.",
+    "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
     "plan": "Say, before any data, what fitting a scorecard, or with --robust a linear model, will do "
     "and why.",
     "calibrate": "Show the noise that a guarantee costs, before any data.",
@@ -78,6 +79,8 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib import metadata
+
         typer.echo(f"privopt {metadata.version('privopt')}")
         raise typer.Exit
 

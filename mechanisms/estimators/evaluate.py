@@ -19,7 +19,7 @@ from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.problems.arguments import record_counts
+from privopt.problems.arrays import record_counts
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords

@@ -16,7 +16,8 @@ from sklearn.utils.validation import column_or_1d
 
 from privopt.mechanisms.estimators.public_facts import leak
 from privopt.mechanisms.estimators.validation import check_no_text, without_values
-from privopt.problems.arguments import check_unmasked, told
+from privopt.problems.arguments import told
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import check_exact, positions
 

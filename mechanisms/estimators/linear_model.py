@@ -30,6 +30,7 @@ from privopt.mechanisms.estimators.booking import booked
 from privopt.mechanisms.estimators.counting import counted_here, counted_records, encoded
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
 from privopt.mechanisms.estimators.prepared import (
+    Outline,
     Prepared,
     Targets,
     constant_feature,
@@ -123,27 +124,14 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         schema = None if self.schema is None else declared_schema(self.schema)
         table = self._parts(X, y, schema)
         seen = outline_of(table)
-        n, d, middle = seen.records, seen.columns, seen.middle
-        if n < 2:
+        if seen.records < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        self.n_features_in_ = d
-        self.__dict__.pop("feature_names_in_", None)
-        if seen.names:
-            self.feature_names_in_ = np.array(seen.names, dtype=object)
-        targets, bound = seen.targets, seen.bound
-        weights = self._class_weights(targets, check_epsilon(self.epsilon))
-        carried = weights.known
-        given = schema is not None and schema.intercept  # the schema's own constant
-        constant = self.fit_intercept and not given
-        facts = risk_facts(n, d, targets.weighted(carried).loss, bound, self.norm, constant)
-        if given and bound >= 1:
-            facts = replace(facts, constant=1.0)
-        feature, delta = constant_feature(bound, self.norm), public_delta(self.delta, n)
-        # Features that are measured from their middle are read as the columns that they come from.
-        measured = middle is not None and facts.constant > 0
-        columns = Columns.of(schema) if schema is not None and measured else None
+        self._know_columns(seen)
+        weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         # The plan is complete before a private number has entered it.
-        choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
+        choice = self._choice(seen, schema, weights)
+        planned = partial(self._planned, choice, seen, schema, weights.rest)
+        plan = planned(weights.expected)
         if not (plan.by_sums or isinstance(table, Whole)):
             raise InvalidInputError(
                 f"{plan.name} picks records one by one, which a table in parts does not give: use "
@@ -153,31 +141,63 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
         spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
         with booked(self.ledger, spend):
-            clock = (self.limits or Limits()).start()
+            clock, carried = (self.limits or Limits()).start(), weights.expected
             if weights.plan is not None and seen.held is not None:
                 # The same budget again, for weights that were released first.
                 carried = weights.release(seen.held, source)
-                facts = replace(facts, loss=targets.weighted(carried).loss)
-                choice, plan = self._planned(facts, weights.rest, delta, seen.releases, columns)
-            risks = (risk_of(table, k, carried, facts) for k in range(seen.releases))
+                plan = planned(carried)
+            risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
+        self._keep(releases, plan, choice.reason, seen.targets, schema)
+        self.row_bound_ = None if self.data_norm is None else (seen.bound, self.norm)
+        coef, intercept = self._of_records(np.stack([release.point for release in releases]), seen, schema)
+        return self._set(coef, intercept + seen.targets.centre, spend)
+
+    def _know_columns(self, seen: Outline) -> None:
+        """The columns of the table, as scikit-learn has them."""
+        self.n_features_in_ = seen.columns
+        self.__dict__.pop("feature_names_in_", None)
+        if seen.names:
+            self.feature_names_in_ = np.array(seen.names, dtype=object)
+
+    def _own_constant(self, schema: Schema | None) -> bool:
+        """Whether rows get a constant feature that a schema has not given them."""
+        return bool(self.fit_intercept) and not (schema is not None and schema.intercept)
+
+    def _facts(self, seen: Outline, schema: Schema | None, carried: Floats | None) -> RiskFacts:
+        """Public facts of the risk, for labels that carry weights of their classes."""
+        loss = seen.targets.weighted(carried).loss
+        facts = risk_facts(
+            seen.records, seen.columns, loss, seen.bound, self.norm, self._own_constant(schema)
+        )
+        if schema is not None and schema.intercept and seen.bound >= 1:
+            return replace(facts, constant=1.0)
+        return facts
+
+    def _keep(
+        self, releases: list[Any], plan: Any, reason: str, targets: Targets, schema: Schema | None
+    ) -> None:
+        """What a fit tells of itself, but for weights and spend."""
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": plan.steps}
-        self.mechanism_, self.mechanism_reason_ = plan.name, choice.reason
+        self.mechanism_, self.mechanism_reason_ = plan.name, reason
         if targets.classes is not None:
             self.classes_ = targets.classes
-        self.label_range_ = targets.label_range
-        points = np.stack([release.point for release in releases])
-        coef, intercept = points[:, :d], points[:, d] * feature if constant else np.zeros(len(points))
-        if middle is not None:
-            shift = coef @ middle
-            if given:
-                coef[:, -1] -= shift
-            else:
+        self.label_range_, self.schema_ = targets.label_range, schema
+
+    def _of_records(self, points: Floats, seen: Outline, schema: Schema | None) -> tuple[Floats, Floats]:
+        """Weights and intercepts of records as they come, from those of what they were made into."""
+        d, own = seen.columns, self._own_constant(schema)
+        coef, intercept = points[:, :d], np.zeros(len(points))
+        if own:
+            intercept = points[:, d] * constant_feature(seen.bound, self.norm)
+        if seen.middle is not None:
+            shift = coef @ seen.middle
+            if own:
                 intercept = intercept - shift
-        self.schema_ = schema
-        self.row_bound_ = None if self.data_norm is None else (bound, self.norm)
-        return self._set(coef, intercept + targets.centre, spend)
+            else:
+                coef[:, -1] -= shift
+        return coef, intercept
 
     def _parts(self, X: Any, y: Any, schema: Schema | None) -> Parts:
         """The table as ``Prepared``: one of them in memory, otherwise one for each of its parts."""
@@ -227,7 +247,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             X -= middle  # of the encoded table, which is our own
         if self.data_norm is not None and not part:
             X = shortened(X, bound, self.norm)
-        if not part and self.fit_intercept and not (schema is not None and schema.intercept):
+        if not part and self._own_constant(schema):
             X = with_constant(X, constant_feature(bound, self.norm))
         names = () if coded is not None else tuple(getattr(self, "feature_names_in_", ()))
         return Prepared(X, targets, counts, d, names, middle, bound)
@@ -237,11 +257,15 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
     def _planned(
-        self, facts: RiskFacts, epsilon: float, delta: float, releases: int, columns: Columns | None
-    ) -> tuple[Choice, RiskMechanism]:
-        choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(releases))
-        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=releases)
-        return choice, replace(plan, columns=columns) if isinstance(plan, SufficientStatistics) else plan
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+    ) -> RiskMechanism:
+        facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
+        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
+        # Features that are measured from their middle are read as the columns that they come from.
+        measured = seen.middle is not None and facts.constant > 0
+        if isinstance(plan, SufficientStatistics) and schema is not None and measured:
+            return replace(plan, columns=Columns.of(schema))
+        return plan
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
         """Where rows are measured from, None for 0, and a bound on their norm from there.
@@ -260,8 +284,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
         return None, largest or 1.0
 
-    def _choice(self, facts: RiskFacts, mu: float) -> Choice:
-        space, penalty = self.convex_set, self.regularizer
+    def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
+        facts, space, penalty = self._facts(seen, schema, weights.expected), self.convex_set, self.regularizer
+        mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
         if isinstance(space, str):
             space = parse_set(space, facts.dimension)
         if isinstance(penalty, str):
@@ -345,13 +370,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if model["format"] != _MODEL_FORMAT or model["estimator"] != cls.__name__:
             raise InvalidInputError(f"it holds {model['format']!r} of a {model.get('estimator')!r}")
         spend = PrivacySpend.from_dict(model["spend"])
-        coef, intercept = np.array(model["weights"], dtype=float), np.array(model["intercept"], dtype=float)
-        if (
-            coef.ndim != 2
-            or intercept.shape != coef.shape[:1]
-            or not np.all(np.isfinite([*coef.flat, *intercept]))
-        ):
-            raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
+        coef, intercept = _checked_weights(model["weights"], model["intercept"])
         schema = Schema.from_dict(model["schema"]) if "schema" in model else None
         if schema is not None and schema.n_features != coef.shape[1]:
             raise InvalidInputError(f"{coef.shape[1]} weights for {schema.n_features} features")
@@ -365,15 +384,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         given = model.get("label_range")  # files of earlier versions have none
         fitted.label_range_ = None if given is None else check_label_range(given)
         if "rows" in model:
-            size, norm = model["rows"]
-            if norm not in ("l2", "linf"):
-                raise InvalidInputError(f"{told(norm)} is no norm of rows")
-            fitted.row_bound_ = check_positive(size, "the norm of rows"), norm
+            fitted.row_bound_ = _checked_row_bound(*model["rows"])
         fitted.n_features_in_ = coef.shape[1]
         if "columns" in model:
-            fitted.feature_names_in_ = np.array(
-                _checked_columns(model["columns"], coef.shape[1]), dtype=object
-            )
+            names = _checked_columns(model["columns"], coef.shape[1])
+            fitted.feature_names_in_ = np.array(names, dtype=object)
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
         fitted._set(coef, intercept, spend)
@@ -391,10 +406,7 @@ def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
     """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
     table = model._parts(X, y, schema)
-    seen = outline_of(table)
-    constant = model.fit_intercept and not (schema is not None and schema.intercept)
-    facts = risk_facts(seen.records, seen.columns, seen.targets.loss, seen.bound, model.norm, constant)
-    return risk_of(table, 0, None, facts)
+    return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
 
 
 def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
@@ -403,6 +415,21 @@ def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Sc
     if sp.issparse(X):
         raise InvalidInputError("sparse partitions are not taken: make them dense, with X.toarray()")
     return worker._prepared(X, y, schema, part=True)
+
+
+def _checked_weights(weights: object, intercept: object) -> tuple[Floats, Floats]:
+    """Weights, shape (releases, d), and intercepts, shape (releases,), of a file."""
+    w, b = np.array(weights, dtype=float), np.array(intercept, dtype=float)
+    if w.ndim != 2 or b.shape != w.shape[:1] or not np.all(np.isfinite([*w.flat, *b])):
+        raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
+    return w, b
+
+
+def _checked_row_bound(size: Any, norm: Any) -> tuple[float, RowNorm]:
+    """The norm that rows are shortened to, of a file."""
+    if norm not in ("l2", "linf"):
+        raise InvalidInputError(f"{told(norm)} is no norm of rows")
+    return check_positive(size, "the norm of rows"), "l2" if norm == "l2" else "linf"
 
 
 def _checked_columns(columns: object, d: int) -> list[str]:

@@ -16,7 +16,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 from sklearn.utils import assert_all_finite
 
 from privopt.mechanisms.estimators.validation import without_values
-from privopt.problems.arguments import record_counts, tallied
+from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import Loss, WeightedLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk

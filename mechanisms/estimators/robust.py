@@ -119,11 +119,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
         with booked(self.ledger, spend):
             releases = plan.release(X, targets.labels, source, self.limits)
-        self.releases_, self.noise_ = releases, {**plan.noise, "steps": plan.steps}
-        self.mechanism_, self.mechanism_reason_ = plan.name, reason
-        if targets.classes is not None:
-            self.classes_ = targets.classes
-        self.label_range_, self.schema_ = None, schema
+        self._keep(releases, plan, reason, targets, schema)
         points = np.stack([release.point for release in releases])
         return self._set(points[:, :d], points[:, d], spend)
 

@@ -43,7 +43,8 @@ from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits, check_limits
 from privopt.oracles.minimize.interface import DiscreteOracle
-from privopt.problems.arguments import check_type, tallied
+from privopt.problems.arguments import check_type
+from privopt.problems.arrays import tallied
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice

@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from privopt.problems.arguments import check_unmasked
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
+from privopt.problems.tables.engines import is_engine_table
+from privopt.problems.tables.schema import as_pandas
 
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
@@ -61,11 +63,14 @@ def check_no_text(values: Any, name: str) -> None:
 
 
 def as_table(X: Any) -> Any:
-    """A dict of columns as a data frame; anything else as it is.
+    """A dict of columns, or a data frame of another library, as one of pandas; anything else as it is.
 
     Raises:
         InvalidInputError: columns that are none.
+        SchemaError: a data frame that does not become one of pandas.
     """
+    if not is_engine_table(X):
+        X = as_pandas(X)
     if not isinstance(X, Mapping) or sp.issparse(X):
         return X
     for values in X.values():

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import as_reals, check_real, check_type, record_counts, told
+from privopt.problems.arguments import check_real, check_type, told
+from privopt.problems.arrays import as_reals, record_counts
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import Loss, RealArray
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -338,6 +339,13 @@ class EmpiricalRisk:
     def _ends(self) -> NDArray[np.int64]:
         """How many records the rows up to each hold, shape (rows,)."""
         return np.cumsum(self.counts)
+
+    @cached_property
+    def mark(self) -> int:
+        """What tells these records from others, whatever their order: see ``mark_of``. Not private."""
+        from privopt.problems.convex.passes import mark_of
+
+        return mark_of(self.X, self.y)
 
     def _row_scales(self) -> RealArray:
         if _is_coded(self.X):

@@ -27,7 +27,8 @@ import pandas as pd
 import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import as_path, check_unmasked, told
+from privopt.problems.arguments import as_path, told
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
@@ -408,6 +409,27 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     Raises:
         SchemaError: another extension, or a file that cannot be read. No content is repeated.
     """
+    with _told_apart(path) as file:
+        return _read_parquet(file) if _is_parquet(file) else _read_csv(file, text)
+
+
+def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
+    """The names of a table's columns, of a Parquet file with their types; no record is read.
+
+    Raises:
+        SchemaError: as ``read_table``.
+    """
+    with _told_apart(path) as file:
+        return pyarrow.parquet.read_schema(file) if _is_parquet(file) else _csv_header(file)[1]
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.name.lower().endswith(".parquet")
+
+
+@contextmanager
+def _told_apart(path: str | Path) -> Iterator[Path]:
+    """A file that may be a table; what goes wrong with it becomes SchemaError, and repeats no content."""
     file = as_path(path, "a table")
     name = file.name.lower()
     if file.is_dir():
@@ -417,7 +439,7 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     if not name.endswith((".csv", ".csv.gz", ".parquet")):
         raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
     try:
-        return _read_parquet(file) if name.endswith(".parquet") else _read_csv(file, text)
+        yield file
     except FileNotFoundError:
         raise SchemaError(f"{file}: no such file") from None
     except PermissionError:
@@ -443,7 +465,8 @@ def check_distinct(where: str, names: Sequence[str]) -> None:
         raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
 
 
-def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
+def _csv_header(file: Path) -> tuple[str, list[str]]:
+    """The separator, and the names of the columns."""
     with _csv_text(file) as stream:
         first = stream.readline()
         separator = next((s for s in ",;\t" if s in first), ",")
@@ -452,6 +475,11 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
     if not any(header):
         raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
     check_distinct(str(file), header)
+    return separator, header
+
+
+def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
+    separator, header = _csv_header(file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
@@ -522,20 +550,38 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
     """
     named: list[tuple[str | None, NDArray[Any]]]
     check_unmasked(table, "the table")
+    table = as_pandas(table)
     if isinstance(table, (pd.DataFrame, Mapping)):
         named = [(str(label), _array(values)) for label, values in table.items()]
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         named = [(None, table[:, j]) for j in range(table.shape[1])]
     else:
         raise SchemaError(
-            "expected a DataFrame of pandas, a dict of columns, or an array of shape (n, columns)"
-            + (": call its to_pandas()" if hasattr(table, "to_pandas") else "")
+            "expected a data frame (pandas, polars, pyarrow), a dict of columns, or an array of shape "
+            f"(n, columns); got {type(table).__name__}"
+            + (": call its collect() first" if hasattr(table, "collect") else "")
         )
     if not named:
         raise SchemaError("the table has no columns")
     if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:
         raise SchemaError("all columns of a table must be one-dimensional and of the same length")
     return named
+
+
+def as_pandas(table: Any) -> Any:
+    """A data frame of another library (polars, pyarrow) as pandas has it; anything else as it is.
+
+    Raises:
+        SchemaError: columns that its ``to_pandas`` does not convert.
+    """
+    if isinstance(table, pd.DataFrame) or not callable(getattr(table, "to_pandas", None)):
+        return table
+    try:
+        return table.to_pandas()
+    except Exception as error:  # every library has its own, and they can quote cells
+        raise SchemaError(
+            f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
+        ) from None
 
 
 def _schema_file(path: str | Path) -> Path:
@@ -613,11 +659,12 @@ def _round_up(q: Fraction) -> Fraction:
 def _toml(data: Mapping[str, Any]) -> str:
     """The dictionary of a schema as TOML: its scalars and lists are written alike in JSON."""
 
-    def line(key: str, value: object) -> str:
-        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL too
-        return f"{key} = {text}"
-
-    blocks = [line("intercept", data["intercept"])]
+    blocks = [toml_line("intercept", data["intercept"])]
     for column in data["columns"]:
-        blocks.append("\n".join(["[[columns]]", *(line(k, v) for k, v in column.items())]))
+        blocks.append("\n".join(["[[columns]]", *(toml_line(k, v) for k, v in column.items())]))
     return "\n\n".join(blocks)
+
+
+def toml_line(key: str, value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL too
+    return f"{key} = {text}"
