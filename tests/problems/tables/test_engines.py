@@ -212,7 +212,8 @@ def in_postgres(address: str, rows: Rows, kinds: dict[str, str]) -> Any:
 def in_spark(spark: Any, rows: Rows, kinds: dict[str, str]) -> Any:
     types = {**TYPES, "text": "STRING"}
     columns = ", ".join(f"`{c}` {types[kind]}" for c, kind in kinds.items())
-    frame = spark._session.createDataFrame(list(zip(*rows.values(), strict=True)), columns)
+    plain = [[v.item() if isinstance(v, np.generic) else v for v in cells] for cells in rows.values()]
+    frame = spark._session.createDataFrame(list(zip(*plain, strict=True)), columns)
     frame.createOrReplaceTempView("t")
     return spark.table("t")
 
