@@ -17,7 +17,7 @@ from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, whole_
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.convex.smooth import SmoothCertificate
@@ -122,8 +122,7 @@ class SecondOrderMechanism(RiskMechanism):
 
     Attributes:
         alpha, gamma: what points are tested for, gradients and curvature; ``failure`` bounds the probability
-        that any point that passes
-            fails it.
+            that any point that passes fails it.
         usual_share, usual_tests: of the class: the defaults of the next two; None: a Hessian every step.
         tests: the most Hessians that a run looks at.
         failure: of the noise being larger than the tests allow for, in all.
@@ -336,7 +335,7 @@ class SecondOrderMechanism(RiskMechanism):
     ) -> LocalMinimumRelease:
         """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         done = self._search(risk, self._start(start), source, started(limits))
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return LocalMinimumRelease(
