@@ -737,10 +737,7 @@ def check_label_range(label_range: object) -> tuple[float, float]:
 
 def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
     """A part of a table, where it lies. The estimator holds public facts alone."""
-    X, y = pair
-    if sp.issparse(X):
-        raise InvalidInputError("sparse partitions are not taken: make them dense, with X.toarray()")
-    return worker._prepared(X, y, schema, part=True)
+    return worker._prepared(*pair, schema, part=True)
 
 
 def _outline(part: Prepared) -> Outline:

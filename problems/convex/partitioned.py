@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import scipy.sparse as sp
 
 from privopt.problems.convex.losses import RealArray
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
@@ -69,8 +70,8 @@ class PartRisk(EmpiricalRisk):
     that is read anew for every pass may hold other records, and no row of them is longer than the bound.
 
     Args:
-        X: dense rows, float32 or float64, a record each; without the constant feature where there is one
-            that is not stored. Not copied if float64 and C-contiguous.
+        X: rows, dense or CSR, float32 or float64, a record each; without the constant feature where there is one
+            that is not stored. Not copied if float64 and C-contiguous, or CSR without duplicates.
         y: labels as the loss wants them, shape (rows,).
         facts: of the whole table; ``n_records`` is that of the part.
         longest: the bound on the rows of X.
@@ -86,11 +87,11 @@ class PartRisk(EmpiricalRisk):
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
-            counts=np.ones(len(X), dtype=np.int64),
+            counts=np.ones(X.shape[0], dtype=np.int64),
         )
         self.facts = replace(self.facts, dimension=facts.dimension)
 
-    def clipped_rows(self) -> Vector:
+    def clipped_rows(self) -> Any:
         return self._doubles(slice(0, len(self.y)))
 
     @property
@@ -118,9 +119,22 @@ class PartRisk(EmpiricalRisk):
         super()._add(total[:-1], b, weights)
         total[-1] += self._last * float(np.sum(weights))
 
-    def _doubles(self, b: slice) -> Vector:
-        rows = np.asarray(self.X[b] * self._scale[b, None])
-        return np.column_stack([rows, np.full(len(rows), self._last)]) if self._beside else rows
+    def _doubles(self, b: slice) -> Any:
+        rows = self._shortened(slice(0, len(self.y)) if sp.issparse(self.X) else b)
+        if not self._beside:
+            return rows
+        constant = np.full((rows.shape[0], 1), self._last)
+        return sp.hstack([rows, constant], format="csr") if sp.issparse(rows) else np.hstack([rows, constant])
+
+    def features(self, b: slice) -> Any:
+        return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]
+
+    def _shortened(self, b: slice) -> Any:
+        """Some rows, as the table of which this is a part would have them in memory."""
+        if sp.issparse(self.X):
+            shortened: Any = sp.diags_array(self._scale[b]) @ self.X[b]
+            return shortened
+        return self.X[b] * self._scale[b, None]
 
     def _squares(self) -> Vector:
         return np.ones(len(self.y))
