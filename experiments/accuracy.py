@@ -24,12 +24,12 @@ from privopt.experiments.workbench.runs import Results, Row, Setting, run_settin
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.oracles.draw.interface import Law
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.datasets.adult import load_adult23, load_adult23_test
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.files import write_atomically
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 TERNARY = IntegerLattice(-1, 1, dimension=23)

@@ -31,12 +31,12 @@ from privopt.experiments.workbench import peers
 from privopt.experiments.workbench.pages import markdown_table, processor, readable
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.problems.convex import passes
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.norm_balls import L1Ball
 from privopt.problems.datasets.covertype import covertype_binary
+from privopt.problems.files import write_atomically
 
 _REPEATS = 9
 _STEPS = 5

@@ -38,7 +38,6 @@ from privopt.experiments.workbench.kept import (
     seconds,
 )
 from privopt.mechanisms.discrete.opdisc import OPDisc
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.draw.interface import Law
 from privopt.oracles.errors import UnfinishedDrawError
@@ -48,6 +47,7 @@ from privopt.problems.datasets.adult import load_adult23
 from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.files import write_atomically
 
 EPSILONS = (0.01, 0.1, 1.0, 5.0)
 LAWS = {"exponential": Law.GIBBS, "permute-and-flip": Law.PERMUTE_AND_FLIP}

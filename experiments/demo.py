@@ -26,7 +26,6 @@ from privopt.experiments.workbench.runs import Results, Row, Setting, accuracy, 
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.registry import MECHANISMS
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.scorecard import scorecard
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.certificate import Answer
@@ -37,6 +36,7 @@ from privopt.oracles.task import Task
 from privopt.problems.datasets.adult import load_adult23, load_adult23_test
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.schema import Schema
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)

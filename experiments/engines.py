@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 from privopt.experiments.workbench.kept import Kept, isolated, machine, peak_megabytes
 from privopt.experiments.workbench.pages import markdown_table
-from privopt.mechanisms.estimators.common import write_atomically
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Binned, Categorical
 from privopt.problems.tables.schema import Schema
 
@@ -191,7 +191,7 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
 
 def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], object]:
     from privopt.mechanisms import PrivateLogisticRegression
-    from privopt.mechanisms.estimators.linear import risk_of_table
+    from privopt.mechanisms.estimators.linear_model import risk_of_table
 
     X, y = (_partitions(folder / f"{name}.npy") for name in "Xy")
     if address is not None:

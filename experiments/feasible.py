@@ -27,10 +27,11 @@ from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.kept import Kept, each, isolated, machine, peak_megabytes, seconds
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
-from privopt.mechanisms.estimators.common import write_atomically
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression, encoded
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Categorical
 from privopt.problems.tables.schema import Schema
 

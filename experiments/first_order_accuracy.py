@@ -29,13 +29,15 @@ from privopt.experiments.workbench.figures import accuracy_figure, save
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.experiments.workbench.runs import Results, Row
 from privopt.mechanisms.convex.utility import accuracy
-from privopt.mechanisms.estimators.common import write_atomically
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression, encoded, schema_norm
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
+from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.oracles.convex.smooth import minimize_ridge
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
 from privopt.problems.datasets.adult import adult_labels, adult_schema, load_adult
 from privopt.problems.datasets.covertype import covertype_binary
+from privopt.problems.files import write_atomically
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 PANELS = {

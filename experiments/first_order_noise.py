@@ -18,12 +18,12 @@ from rich.console import Console
 
 from privopt.experiments.workbench.pages import markdown_table, readable
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
 from privopt.mechanisms.privacy.gradient_noise import gaussian_steps, selection_steps
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.norm_balls import L1Ball
+from privopt.problems.files import write_atomically
 
 EPSILONS, STEPS, RECORDS = (0.1, 1.0, 5.0), (10, 100, 1000), (10_000, 581_012)
 _DIMENSION = 54

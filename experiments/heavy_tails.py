@@ -37,7 +37,6 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRobustRegression,
 )
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
@@ -47,6 +46,7 @@ from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.soft_truncation import soft_mean
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.datasets.adult import load_adult
+from privopt.problems.files import write_atomically
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.5, 1.0)

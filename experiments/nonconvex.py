@@ -38,7 +38,6 @@ from privopt.experiments.workbench.nonconvex_peers import (
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.convex.iteration import Output
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
@@ -61,6 +60,7 @@ from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
+from privopt.problems.files import write_atomically
 from privopt.problems.nonconvex.planted import (
     Planted,
     low_rank,

@@ -40,7 +40,6 @@ from privopt.experiments.workbench.kept import (
 )
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
 from privopt.mechanisms.discrete.registry import MECHANISMS
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.cells.structure import CellStructure
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
@@ -52,6 +51,7 @@ from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_sc
 from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.schema import Schema
 
 # Columns of Adult: numeric ones, then more and more categories.

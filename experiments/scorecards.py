@@ -41,12 +41,13 @@ from privopt.experiments.workbench import foreign
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.estimators.common import write_atomically
-from privopt.mechanisms.estimators.linear import encoded, schema_norm
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.oracles.errors import OracleError
 from privopt.oracles.limits import Limits
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
+from privopt.problems.files import write_atomically
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # distinct numbers up to this are categories

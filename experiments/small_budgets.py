@@ -24,11 +24,12 @@ from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
-from privopt.mechanisms.estimators.common import write_atomically
-from privopt.mechanisms.estimators.linear import encoded, schema_norm
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.datasets.adult import adult_schema, load_adult
 from privopt.problems.datasets.covertype import covertype_binary
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.schema import Schema
 
 EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0)

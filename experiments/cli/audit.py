@@ -17,8 +17,8 @@ from rich.table import Column, Table
 from privopt.mechanisms.audit.claims import AuditedClaim, AuditLine, audit_claim
 from privopt.mechanisms.audit.registry import AUDITS
 from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.files import write_atomically
 
 app = typer.Typer()
 say = Console(stderr=True, emoji=False)

@@ -16,9 +16,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
+from privopt.problems.files import write_atomically
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.budget import Budget, Total
@@ -108,7 +110,6 @@ def picture(
     ),
 ) -> None:
     """Draw what has been spent over time, one panel a budget."""
-    from privopt.experiments.cli.fit import check_files
     from privopt.experiments.workbench.spending import spending
 
     if output.suffix not in (".png", ".svg", ".pdf"):
@@ -135,9 +136,6 @@ def export(
         return
     if output.suffix not in (".csv", ".json"):
         raise InvalidInputError(f"--output {output}: exports end in .csv or .json")
-    from privopt.experiments.cli.fit import check_files
-    from privopt.mechanisms.estimators.common import write_atomically
-
     check_files({"--output": output})
     if output.suffix == ".csv":
         text = _as_csv(entries)

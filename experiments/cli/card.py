@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from privopt.experiments.cli.fit import check_files
+from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import load_linear
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.files import write_atomically
 
 app = typer.Typer()
 _KINDS = {".html": "html", ".md": "markdown", ".json": "json", ".sql": "sql"}

@@ -12,8 +12,8 @@ from privopt.experiments.comparison import report
 from privopt.experiments.comparison.export import export as write_files
 from privopt.experiments.comparison.race import DIED, entrant, run
 from privopt.experiments.comparison.workload import workload as instances_of
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.oracles.errors import MissingSolverError
+from privopt.problems.files import write_atomically
 
 app = typer.Typer()
 

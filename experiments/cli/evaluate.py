@@ -12,14 +12,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.fit import check_files, open_ledger
+from privopt.experiments.cli.files import check_files
+from privopt.experiments.cli.fit import open_ledger
 from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.risks import between
 from privopt.experiments.cli.tables import TableOption, read_labelled
-from privopt.mechanisms.estimators.common import write_atomically
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.engines import is_engine_address
 
 app = typer.Typer()

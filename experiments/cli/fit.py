@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import threading
@@ -21,6 +22,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from privopt.experiments.cli.errors import InterruptedRunError
+from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import LOSSES, LinearOptions, fit_linear, is_linear, show_linear
 from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.experiments.cli.tables import Labelled, TableOption, read_labelled
@@ -28,7 +30,6 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.estimators.common import check_writable, write_atomically
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
@@ -36,6 +37,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import InvalidInputError, PrivOptError, did_you_mean
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -166,8 +168,8 @@ def fit(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="NEGATIVE,POSITIVE labels as the file writes them; linear models take more than two. "
-            "Without it: read off, a leak.",
+            help="NEGATIVE,POSITIVE labels as the file writes them, one with a comma in double quotes; "
+            "linear models take more than two. Without it: read off, a leak.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -385,7 +387,7 @@ def parse_weights(text: str | None) -> dict[Any, float] | str | None:
     if text is None or text == "balanced":
         return text
     try:
-        pairs = [part.rpartition("=") for part in text.split(",")]
+        pairs = [part.rpartition("=") for part in split_labels("--class-weight", text)]
         if not all(label and equals for label, equals, _ in pairs):
             raise ValueError("no label")
         return {label: float(weight) for label, _, weight in pairs}
@@ -431,8 +433,23 @@ def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
 
 
 def split_classes(text: str | None) -> tuple[str, ...] | None:
-    """The labels of --classes; blanks after a comma belong to none, as in files."""
-    return None if text is None else tuple(label.lstrip(" ") for label in text.split(","))
+    """The labels of --classes, read as a line of a CSV file: a label with a comma stands in double quotes.
+
+    Raises:
+        InvalidInputError: a quote that is not closed.
+    """
+    return None if text is None else tuple(split_labels("--classes", text))
+
+
+def split_labels(option: str, text: str) -> list[str]:
+    """The cells of a line of CSV; blanks after a comma belong to none."""
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        raise InvalidInputError(
+            f"{option}: a double quote opens or closes in the wrong place; a label with a comma goes "
+            f"""into double quotes, the whole into single ones, as in {option} '"ill, in bed",well'"""
+        ) from None
 
 
 def check_mechanism(name: str, known: tuple[str, ...]) -> None:
@@ -441,16 +458,6 @@ def check_mechanism(name: str, known: tuple[str, ...]) -> None:
         raise UnknownMechanismError(
             f"unknown mechanism {name!r}{did_you_mean(name, known)}; here are {', '.join(known)}"
         )
-
-
-def check_files(outputs: dict[str, Path | None]) -> None:
-    """Find out before anything is spent that a file cannot be written; say so if one is replaced."""
-    for option, path in outputs.items():
-        check_writable(path, option)
-        if path is not None and path.exists():
-            say.print(
-                f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
-            )
 
 
 def open_ledger(address: str) -> Ledger:

@@ -19,11 +19,11 @@ from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
+from privopt.mechanisms.estimators.labels import check_label_range
 from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
-    check_label_range,
 )
 from privopt.mechanisms.estimators.robust import (
     PrivateRobustClassifier,

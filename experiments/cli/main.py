@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import warnings
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -78,6 +78,8 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib import metadata
+
         typer.echo(f"privopt {metadata.version('privopt')}")
         raise typer.Exit
 

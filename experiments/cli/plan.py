@@ -21,11 +21,12 @@ from privopt.experiments.cli.fit import (
     parse_lattice,
     parse_prevalence,
     parse_weights,
+    split_classes,
 )
 from privopt.experiments.cli.linear import LinearOptions, is_linear, is_robust
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.estimators.common import public_delta
-from privopt.mechanisms.estimators.linear import schema_norm
+from privopt.mechanisms.estimators.prepared import schema_norm
+from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
@@ -98,7 +99,7 @@ def plan(
         max_columns=max_columns,
         max_work=max_work,
         risk_share=risk_share,
-        classes=None if classes is None else classes.split(","),
+        classes=split_classes(classes),
         class_weight=parse_weights(class_weight),
         prevalence=parse_prevalence(prevalence),
     ).plan(records)

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from privopt.experiments.cli.fit import check_files
+from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.models import check_proba, load_model, predictions
 from privopt.experiments.cli.tables import TableOption, read_parts
-from privopt.mechanisms.estimators.common import write_atomically
+from privopt.problems.files import write_atomically
 
 app = typer.Typer()
 

@@ -12,8 +12,8 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 
-from privopt.mechanisms.estimators.common import counted_here
-from privopt.problems.arguments import record_counts
+from privopt.mechanisms.estimators.counting import counted_here
+from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords

@@ -17,7 +17,7 @@ from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.kept import machine, markdown, seconds
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, panels_figure
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
-from privopt.mechanisms.estimators.common import write_atomically
+from privopt.problems.files import write_atomically
 
 Section = tuple[str, list[Part]]
 INSTANCE = ["data", "n", "d", "question", "epsilon", "draw"]

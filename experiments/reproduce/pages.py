@@ -15,7 +15,7 @@ from privopt.experiments.workbench.kept import machine, markdown
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.peers import versions
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
-from privopt.mechanisms.estimators.common import write_atomically
+from privopt.problems.files import write_atomically
 
 _NOT_PRIVATE = (
     "Data are public or synthetic and the noise is seeded, so that a run reproduces: nothing here protects "

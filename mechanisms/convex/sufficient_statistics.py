@@ -174,11 +174,14 @@ class SufficientStatistics(RiskMechanism):
         """
         if sigma == 0 or not len(b):
             return least_squares(A, b)
-        blocks, bound = self._blocks(A, means, sigma), label_bound(self.facts.loss)
+        bound = label_bound(self.facts.loss)
         variance = max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
+        noise = (sigma / self._label_weight) ** 2 + of_means
+        # Whatever noise made of it: a feature varies at least as its covariance with labels asks for.
+        varied = np.maximum(np.diag(A), (b**2 - noise) / variance)
+        blocks = self._blocks(varied, means, sigma)
         if isinstance(self.facts.loss, SquaredLoss):
             variance *= _NUMBERS_VARIANCE
-        noise = (sigma / self._label_weight) ** 2 + of_means
         drawn = variance / self.facts.n_records  # of drawing records at all
         noises = [noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
         return likely_weights(A, b, blocks, noises, sigma, variance)
@@ -190,11 +193,11 @@ class SufficientStatistics(RiskMechanism):
             return self.columns.features
         return np.arange(self.facts.dimension - bool(self.facts.constant), dtype=np.int64)
 
-    def _blocks(self, A: Vector, means: Vector, sigma: float) -> list[Block]:
+    def _blocks(self, variances: Vector, means: Vector, sigma: float) -> list[Block]:
         """What is taken for covariances of features that belong together, in order."""
         if self.columns is not None:
-            return self.columns.blocks(np.diag(A), means, sigma)
-        return likely_blocks(np.diag(A), sigma, _feature_norm(self.facts) ** 2 / len(means))
+            return self.columns.blocks(variances, means, sigma)
+        return likely_blocks(variances, sigma, _feature_norm(self.facts) ** 2 / len(means))
 
 
 def refusals(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:

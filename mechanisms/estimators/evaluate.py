@@ -10,19 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.common import (
-    booked,
-    checked_labels,
-    counted_records,
-    for_workers,
-    signs,
-)
+from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.counting import counted_records
+from privopt.mechanisms.estimators.labels import checked_labels, class_indices
+from privopt.mechanisms.estimators.predictions import for_workers
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.problems.arguments import record_counts
+from privopt.problems.arrays import record_counts
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
@@ -113,7 +110,7 @@ def _scored(pair: tuple[Any, Any], model: Any, classes: Any) -> _Scored:
     scores = np.asarray(model.decision_function(X), dtype=np.float64)
     if isinstance(X, CountedRecords):
         return _Scored(scores, X.label > 0, X.counts)
-    positive = signs(checked_labels(y, len(scores)), classes) > 0
+    positive = class_indices(checked_labels(y, len(scores)), classes) == 1
     return _Scored(scores, positive, record_counts(None, len(scores)))
 
 

@@ -65,7 +65,7 @@ def card_page(
     Args:
         card: what to print.
         evaluation: a released one, for numbers and the ROC curve.
-        seen: whether ``evaluation`` is about the records that the card was made from.
+        seen: whether ``evaluation`` is known to be about the records that the card was made from.
         title: a heading; the label column, where its name is known, and the positive class by default.
     """
     files = resources.files("privopt.mechanisms.estimators")
@@ -150,7 +150,10 @@ def _quality(evaluation: Evaluation, seen: bool) -> str:
         for name, found in evaluation.metrics.items()
         if name in _SHOWN
     ]
-    source = f"From {evaluation.histogram.n_records:,} records that the card was not made from"
+    source = (
+        f"From {evaluation.histogram.n_records:,} records. Were any of them among those that the card was "
+        "made from, expect a little less on new ones"
+    )
     if seen:
         source = "From the records that the card was made from: on new ones expect a little less"
     interval = f"{evaluation.confidence:.0%} interval"
@@ -179,7 +182,8 @@ def _promises(card: Card, evaluation: Evaluation | None, seen: bool) -> list[str
     if evaluation is not None and not seen:
         lines.append(
             "The figures on how well it tells apart are a release of their own, with epsilon = "
-            f"{evaluation.spend.epsilon:g} for the records that they are from."
+            f"{evaluation.spend.epsilon:g} for the records that they are from. For a record that the card "
+            "was made from as well, the two add up."
         )
     lines.append(
         "Not promised: that the card is right about a person, or that nothing can be learned about people in "

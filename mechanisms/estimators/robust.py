@@ -16,30 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.estimators.common import (
-    as_table,
-    booked,
-    by_parts,
-    check_limits,
-    declared_schema,
-    keep_arguments,
-    public_delta,
-    validated,
-)
-from privopt.mechanisms.estimators.linear import (
-    LinearClassifier,
-    LinearRegressor,
-    PrivateLinearModel,
-    Probabilities,
-    Targets,
-    encoded,
-)
+from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
+from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.predictions import by_parts
+from privopt.mechanisms.estimators.prepared import Targets
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
-from privopt.oracles.limits import Limits
+from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import told
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
@@ -129,11 +119,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
         with booked(self.ledger, spend):
             releases = plan.release(X, targets.labels, source, self.limits)
-        self.releases_, self.noise_ = releases, {**plan.noise, "steps": plan.steps}
-        self.mechanism_, self.mechanism_reason_ = plan.name, reason
-        if targets.classes is not None:
-            self.classes_ = targets.classes
-        self.label_range_, self.schema_ = None, schema
+        self._keep(releases, plan, reason, targets, schema)
         points = np.stack([release.point for release in releases])
         return self._set(points[:, :d], points[:, d], spend)
 

@@ -20,28 +20,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.estimators.booking import booked
 from privopt.mechanisms.estimators.card import Card, card_of
-from privopt.mechanisms.estimators.common import (
-    ScoredClassifier,
-    as_table,
-    booked,
-    by_parts,
-    check_limits,
-    check_whole_model,
-    checked_labels,
-    class_indices,
-    counted_parts,
-    counted_records,
-    declared_schema,
-    integer_features,
-    public_classes,
-    public_delta,
-    read_model,
-    validated,
-    write_atomically,
-)
+from privopt.mechanisms.estimators.counting import counted_parts, counted_records, integer_features
+from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.estimators.saved import check_whole_model, read_model
 from privopt.mechanisms.estimators.sql import select_statement
+from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
@@ -53,13 +41,15 @@ from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits
+from privopt.oracles.limits import Limits, check_limits
 from privopt.oracles.minimize.interface import DiscreteOracle
-from privopt.problems.arguments import check_type, tallied
+from privopt.problems.arguments import check_type
+from privopt.problems.arrays import tallied
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema, columns_of

@@ -43,7 +43,9 @@ def select_statement(
     schema: Schema, points: Sequence[int], classes: tuple[Any, Any], risks: RiskTable | None, table: str
 ) -> str:
     """A SELECT that adds the columns points, prediction and, with a table of risks, risk."""
-    scale = "" if schema.denominator == 1 else f" * 1e0 / {schema.denominator}"
+    total = f"(\n  {points_expression(schema, points)}\n)"
+    if schema.denominator != 1:
+        total = f"{_as_double(total)} / {schema.denominator}"
     label = f"CASE WHEN points > 0 THEN {literal(classes[1])} WHEN points <= 0 THEN {literal(classes[0])} END"
     added = [f"{label} AS prediction"]
     if risks is not None:
@@ -52,8 +54,8 @@ def select_statement(
             for edge, risk in zip(risks.up_to, risks.risks, strict=False)
         ]
         last = f"WHEN points IS NOT NULL THEN {_float(risks.risks[-1])}"
-        added.append("CASE " + "\n  ".join([*steps, last]) + " END AS risk")
-    inner = f"SELECT *, (\n  {points_expression(schema, points)}\n){scale} AS points FROM {identifier(table)}"
+        added.append(_as_double("CASE " + "\n  ".join([*steps, last]) + " END") + " AS risk")
+    inner = f"SELECT *, {total} AS points FROM {identifier(table)}"
     return f"SELECT *,\n  {', '.join(added)}\nFROM (\n{inner}\n) AS scored\n"
 
 
@@ -63,10 +65,10 @@ def identifier(name: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Text in single quotes, numbers as they are, booleans as 0 and 1."""
+    """Text in single quotes, numbers as they are, booleans as words: to PostgreSQL they are no numbers."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    return str(int(value)) if isinstance(value, bool | np.bool_) else str(value)
+    return str(value).upper() if isinstance(value, bool | np.bool_) else str(value)
 
 
 def _column(column: Column, points: list[int], denominator: int) -> str:
@@ -147,7 +149,12 @@ def _first_float(bound: Fraction) -> float:
     return value
 
 
+def _as_double(expression: str) -> str:
+    """PostgreSQL makes decimals of literals and of sums of them."""
+    return f"CAST({expression} AS DOUBLE PRECISION)"
+
+
 def _float(value: float) -> str:
-    """A literal that databases read as a 64-bit float, not as a decimal."""
+    """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal."""
     text = repr(float(value))
     return text if "e" in text else f"{text}e0"

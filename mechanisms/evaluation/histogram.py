@@ -15,7 +15,7 @@ from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.arguments import record_counts, tallied
+from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_rele
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.arguments import as_reals
+from privopt.problems.arrays import as_reals
 from privopt.problems.convex.regularizers import Vector
 
 

@@ -26,7 +26,7 @@ from privopt.mechanisms.privacy.parameters import (
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.convex.erm import RiskMinimizer
-from privopt.problems.arguments import as_reals
+from privopt.problems.arrays import as_reals
 from privopt.problems.convex.losses import Loss
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.unclipped import PLAIN_SQUARES

@@ -15,7 +15,7 @@ from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.arguments import as_reals
+from privopt.problems.arrays import as_reals
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
 from privopt.mechanisms.heavy_tails.units import Floats, Units
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.problems.arguments import as_reals
+from privopt.problems.arrays import as_reals
 from privopt.problems.convex.losses import Labels, Loss
 
 

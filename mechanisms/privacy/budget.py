@@ -7,6 +7,8 @@ Smith and Thakurta 2022 for "gdp"), not for the better of several. For a sequenc
 
 Sums are exact (``Spent``): a spend is a double, a whole number over a power of two, and so is every sum. Who
 keeps the sums therefore says of the next release what adding up the whole history would say, to the last bit.
+
+Conversions are imported by what converts: a ledger of plain sums opens without NumPy.
 """
 
 from __future__ import annotations
@@ -19,13 +21,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.accounting import (
-    gaussian_epsilon,
-    gaussian_mu,
-    pure_to_gdp,
-    zcdp_epsilon,
-    zcdp_rho,
-)
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import check_type, told
@@ -209,6 +204,8 @@ def _total(spent: Spent, rule: str, delta: float) -> Total:
     strength, deltas = _double(spent.strength), _double(Fraction(delta) + spent.delta)
     if rule == "basic" or strength > _VAST:
         return Total(strength, deltas, rule)
+    from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_epsilon
+
     if rule == "zcdp":
         return Total(zcdp_epsilon(strength, delta), deltas, rule)
     return Total(gaussian_epsilon(math.sqrt(strength), delta), deltas, rule)
@@ -216,6 +213,8 @@ def _total(spent: Spent, rule: str, delta: float) -> Total:
 
 @lru_cache(maxsize=64)  # a search of some milliseconds, for every booking the same
 def _limit(epsilon: float, delta: float, rule: str) -> float:
+    from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
+
     return zcdp_rho(epsilon, delta) if rule == "zcdp" else gaussian_mu(epsilon, delta) ** 2
 
 
@@ -241,6 +240,8 @@ def _rho(spend: PrivacySpend) -> float:
 def _squared_mu(spend: PrivacySpend) -> float:
     if spend.notion == "zcdp":
         raise PrivacyParameterError("zCDP implies no GDP")
+    from privopt.mechanisms.privacy.accounting import pure_to_gdp
+
     return _square(pure_to_gdp(spend.epsilon) if spend.level is None else spend.level, 1)
 
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, Self
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_epsilon
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon, check_positive
 from privopt.problems.arguments import told
 
@@ -147,6 +146,9 @@ class PrivacySpend:
 
 @lru_cache(maxsize=64)  # every release checks the spend of its plan again
 def _implied_epsilon(notion: str, level: float, delta: float) -> float:
+    # Imported here, with NumPy: pure and approximate spends have nothing to convert.
+    from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_epsilon
+
     return zcdp_epsilon(level, delta) if notion == "zcdp" else gaussian_epsilon(level, delta)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privopt.problems.arguments import tallied
+from privopt.problems.arrays import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem

@@ -33,7 +33,8 @@ class EnumerationOracle(DiscreteOracle):
         return too_many_points(problem, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        losses: list[IntArray] = []  # filled batch by batch on the first solve, so that limits apply
+        # By number of the batch; filled on the first solve, so that limits apply. Threads may do it at once.
+        losses: dict[int, IntArray] = {}
 
         def solve(query: Query) -> Proposal:
             best: tuple[int, IntArray] | None = None
@@ -43,8 +44,8 @@ class EnumerationOracle(DiscreteOracle):
             for number, points in enumerate(problem.lattice.batches()):
                 if (reason := query.watch.stop()) is not None:
                     return Proposal(None if best is None else best[1], trivial, reason, nodes=seen)
-                if number == len(losses):
-                    losses.append(problem.losses(points))
+                if number not in losses:
+                    losses[number] = problem.losses(points)
                 values = losses[number] * UNIT + query.perturbation.values(points)
                 first = int(np.argmin(values))
                 if best is None or values[first] < best[0]:

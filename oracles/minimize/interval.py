@@ -338,7 +338,8 @@ def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
                     below += min(x * low[j], x * high[j])
                 else:
                     inside += float(x) * float(x)
-            reach = int(np.sqrt(ball * inside) * (1 + 1e-9)) + 1
+            # No score reaches _BIG * 2; as an integer the root may overflow where a weight has no room.
+            reach = int(min(np.sqrt(ball * inside) * (1 + 1e-9), 2.0 * _BIG)) + 1
             most, least = min(most, above + reach), max(least, below - reach)
         if least > 0:
             stack.errors[k] += data.negative[i]

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
-from privopt.problems.arguments import check_real, check_unmasked
+from privopt.problems.arguments import check_real
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
 
 RealArray = NDArray[np.floating[Any]]  # float64, or float32 where the data are

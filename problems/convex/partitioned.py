@@ -70,8 +70,8 @@ class PartRisk(EmpiricalRisk):
     that is read anew for every pass may hold other records, and no row of them is longer than the bound.
 
     Args:
-        X: rows, dense or CSR, float32 or float64, a record each; without the constant feature where there is one
-            that is not stored. Not copied if float64 and C-contiguous, or CSR without duplicates.
+        X: rows, dense or CSR, float32 or float64, a record each; without the constant feature where there is
+            one that is not stored. Not copied if float64 and C-contiguous, or CSR without duplicates.
         y: labels as the loss wants them, shape (rows,).
         facts: of the whole table; ``n_records`` is that of the part.
         longest: the bound on the rows of X.

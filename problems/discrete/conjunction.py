@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privopt.problems.arguments import record_counts
+from privopt.problems.arrays import record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import integer_matrix, sign_labels
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice

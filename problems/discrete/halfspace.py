@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import check_unmasked, record_counts
+from privopt.problems.arrays import check_unmasked, record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet

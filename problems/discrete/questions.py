@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import tallied
+from privopt.problems.arrays import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem

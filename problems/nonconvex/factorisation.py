@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privopt.problems.arguments import as_reals
+from privopt.problems.arrays import as_reals
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.errors import InvalidInputError

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from privopt.problems.arguments import record_counts
+from privopt.problems.arrays import record_counts
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import IntegerFeatures, Schema

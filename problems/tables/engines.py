@@ -159,14 +159,21 @@ def count_records(
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
     """Columns of an Ibis table by name, ``size`` rows at a time, in the engine's order; None if missing.
 
+    Numbers of single precision come as the doubles that ``count_records`` compares: a driver may read the
+    decimal that they print as instead, which can lie on the other side of an edge.
+
     Raises:
         SchemaError: a column that is not there.
         InvalidInputError: an engine that cannot be read in parts (Spark).
     """
     if lacking := [name for name in names if name not in table.columns]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
+    exact = {
+        name: table[name].cast("float64") if table[name].type().is_float32() else table[name]
+        for name in names
+    }
     with _unquoted():
-        cursor = table.get_backend().raw_sql(_ibis().to_sql(table.select(list(names))))
+        cursor = table.get_backend().raw_sql(_ibis().to_sql(table.select(**exact)))
     if not hasattr(cursor, "fetchmany"):
         raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
     while rows := _next(cursor, size):

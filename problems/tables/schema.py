@@ -27,7 +27,8 @@ import pandas as pd
 import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.problems.arguments import as_path, check_unmasked, told
+from privopt.problems.arguments import as_path, told
+from privopt.problems.arrays import check_unmasked
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.tables.columns import (
@@ -499,20 +500,38 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
     """
     named: list[tuple[str | None, NDArray[Any]]]
     check_unmasked(table, "the table")
+    table = as_pandas(table)
     if isinstance(table, (pd.DataFrame, Mapping)):
         named = [(str(label), _array(values)) for label, values in table.items()]
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         named = [(None, table[:, j]) for j in range(table.shape[1])]
     else:
         raise SchemaError(
-            "expected a DataFrame of pandas, a dict of columns, or an array of shape (n, columns)"
-            + (": call its to_pandas()" if hasattr(table, "to_pandas") else "")
+            "expected a data frame (pandas, polars, pyarrow), a dict of columns, or an array of shape "
+            f"(n, columns); got {type(table).__name__}"
+            + (": call its collect() first" if hasattr(table, "collect") else "")
         )
     if not named:
         raise SchemaError("the table has no columns")
     if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:
         raise SchemaError("all columns of a table must be one-dimensional and of the same length")
     return named
+
+
+def as_pandas(table: Any) -> Any:
+    """A data frame of another library (polars, pyarrow) as pandas has it; anything else as it is.
+
+    Raises:
+        SchemaError: columns that its ``to_pandas`` does not convert.
+    """
+    if isinstance(table, pd.DataFrame) or not callable(getattr(table, "to_pandas", None)):
+        return table
+    try:
+        return table.to_pandas()
+    except Exception as error:  # every library has its own, and they can quote cells
+        raise SchemaError(
+            f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
+        ) from None
 
 
 def _schema_file(path: str | Path) -> Path:

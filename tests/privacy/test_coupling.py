@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
-from privopt.mechanisms.estimators.common import checked_labels, class_indices, public_classes
+from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.tables.columns import Column
 from privopt.problems.tables.schema import read_table

@@ -23,7 +23,7 @@ from privopt.oracles.minimize.local_search import incumbent
 from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSession
 from privopt.oracles.minimize.mip.search import Region, Search
 from privopt.oracles.task import Task
-from privopt.problems.arguments import tallied
+from privopt.problems.arrays import tallied
 from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice

@@ -345,8 +345,9 @@ class _Run:
 
     def bound(self) -> int:
         """A proved lower bound on the minimum over the box."""
-        least = [self.value, *self._active.values()]
-        return min(least if not self._queue else [*least, self._queue[0].bound])
+        with self.lock:  # a region on its way from the queue to a thread must not be missed
+            least = [self.value, *self._active.values()]
+            return min(least if not self._queue else [*least, self._queue[0].bound])
 
     def describe(self) -> str:
         return f"{self.searched} of {len(self.model.regions.weights)} numeric weight vectors searched by tree"

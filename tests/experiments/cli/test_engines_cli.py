@@ -119,7 +119,7 @@ def test_a_long_table_is_read_once(
     codes = Schema.codes
     monkeypatch.setattr(Schema, "codes", lambda schema, table: read.append(1) or codes(schema, table))
     for least in (1_000_000, 1):
-        monkeypatch.setattr("privopt.mechanisms.estimators.common._LONG", least)
+        monkeypatch.setattr("privopt.mechanisms.estimators.counting._LONG", least)
         run = privopt(*FIT, *kind, "--data", "patients.parquet", "--insecure-seed", 1, "--json", "fit.json")
         assert run.returncode == 0, run.stderr
         told.append(json.loads((clinic / "fit.json").read_text())["train_accuracy"])

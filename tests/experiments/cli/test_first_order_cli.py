@@ -17,7 +17,8 @@ import pytest
 
 from privopt.experiments.cli.linear import parse_loss
 from privopt.experiments.cli.main import main
-from privopt.mechanisms.estimators.linear import encoded, schema_norm
+from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.convex.losses import HuberLoss

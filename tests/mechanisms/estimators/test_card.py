@@ -23,6 +23,7 @@ from privopt.mechanisms.evaluation.bins import card_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
+from privopt.problems.tables.engines import open_table, rows_of
 
 SCHEMA = Schema(
     [
@@ -93,7 +94,33 @@ def run_duckdb(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
         return database.execute(statement).df()
 
 
-@pytest.mark.parametrize("run", [run_sqlite, run_duckdb])
+@pytest.fixture
+def run_postgres(postgres: str) -> Any:
+    import psycopg
+
+    def run(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
+        kinds = {"it's": "TEXT", "country": "TEXT"}
+        columns = ", ".join(f'"{c}" {kinds.get(c, "DOUBLE PRECISION")}' for c in frame.columns)
+        rows = as_stored(frame).astype(object).where(frame.notna(), None).to_numpy().tolist()
+        with psycopg.connect(postgres) as connection, connection.cursor() as cursor:
+            cursor.execute(f'CREATE TEMPORARY TABLE "our ""table""" ({columns})')
+            cursor.executemany(
+                f'INSERT INTO "our ""table""" VALUES ({", ".join(["%s"] * frame.shape[1])})', rows
+            )
+            cursor.execute(statement)
+            names = [column.name for column in cursor.description]
+            return pd.DataFrame(cursor.fetchall(), columns=names)
+
+    return run
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def run(request: pytest.FixtureRequest) -> Any:
+    if request.param == "postgres":
+        return request.getfixturevalue("run_postgres")
+    return {"sqlite": run_sqlite, "duckdb": run_duckdb}[request.param]
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, WHOLE])
 def test_sql_agrees_with_predict_on_every_row(run: Any, schema: Schema) -> None:
     model, frame = card(schema), table(1200)
@@ -104,7 +131,6 @@ def test_sql_agrees_with_predict_on_every_row(run: Any, schema: Schema) -> None:
     assert found["risk"].tolist() == model.predict_proba(frame)[:, 1].tolist()
 
 
-@pytest.mark.parametrize("run", [run_sqlite, run_duckdb])
 def test_what_predict_refuses_is_null(run: Any) -> None:
     schema = Schema(
         [Binned("pulse", [40, 80]), Binned("late payments", [0, 1, 2], outside="refuse"),
@@ -136,9 +162,29 @@ def test_sql_of_booleans_and_of_fine_grids() -> None:
         frame.to_sql("records", lite, index=False)
         found = pd.read_sql_query(model.to_sql(), lite)["prediction"].tolist()
         assert found == model.predict(frame).tolist()
+    # PostgreSQL compares no boolean with a number: the next test runs it, where a server is.
+    assert '"stage" = FALSE' in model.to_sql()
     fine = card(Schema([Numeric("x", 0, 1, step="0.0001")], intercept=True), points=[1], risks=False)
     with pytest.raises(InvalidInputError, match="coarser step"):
         fine.to_sql()
+
+
+def test_postgresql_takes_booleans_and_single_precision_as_predict_does(postgres: str) -> None:
+    """0.7 in single precision lies below 0.7, and prints as 0.7."""
+    import psycopg
+
+    schema = Schema([Categorical("stage", [False, True]), Binned("x", [0, 0.7, 1])], intercept=True)
+    model, rows = card(schema, points=[1, 5, 0, 9], risks=False), [(True, 0.7), (False, 0.8), (None, 0.1)]
+    with psycopg.connect(postgres, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE singles (stage BOOLEAN, x REAL)")
+        cursor.executemany("INSERT INTO singles VALUES (%s, %s)", rows)
+        cursor.execute(model.to_sql("singles"))
+        found = [(row[2], row[3]) for row in cursor.fetchall()]
+    (part,) = rows_of(open_table(postgres, "singles"), ["stage", "x"], 10)
+    assert part["x"][0] == float(np.float32(0.7)) < 0.7
+    whole = part[:2]
+    assert found[:2] == list(zip(model.decision_function(whole), model.predict(whole), strict=True))
+    assert found[2] == (None, None)
 
 
 # ---------------------------------------------------------------- points people read

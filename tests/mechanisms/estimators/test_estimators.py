@@ -23,13 +23,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
-    encoded,
-    schema_norm,
 )
+from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import zcdp_rho

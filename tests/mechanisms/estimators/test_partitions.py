@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
@@ -121,6 +122,41 @@ class TestThreads:
             assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
             np.testing.assert_allclose(found.compute(), expected, rtol=1e-12)
         assert model.score(dX, dy) == model.score(X, y)
+
+    @pytest.mark.parametrize("norm", ["l2", "linf"])
+    @pytest.mark.parametrize("mechanism", ["dp-gd", "objective-perturbation", "sufficient-statistics"])
+    def test_sparse_partitions_of_unknown_lengths_are_the_matrix_in_memory(
+        self, mechanism: str, norm: str
+    ) -> None:
+        X, y = arrays()
+        X[np.abs(X) < 0.2] = 0
+        whole, (dX, dy) = sparse.csr_matrix(X), lazy(X, y)
+        facts: dict[str, Any] = {**FACTS, "norm": norm, "mechanism": mechanism}
+        model = PrivateLogisticRegression(1.0, **facts).fit(whole, y)
+        dense = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
+        close(dense, model)
+        for kind in (sparse.csr_matrix, sparse.csr_array, sparse.coo_array):
+            thin = dX.rechunk((300, 4)).map_blocks(kind, dtype=float)
+            thin._chunks = ((np.nan,) * len(thin.chunks[0]), thin.chunks[1])
+            close(PrivateLogisticRegression(1.0, **facts).fit(thin, dy), model)
+        predicted = model.predict(thin)
+        assert np.isnan(predicted.shape[0])
+        assert predicted.compute().tolist() == model.predict(whole).tolist()
+        assert model.score(thin, dy) == model.score(whole, y)
+        found = evaluate(model, thin, dy, insecure_seed=5)
+        expected = evaluate(model, whole, y, insecure_seed=5)
+        assert found.histogram.counts.tolist() == expected.histogram.counts.tolist()
+
+    def test_sparse_partitions_are_refused_where_sparse_matrices_are(self) -> None:
+        dX, dy = lazy(*arrays())
+        thin = dX.map_blocks(sparse.csr_array, dtype=float)
+        schema = Schema([Numeric(f"x{k}", -1, 1) for k in range(4)])
+        for made in (PrivateHalfspaceClassifier, PrivateLogisticRegression):
+            with pytest.raises(InvalidInputError, match="sparse"):
+                made(1.0, schema=schema, classes=(0, 1)).fit(thin, dy)
+        thin = dX.rechunk((300, 4)).map_blocks(lambda x: sparse.csr_array(x / 0), dtype=float)
+        with pytest.raises(InvalidInputError, match="NaN|infin"):
+            PrivateLogisticRegression(1.0, **FACTS).fit(thin, dy)
 
     def test_an_evaluation_counts_every_record_once(self) -> None:
         X, y = arrays()
@@ -294,7 +330,7 @@ def test_long_frames_are_counted_and_give_the_same_model(monkeypatch: pytest.Mon
         seen.append(len(X))
         own(self, X, *args, **options)
 
-    monkeypatch.setattr("privopt.mechanisms.estimators.common._LONG", N)
+    monkeypatch.setattr("privopt.mechanisms.estimators.counting._LONG", N)
     monkeypatch.setattr(EmpiricalRisk, "__init__", counting)
     np.testing.assert_allclose(model.fit(table, y).coef_, plain, rtol=0, atol=1e-9)
     assert seen[0] < N

@@ -141,6 +141,18 @@ def test_large_scores_do_not_lose_precision() -> None:
     assert found.certificate.fixed_bound == expected.certificate.fixed_value
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_features_near_the_largest_integer_are_bounded_soundly(seed: int) -> None:
+    """A weight that is all but fixed takes features near 2**59; 39 times that is no 64-bit integer."""
+    rng = np.random.default_rng(seed)
+    lattice = IntegerLattice([-1, -40], [1, 40], radius=39.0)
+    X = np.stack([rng.integers(-(1 << 59), 1 << 59, 6), rng.integers(-9, 10, 6) << 52], axis=1)
+    problem, noise = ZeroOneHalfspace(X, rng.choice([-1, 1], 6), lattice), Perturbation.zero(lattice)
+    found = IntervalOracle().prepare(problem, Task.LINEAR).minimize(noise)
+    expected = EnumerationOracle().prepare(problem, Task.LINEAR).minimize(noise)
+    assert found.certificate.fixed_bound == expected.certificate.fixed_value
+
+
 def test_refusals() -> None:
     problem = dense_problem(1)
     assert IntervalOracle().refusals(problem, Task.NORMALIZED) == []

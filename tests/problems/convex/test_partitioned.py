@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression
-from privopt.mechanisms.estimators.linear import _outline_of_part, _risk, _risk_facts
+from privopt.mechanisms.estimators.prepared import outline_of_part, risk_facts, risk_of
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.partitioned import PartitionedRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -67,7 +67,7 @@ def test_what_is_computed_for_a_row_does_not_depend_on_the_part_that_it_lies_in(
     found = []
     for rows in (1, 3, 7, 60):
         table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None, part=True))
-        risk = _risk(table, 0, None, facts)
+        risk = risk_of(table, 0, None, facts)
         assert isinstance(risk, PartitionedRisk)
         assert all(risk.parts.each(lambda part: part._counted))  # rows go through the kernel for one row
         found.append(np.concatenate(risk.parts.each(lambda part: part.predictions(w))).tolist())
@@ -78,7 +78,7 @@ def told(X: Any, y: Any, norm: Any, longest: float, rows: int = 7) -> Partitione
     """The risk of a file with a constant feature that it does not hold, as estimators make it."""
     model = PrivateLogisticRegression(1.0, data_norm=longest, norm=norm, classes=(-1, 1))
     table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None, part=True))
-    risk = _risk(table, 0, None, _risk_facts(len(y), X.shape[1], LogisticLoss(), longest, norm, True))
+    risk = risk_of(table, 0, None, risk_facts(len(y), X.shape[1], LogisticLoss(), longest, norm, True))
     assert isinstance(risk, PartitionedRisk)
     return risk
 
@@ -124,7 +124,7 @@ def test_a_file_that_changes_between_passes_gets_no_longer_rows(tmp_path: Path, 
 def test_what_is_told_of_a_part_keeps_nothing_of_its_length() -> None:
     """A view of the labels would: of a long table in many parts, more than fits in memory."""
     model = PrivateLogisticRegression(1.0, data_norm=1.0, classes=(-1, 1))
-    seen = _outline_of_part(model._prepared(*records(), None, part=True))
+    seen = outline_of_part(model._prepared(*records(), None, part=True))
     assert seen.targets.number is not None
     assert seen.targets.number.base is None
     assert (seen.targets.number.size, len(seen.targets.labels)) == (0, 0)

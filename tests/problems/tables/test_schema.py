@@ -373,7 +373,7 @@ MISFITS: dict[str, tuple[Column, Any, str]] = {
     "scalars": (NUMBER, {"income": SECRET}, "one-dimensional"),
     "one-dimensional array": (NUMBER, np.array([SECRET]), "shape"),
     "too many columns": (NUMBER, np.array([[SECRET, 1.0]]), "declared"),
-    "a list": (NUMBER, [[SECRET]], "DataFrame"),
+    "a list": (NUMBER, [[SECRET]], "data frame"),
 }
 
 
@@ -679,14 +679,6 @@ def test_a_draft_names_all_columns_that_cannot_be_drafted() -> None:
         Schema.infer(wide)
 
 
-def test_other_data_frames_are_told_how_to_become_one() -> None:
-    class Frame:
-        def to_pandas(self) -> None: ...
-
-    with pytest.raises(SchemaError, match="to_pandas"):
-        columns_of(Frame())  # type: ignore[arg-type]
-
-
 def test_declared_schemas_do_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -795,3 +787,23 @@ def test_a_table_without_records_has_no_rows_of_features(tmp_path: Path) -> None
         assert schema.encode(table).X.shape == (0, 3)
         with pytest.warns(PrivacyLeakWarning), pytest.raises(SchemaError, match="no records"):
             Schema.infer(table)
+
+
+def test_frames_of_other_libraries_are_read_as_pandas_reads_them() -> None:
+    import pyarrow
+
+    schema = Schema([Numeric("age", 18, 98, missing=50), Categorical("smoker", ["no", "yes"])])
+    columns = {"smoker": ["no", "yes", "no"], "age": [20, None, 77], "more": [1, 2, 3]}
+    expected = schema.encode(columns).X.tolist()
+    assert schema.encode(pyarrow.table(columns)).X.tolist() == expected
+    with pytest.raises(SchemaError, match="got list"):
+        schema.encode([[1, 2]])  # type: ignore[arg-type]
+    broken = type("Frame", (), {"to_pandas": lambda self: 1 / 0})()
+    with pytest.raises(SchemaError, match="select the columns"):
+        schema.encode(broken)
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(columns)
+    for smoker in (polars.String, polars.Categorical, polars.Enum(["yes", "no"])):
+        assert schema.encode(frame.with_columns(polars.col("smoker").cast(smoker))).X.tolist() == expected
+    with pytest.raises(SchemaError, match="LazyFrame: call its collect"):
+        schema.encode(frame.lazy())

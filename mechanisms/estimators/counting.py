@@ -1,0 +1,112 @@
+"""Tables that are counted before they are fitted: in an engine, in partitions, or in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
+from privopt.mechanisms.estimators.public_facts import declared_schema
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.engines import count_records, is_engine_table
+from privopt.problems.tables.partitions import parts_of
+from privopt.problems.tables.schema import IntegerFeatures, Schema, Table
+
+_UNDECLARED = (
+    "records that are counted where they are need a declared schema and declared classes: nothing is read "
+    "off them, and regression needs a table in memory"
+)
+# Data frames of so many records are counted before a linear model is fitted, which costs as much as a few
+# passes over them; not by columns with more values than this, which hardly any two records share.
+_LONG, _MOST_CODES = 100_000, 4096
+
+
+def counted_records(
+    X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> CountedRecords | None:
+    """The records of a table in an engine, or records that were counted already; None for other tables.
+
+    Args:
+        X: an Ibis table, and y the name of its label column; or ``CountedRecords``, and y None.
+        schema, classes: as declared to the estimator; the records', if they were counted already.
+
+    Raises:
+        InvalidInputError: facts that are not declared, or others than records were counted by; and as
+            ``count_records``.
+    """
+    counted = X if isinstance(X, CountedRecords) else None
+    if counted is None and not is_engine_table(X):
+        return None
+    if schema is None or classes is None:
+        raise InvalidInputError(_UNDECLARED)
+    facts, known = declared_schema(schema), public_classes(classes, np.array([])).tolist()
+    if counted is None:
+        return count_records(X, facts, y, known)
+    if y is not None or counted.schema != facts or list(counted.classes) != known:
+        raise InvalidInputError("records were counted by another schema, or for other classes: count again")
+    return counted
+
+
+def counted_parts(
+    X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> CountedRecords:
+    """The records of Dask collections, counted where they are; errors as ``counted_records``."""
+    if schema is None or classes is None:
+        raise InvalidInputError(_UNDECLARED)
+    facts, known = declared_schema(schema), public_classes(classes, np.array([]))
+    parts = parts_of(X, y, [column.name for column in facts.columns])
+    assert parts is not None
+    return CountedRecords.together(parts.each(partial(_counted, schema=facts, classes=known)))
+
+
+def counted_here(
+    X: Any, y: Any, schema: Schema | None, classes: Sequence[Any] | None
+) -> CountedRecords | None:
+    """The records of a long table in memory, counted, if its columns can be; otherwise None.
+
+    Whether they are depends on public facts alone. Errors are those of ``Schema.encode`` and of labels.
+    """
+    if schema is None or classes is None or not isinstance(X, pd.DataFrame) or len(X) < _LONG:
+        return None
+    if max(column.n_codes for column in schema.columns) > _MOST_CODES:
+        return None
+    return _counted((X, y), schema, public_classes(classes, np.array([])))
+
+
+def _counted(pair: tuple[Any, Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:
+    X, y = pair
+    codes = schema.codes(X)
+    label = class_indices(checked_labels(y, len(codes[0])), classes)
+    return CountedRecords.of(schema, codes, classes.tolist(), label)
+
+
+def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
+    """The features of a table in memory, or of the rows of counted records.
+
+    Raises:
+        InvalidInputError: a table in an engine, or records that were counted by another schema.
+        SchemaError: as ``Schema.encode``.
+    """
+    if is_engine_table(X):
+        raise InvalidInputError(
+            "predictions are made in memory, by X.to_pandas() in parts; or in the engine: scorecards have "
+            "to_sql"
+        )
+    if not isinstance(X, CountedRecords):
+        return schema.encode(X)
+    if X.schema != schema:
+        raise InvalidInputError("records were counted by another schema: count again")
+    return X.features
+
+
+def encoded(schema: Schema, table: Table | CountedRecords) -> NDArray[np.float64]:
+    """The features of a table as floats, shape (n, d)."""
+    features = integer_features(schema, table)
+    return np.asarray(features.X / features.denominator, dtype=np.float64)

@@ -1,0 +1,156 @@
+"""Labels: classes and numbers, as they come and as they are declared."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite, check_array
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from privopt.mechanisms.estimators.public_facts import leak
+from privopt.mechanisms.estimators.validation import check_no_text, without_values
+from privopt.problems.arguments import told
+from privopt.problems.arrays import check_unmasked
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import check_exact, positions
+
+# What pandas calls arrays that hold text alone, or whole numbers alone: neither has missing entries.
+_ONE_KIND = ("string", "integer", "boolean")
+
+
+def check_given(y: ArrayLike | None) -> None:
+    """Raise InvalidInputError without labels, in scikit-learn's words."""
+    if y is None:
+        raise InvalidInputError("this estimator requires y to be passed, but the target y is None")
+
+
+def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
+    """Class labels, shape (n_rows,), n_rows >= 1, none missing.
+
+    Raises:
+        InvalidInputError, ValueError: labels that are not; no value is quoted.
+    """
+    check_given(y)
+    check_unmasked(y, "y")
+    if np.ndim(y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)) == 0:
+        raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
+    given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
+    if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:
+        if np.any(pd.isna(np.asarray(y, dtype=object))):
+            raise InvalidInputError("y holds missing labels: give them a class of their own")
+        texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
+        if any(texts) and not all(texts):
+            raise InvalidInputError("y mixes text with other labels; make them one type")
+    try:
+        if np.asarray(y).dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        # It compares labels with themselves as integers; and how many different ones there are is not told.
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check_classification_targets(y)
+        labels = column_or_1d(y, warn=True)
+    except ValueError as error:
+        raise InvalidInputError(without_values(error)) from None
+    if len(labels) != n_rows:
+        raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+    if len(labels) == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    return np.asarray(labels)
+
+
+def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """The declared classes; or those in the labels, with a PrivacyLeakWarning.
+
+    Raises:
+        InvalidInputError: not a list of texts, or of whole numbers or booleans that floats can tell apart.
+    """
+    if declared is None:
+        leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
+        classes = np.unique(labels)
+    else:
+        if isinstance(declared, str | bytes) or not isinstance(declared, Sequence | np.ndarray | pd.Series):
+            raise InvalidInputError('classes must be a list of labels, such as ("well", "ill")')
+        kinds = {"text" if isinstance(c, str) else "whole" if _is_whole(c) else "other" for c in declared}
+        if len(kinds) > 1 or "other" in kinds:
+            raise InvalidInputError("classes must be all text, or all integers or booleans")
+        classes = np.asarray(declared)
+    check_exact("classes", classes.tolist())
+    return classes
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, float | np.floating):
+        return float(value).is_integer()
+    return isinstance(value, int | np.integer | np.bool_)
+
+
+def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """The index of each label's class, shape (n,): compared as the categories of a schema are.
+
+    Raises:
+        InvalidInputError: a label outside the classes.
+    """
+    known = classes.tolist()
+    found = positions("y", labels, {c: i for i, c in enumerate(known)})
+    if bool(np.any(found < 0)):
+        raise InvalidInputError(
+            f"y holds labels outside the declared classes {', '.join(map(repr, known))}; "
+            f"declare them, or correct the declaration"
+        )
+    return found
+
+
+def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """Two classes or more, as ``public_classes`` has them.
+
+    Raises:
+        InvalidInputError: fewer, or one twice.
+    """
+    classes = public_classes(declared, labels)
+    if len(classes) < 2:
+        raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
+    if len(np.unique(classes)) != len(classes):
+        raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
+    return classes
+
+
+def real_labels(y: ArrayLike) -> NDArray[np.float64]:
+    check_given(y)
+    check_unmasked(y, "y")
+    try:
+        check_no_text(y, "y")
+        checked = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        return np.asarray(column_or_1d(checked, warn=True))
+    except (TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, ValueError) or "text where numbers" in str(error):
+            raise InvalidInputError(
+                "y holds labels that are not numbers: regression needs numbers; for classes use the logistic "
+                "or the sigmoid loss"
+            ) from None
+        raise InvalidInputError(without_values(error)) from None
+
+
+def check_label_range(label_range: object) -> tuple[float, float]:
+    """(low, high) as floats.
+
+    Raises:
+        InvalidInputError: not two finite numbers, or low is not below high.
+    """
+    try:
+        if isinstance(label_range, str):
+            raise TypeError("text")
+        low, high = (float(bound) for bound in label_range)  # type: ignore[attr-defined]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"label_range is two numbers (low, high) that labels are clipped to, got {told(label_range)}"
+        ) from error
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInputError(f"label_range needs finite low < high, got low = {low:g} and high = {high:g}")
+    return low, high

@@ -1,0 +1,440 @@
+"""What all private linear models do: fit, one release per target vector, score, be saved and read back.
+
+Neighbours: replace-one, number of records public, throughout.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import norm as sparse_norm
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
+from privopt.mechanisms.convex.columns import Columns
+from privopt.mechanisms.convex.mechanism import RiskMechanism
+from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
+from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.counting import counted_here, counted_records, encoded
+from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
+from privopt.mechanisms.estimators.prepared import (
+    Outline,
+    Prepared,
+    Targets,
+    constant_feature,
+    outline_of,
+    risk_facts,
+    risk_of,
+    schema_norm,
+    shortened,
+    with_constant,
+)
+from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
+from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.validation import as_table, validated
+from privopt.mechanisms.estimators.weights import ClassWeights
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.limits import Limits, check_limits
+from privopt.problems.arguments import check_type, told
+from privopt.problems.convex.regularizers import ElasticNet
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
+from privopt.problems.parts import Parts, Whole
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.partitions import is_dask, parts_of
+from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+_MODEL_FORMAT = "privopt-linear/1"
+
+Floats = NDArray[np.float64]
+
+
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+    """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
+
+    epsilon: float
+    delta: float | str
+    mechanism: str
+    schema: Schema | dict[str, Any] | str | Path | None
+    data_norm: float | None
+    norm: RowNorm
+    convex_set: ConvexSet | str | None
+    regularizer: ElasticNet | str
+    fit_intercept: bool
+    steps: int | None
+    limits: Limits | None
+    ledger: Ledger | str | Path | None
+    insecure_seed: int | None
+    schema_: Schema | None
+    label_range_: tuple[float, float] | None
+    coef_: Any
+    intercept_: Any
+    alike: bool = False  # whether a row's score depends on that row alone, to the last bit
+    row_bound_: tuple[float, RowNorm] | None = None  # a declared norm, to which predictions shorten rows too
+
+    @abstractmethod
+    def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
+        """What the labels, shape (n,), ask for."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose the weights.
+
+        Args:
+            X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
+                never densified. With a schema, a table with its columns. With declared classes too, an Ibis
+                table, which its engine groups: only counts come back; or ``CountedRecords``. A Dask array or
+                data frame, whose partitions are added up where they are, and, where all public facts are
+                declared, a memory-mapped file, which is read in blocks.
+            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
+                of the label column; of counted records None.
+
+        Raises:
+            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
+            PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
+            BudgetExceededError: the ledger refused; nothing was run.
+            LostPartsError: the cluster that holds the records gave up; nothing was released, and what the
+                ledger reserved stays spent.
+            OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
+                minimum; nothing was released, and what the ledger reserved stays spent.
+        """
+        check_limits(self.limits)
+        check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
+        if not isinstance(self.norm, str) or self.norm not in ("l2", "linf"):
+            raise InvalidInputError(f'norm must be "l2" or "linf", got {told(self.norm)}')
+        schema = None if self.schema is None else declared_schema(self.schema)
+        table = self._parts(X, y, schema)
+        seen = outline_of(table)
+        if seen.records < 2:
+            raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
+        self._know_columns(seen)
+        weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
+        planned = partial(self._planned, seen, schema, weights.rest)
+        # The plan is complete before a private number has entered it.
+        choice, plan = planned(weights.known)
+        if not (plan.by_sums or isinstance(table, Whole)):
+            raise InvalidInputError(
+                f"{plan.name} picks records one by one, which a table in parts does not give: use "
+                'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
+            )
+        source = NoiseSource(self.insecure_seed)
+        note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
+        spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
+        with booked(self.ledger, spend):
+            clock, carried = (self.limits or Limits()).start(), weights.known
+            if weights.plan is not None and seen.held is not None:
+                # The same budget again, for weights that were released first.
+                carried = weights.release(seen.held, source)
+                choice, plan = planned(carried)
+            risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
+            releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
+        self._keep(releases, plan, choice.reason, seen.targets, schema)
+        self.row_bound_ = None if self.data_norm is None else (seen.bound, self.norm)
+        coef, intercept = self._of_records(np.stack([release.point for release in releases]), seen, schema)
+        return self._set(coef, intercept + seen.targets.centre, spend)
+
+    def _know_columns(self, seen: Outline) -> None:
+        """The columns of the table, as scikit-learn has them."""
+        self.n_features_in_ = seen.columns
+        self.__dict__.pop("feature_names_in_", None)
+        if seen.names:
+            self.feature_names_in_ = np.array(seen.names, dtype=object)
+
+    def _own_constant(self, schema: Schema | None) -> bool:
+        """Whether rows get a constant feature that a schema has not given them."""
+        return bool(self.fit_intercept) and not (schema is not None and schema.intercept)
+
+    def _facts(self, seen: Outline, schema: Schema | None, carried: Floats | None) -> RiskFacts:
+        """Public facts of the risk, for labels that carry weights of their classes."""
+        loss = seen.targets.weighted(carried).loss
+        facts = risk_facts(
+            seen.records, seen.columns, loss, seen.bound, self.norm, self._own_constant(schema)
+        )
+        if schema is not None and schema.intercept and seen.bound >= 1:
+            return replace(facts, constant=1.0)
+        return facts
+
+    def _keep(
+        self, releases: list[Any], plan: Any, reason: str, targets: Targets, schema: Schema | None
+    ) -> None:
+        """What a fit tells of itself, but for weights and spend."""
+        self.releases_ = releases
+        self.noise_ = {**plan.noise, "steps": plan.steps}
+        self.mechanism_, self.mechanism_reason_ = plan.name, reason
+        if targets.classes is not None:
+            self.classes_ = targets.classes
+        self.label_range_, self.schema_ = targets.label_range, schema
+
+    def _of_records(self, points: Floats, seen: Outline, schema: Schema | None) -> tuple[Floats, Floats]:
+        """Weights and intercepts of records as they come, from those of what they were made into."""
+        d, own = seen.columns, self._own_constant(schema)
+        coef, intercept = points[:, :d], np.zeros(len(points))
+        if own:
+            intercept = points[:, d] * constant_feature(seen.bound, self.norm)
+        if seen.middle is not None:
+            shift = coef @ seen.middle
+            if own:
+                intercept = intercept - shift
+            else:
+                coef[:, -1] -= shift
+        return coef, intercept
+
+    def _parts(self, X: Any, y: Any, schema: Schema | None) -> Parts:
+        """The table as ``Prepared``: one of them in memory, otherwise one for each of its parts."""
+        classes = getattr(self, "classes", None)
+        counted = counted_records(X, y, schema, classes) or counted_here(X, y, schema, classes)
+        undeclared = {
+            "schema or data_norm": schema is None and self.data_norm is None,
+            "classes": getattr(self, "classes", ()) is None,
+            "label_range": getattr(self, "label_range", ()) is None,
+        }
+        # Without those facts a file is read as a table in memory is, and the same is warned of.
+        lying = counted is None and (is_dask(X) or is_dask(y) or not any(undeclared.values()))
+        columns = [column.name for column in schema.columns] if schema is not None else []
+        parts = parts_of(X, y, columns) if lying else None
+        if parts is None:
+            return Whole(self._prepared(X if counted is None else counted, y, schema))
+        if any(undeclared.values()):
+            lacking = " and ".join(name for name, is_lacking in undeclared.items() if is_lacking)
+            raise InvalidInputError(f"declare {lacking}: nothing is read off a table that lies in parts")
+        own = {"ledger": None, "limits": None, "schema": None}  # what stays here
+        worker = type(self)(**{**self.get_params(deep=False), **own})
+        return parts.made(partial(_prepared_part, worker=worker, schema=schema))
+
+    def _prepared(self, X: Any, y: Any, schema: Schema | None, part: bool = False) -> Prepared:
+        """Records in memory as a fit wants them.
+
+        Those of a ``part`` are as they came: its risk shortens them, and has the constant feature without a
+        column. Whether they are finite is for ``outline_of_part`` to see.
+        """
+        counts = None
+        if isinstance(X, CountedRecords):
+            y, counts = X.labels, X.counts
+        X = as_table(X) if schema is None else encoded(schema, X)
+        X = validated(
+            *(self, X), accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=not part
+        )
+        rows, d = X.shape
+        targets = self._targets_of(y, rows)
+        middle, bound = self._public_norm(X, schema)
+        if middle is not None:
+            X -= middle  # of the encoded table, which is our own
+        if self.data_norm is not None and not part:
+            X = shortened(X, bound, self.norm)
+        if not part and self._own_constant(schema):
+            X = with_constant(X, constant_feature(bound, self.norm))
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        return Prepared(X, targets, counts, d, names, middle, bound)
+
+    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
+        """How records are weighted, and what of epsilon that takes: all alike, and nothing."""
+        return ClassWeights(np.ones(1), None, epsilon, epsilon)
+
+    def _planned(
+        self, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats | None
+    ) -> tuple[Choice, RiskMechanism]:
+        facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
+        choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(seen.releases))
+        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
+        # Features that are measured from their middle are read as the columns that they come from.
+        measured = seen.middle is not None and facts.constant > 0
+        if isinstance(plan, SufficientStatistics) and schema is not None and measured:
+            plan = replace(plan, columns=Columns.of(schema))
+        return choice, plan
+
+    def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
+        """Where rows are measured from, None for 0, and a bound on their norm from there.
+
+        A schema tells the middle of each column: rows are nearer to it than to 0, by up to half, which the
+        noise follows. With an intercept the model is the same; a set is for the weights from 0.
+        """
+        if self.data_norm is not None:
+            return None, check_positive(self.data_norm, "data_norm")
+        if schema is not None:
+            if self.norm == "l2" and self.convex_set is None and (self.fit_intercept or schema.intercept):
+                return schema.middle, schema.spread
+            return None, schema_norm(schema, self.norm)
+        leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
+        norms = sparse_norm if sp.issparse(X) else np.linalg.norm
+        largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
+        return None, largest or 1.0
+
+    def _choice(self, facts: RiskFacts, mu: float) -> Choice:
+        space, penalty = self.convex_set, self.regularizer
+        if isinstance(space, str):
+            space = parse_set(space, facts.dimension)
+        if isinstance(penalty, str):
+            penalty = parse_regularizer(penalty)
+        if not isinstance(penalty, ElasticNet):
+            raise InvalidInputError(
+                f'a regularizer is text such as "l2:0.1" or an ElasticNet, got {told(penalty)}'
+            )
+        if not isinstance(space, ConvexSet | None):
+            raise InvalidInputError(
+                f'convex_set must be text such as "l2:1" or a ConvexSet, got {told(space)}'
+            )
+        return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu)
+
+    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
+        self.coef_, self.intercept_, self.spend_ = coef, intercept, spend
+        return self
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        alike = self.alike or isinstance(X, CountedRecords)
+        X = as_table(X) if self.schema_ is None else encoded(self.schema_, X)
+        X = validated(
+            self,
+            X,
+            reset=False,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=self.schema_ is None,  # a file without records has no predictions
+        )
+        if self.row_bound_ is not None:
+            X = shortened(X, *self.row_bound_)
+        weights = self.coef_.reshape(-1, X.shape[1]).T
+        products = _term_by_term(X, weights) if alike and not sp.issparse(X) else X @ weights
+        return np.asarray(products + self.intercept_, dtype=np.float64)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
+        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``save`` writes."""
+        check_is_fitted(self)
+        return {
+            "format": _MODEL_FORMAT,
+            "estimator": type(self).__name__,
+            "mechanism": self.mechanism_,
+            "noise": dict(self.noise_),
+            "spend": self.spend_.to_dict(),
+            "classes": self.classes_.tolist() if hasattr(self, "classes_") else None,
+            "weights": np.atleast_2d(self.coef_).tolist(),
+            "intercept": np.atleast_1d(self.intercept_).tolist(),
+            **({} if self.label_range_ is None else {"label_range": list(self.label_range_)}),
+            **({} if self.row_bound_ is None else {"rows": list(self.row_bound_)}),
+            **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
+            **({"columns": self._columns} if self._columns else {}),
+        }
+
+    @property
+    def _columns(self) -> list[str]:
+        """The names of the columns where no schema has them."""
+        return [] if self.schema_ is not None else list(getattr(self, "feature_names_in_", []))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model written by ``save``; it predicts, and knows its spend.
+
+        Raises:
+            InvalidInputError: not such a file, or another estimator's.
+        """
+        model = read_model(path, _MODEL_FORMAT)
+        try:
+            return cls.from_dict(model)
+        except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
+            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
+            raise InvalidInputError(f"{path} is not a saved {cls.__name__}: {what}") from error
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any]) -> Self:
+        """Read ``to_dict`` back. Raises ValueError, TypeError or KeyError for anything else."""
+        if model["format"] != _MODEL_FORMAT or model["estimator"] != cls.__name__:
+            raise InvalidInputError(f"it holds {model['format']!r} of a {model.get('estimator')!r}")
+        spend = PrivacySpend.from_dict(model["spend"])
+        coef, intercept = _checked_weights(model["weights"], model["intercept"])
+        schema = Schema.from_dict(model["schema"]) if "schema" in model else None
+        if schema is not None and schema.n_features != coef.shape[1]:
+            raise InvalidInputError(f"{coef.shape[1]} weights for {schema.n_features} features")
+        fitted = cls(spend.epsilon, mechanism=model["mechanism"], schema=schema)
+        fitted.schema_ = schema
+        if model["classes"] is not None:
+            fitted.classes_ = distinct_classes(model["classes"], np.array([]))
+            releases = 1 if len(fitted.classes_) == 2 else len(fitted.classes_)
+            if len(coef) != releases:
+                raise InvalidInputError(f"{len(coef)} rows of weights for {len(fitted.classes_)} classes")
+        given = model.get("label_range")  # files of earlier versions have none
+        fitted.label_range_ = None if given is None else check_label_range(given)
+        if "rows" in model:
+            fitted.row_bound_ = _checked_row_bound(*model["rows"])
+        fitted.n_features_in_ = coef.shape[1]
+        if "columns" in model:
+            names = _checked_columns(model["columns"], coef.shape[1])
+            fitted.feature_names_in_ = np.array(names, dtype=object)
+        fitted.noise_ = dict(model["noise"])
+        fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
+        fitted._set(coef, intercept, spend)
+        check_whole_model(model, fitted.to_dict(), "the file")
+        return fitted
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True  # noise from the operating system: two fits differ
+        return tags
+
+
+def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
+    """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
+    schema = None if model.schema is None else declared_schema(model.schema)
+    table = model._parts(X, y, schema)
+    return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
+
+
+def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
+    """A part of a table, where it lies. The estimator holds public facts alone."""
+    return worker._prepared(*pair, schema, part=True)
+
+
+def _checked_weights(weights: object, intercept: object) -> tuple[Floats, Floats]:
+    """Weights, shape (releases, d), and intercepts, shape (releases,), of a file."""
+    w, b = np.array(weights, dtype=float), np.array(intercept, dtype=float)
+    if w.ndim != 2 or b.shape != w.shape[:1] or not np.all(np.isfinite([*w.flat, *b])):
+        raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
+    return w, b
+
+
+def _checked_row_bound(size: Any, norm: Any) -> tuple[float, RowNorm]:
+    """The norm that rows are shortened to, of a file."""
+    if norm not in ("l2", "linf"):
+        raise InvalidInputError(f"{told(norm)} is no norm of rows")
+    return check_positive(size, "the norm of rows"), "l2" if norm == "l2" else "linf"
+
+
+def _checked_columns(columns: object, d: int) -> list[str]:
+    if not isinstance(columns, list) or len(columns) != d or not all(isinstance(c, str) for c in columns):
+        raise InvalidInputError(f"columns must be {d} names")
+    return columns
+
+
+def _term_by_term(X: Floats, weights: Floats) -> Floats:
+    """X @ weights, each entry alike wherever its row stands: a product by BLAS may not be.
+
+    Rows of a neighbour may stand elsewhere, as rows of counted records do, which stand for many, and rows in
+    partitions; and an evaluation asks on which side of an edge they are.
+    """
+    total = np.zeros((len(X), weights.shape[1]))
+    for column, weight in zip(X.T, weights, strict=True):
+        total += column[:, None] * weight
+    return total

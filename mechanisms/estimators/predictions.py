@@ -1,0 +1,78 @@
+"""What predictions of all estimators share: tables in parts, and a score that quotes no labels."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
+
+from privopt.mechanisms.estimators.labels import checked_labels
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.parts import Blocks
+from privopt.problems.tables.partitions import computed, is_dask, lazily
+
+
+def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A method of predictions for tables in parts, too: a Dask collection gives a lazy Dask array.
+
+    A memory-mapped file is read in blocks; what is predicted is in memory.
+    """
+
+    @wraps(method)
+    def predicted(model: Any, X: Any) -> Any:
+        if is_dask(X):
+            check_is_fitted(model)
+            dtype, columns = _predicted(model, method.__name__)
+            return lazily(X, partial(method, for_workers(model)), dtype, columns)
+        if isinstance(X, np.memmap) and X.ndim == 2 and len(X):
+            return np.concatenate(Blocks.of(X).each(lambda part: method(model, np.asarray(part[0]))))
+        return method(model, X)
+
+    return predicted
+
+
+def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+    """The type of what a method predicts, and the shape of a prediction."""
+    classes = getattr(model, "classes_", None)
+    if name == "predict":
+        return np.dtype(np.float64) if classes is None else classes.dtype, ()
+    one = name == "decision_function" and len(classes) == 2  # type: ignore[arg-type]
+    return np.dtype(np.float64), () if one else (len(classes),)  # type: ignore[arg-type]
+
+
+def for_workers(model: Any) -> Any:
+    """A model that predicts elsewhere, without what belongs to this process or to its fit.
+
+    A record's score does not depend on the part that it lies in (``alike``).
+    """
+    light = copy.copy(model)
+    vars(light).update(
+        dict.fromkeys({"ledger", "limits", "oracle", "release_", "releases_"} & set(vars(light)))
+    )
+    vars(light)["alike"] = True
+    return light
+
+
+class ScoredClassifier(ClassifierMixin):  # type: ignore[misc]
+    """scikit-learn's classifier, with a score whose errors quote no labels."""
+
+    classes_: NDArray[Any]
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of right predictions. Not private.
+
+        Raises:
+            InvalidInputError: unusable labels, or text where the classes are numbers, or the reverse.
+        """
+        predicted, y = computed(self.predict(X), y)
+        labels = checked_labels(y, len(predicted))
+        if (labels.dtype.kind in "OU") != (self.classes_.dtype.kind in "OU"):
+            raise InvalidInputError("y and the classes must both be text, or both numbers")
+        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))

@@ -1,0 +1,36 @@
+"""What a fit takes as public, and what is said where it is not."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from privopt.mechanisms.privacy.parameters import check_delta
+from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+from privopt.problems.tables.schema import Schema
+
+
+def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
+    """A schema as estimators take it: itself, its dictionary, or the path of its file.
+
+    Raises:
+        SchemaError: no such file, or not a declaration.
+    """
+    if isinstance(given, Schema):
+        return given
+    return Schema.from_dict(given) if isinstance(given, dict) else Schema.load(given)
+
+
+def public_delta(delta: float | str, n: int) -> float:
+    """delta, or 1/n^2 for "auto"."""
+    if isinstance(delta, str) and delta != "auto":
+        raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
+    if isinstance(delta, str) and n < 2:
+        raise InvalidInputError("n_samples = 1: delta = 1/n^2 needs 2 records or more; give delta")
+    return 1.0 / n**2 if isinstance(delta, str) else check_delta(delta, zero_allowed=True)
+
+
+def leak(message: str) -> None:
+    """Warn that a fact was read off private data."""
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=4)

@@ -1,0 +1,103 @@
+"""Tables as scikit-learn checks them, less what its messages quote of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from privopt.problems.arrays import check_unmasked
+from privopt.problems.errors import InvalidInputError, InvalidTypeError
+from privopt.problems.tables.engines import is_engine_table
+from privopt.problems.tables.schema import as_pandas
+
+_NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
+
+
+def keep_arguments(estimator: BaseEstimator, arguments: Mapping[str, Any]) -> None:
+    """Every argument of ``__init__`` as an attribute, unread, as scikit-learn wants it."""
+    vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
+
+
+def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:
+    """scikit-learn's ``validate_data``, less the cells that its errors quote.
+
+    Raises:
+        InvalidInputError: anything but a table of finite real numbers with the columns of ``fit``.
+        InvalidTypeError: objects that are no numbers.
+    """
+    for values, name in zip((X, *y), "Xy", strict=False):
+        check_unmasked(values, name)
+    if not options.get("skip_check_array"):
+        check_no_text(X, "X")
+    try:
+        return validate_data(estimator, X, *y, **options)
+    except (TypeError, IndexError, OverflowError):
+        raise InvalidTypeError(
+            "X holds other things than numbers: an argument must be neither text (a string) nor an object "
+            "but a number; declare a schema, or convert the column"
+        ) from None
+    except ValueError as error:
+        raise InvalidInputError(without_values(error)) from None
+
+
+def check_no_text(values: Any, name: str) -> None:
+    """Raise InvalidInputError for text, which scikit-learn would read as numbers where it can."""
+    parts = [values[column] for column in values] if isinstance(values, pd.DataFrame) else [values]
+    for part in parts:
+        try:
+            array = None if sp.issparse(part) else np.asarray(part)
+        except ValueError:  # rows of different lengths
+            return
+        if array is not None and (
+            array.dtype.kind in "SU"
+            or (array.dtype == object and any(isinstance(v, str) for v in array.flat))
+        ):
+            raise InvalidInputError(_NOT_NUMBERS.format(name))
+
+
+def as_table(X: Any) -> Any:
+    """A dict of columns, or a data frame of another library, as one of pandas; anything else as it is.
+
+    Raises:
+        InvalidInputError: columns that are none.
+        SchemaError: a data frame that does not become one of pandas.
+    """
+    if not is_engine_table(X):
+        X = as_pandas(X)
+    if not isinstance(X, Mapping) or sp.issparse(X):
+        return X
+    for values in X.values():
+        check_unmasked(values, "a column")
+    try:
+        return pd.DataFrame(X)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "a dict of columns needs one list or array for each name, all of one length"
+        ) from None
+
+
+def without_values(error: ValueError) -> str:
+    """What scikit-learn says of data that it refuses, less the values that it quotes and its advice."""
+    text = str(error)
+    first = text.split("\n")[0]
+    if first.startswith("Expected 2D array"):
+        return (
+            f"{first.split(':')[0]}: one row per record. Reshape your data, with X.reshape(1, -1) if it is a "
+            "single record"
+        )
+    if "Complex data not supported" in text:
+        return "Complex data not supported: real numbers are needed"
+    if "could not convert" in text:
+        return _NOT_NUMBERS.format("X")
+    if first.startswith("Unknown label type: continuous"):
+        return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
+    if first.startswith(("Input ", "The feature names")):  # ... contains NaN, or infinity; and then names
+        return first
+    return text

@@ -1,0 +1,72 @@
+"""Arrays that users pass, and how many records each of their rows stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.problems.errors import InvalidInputError
+
+# A loss of this size is still exact in 64 bits, in units of 2**-20 and with room for noise.
+_MOST_RECORDS = 1 << 40
+
+
+def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDArray[np.int64]:
+    """How many records each of ``rows`` distinct ones stands for, shape (rows,), read-only; None: one each.
+
+    Args:
+        counts: whole numbers >= 1.
+        rows: how many there must be.
+        largest: what one record can cost: all together stay below 2**40 times as much.
+
+    Raises:
+        InvalidInputError: other numbers, another shape, or too many records.
+    """
+    if counts is None:
+        return np.broadcast_to(np.int64(1), (rows,))
+    check_unmasked(counts, "counts")
+    given = np.asarray(counts)
+    if given.dtype.kind not in "iu" or given.shape != (rows,):
+        raise InvalidInputError(f"counts must be whole numbers >= 1, one per row: shape ({rows},)")
+    if np.any(given < 1) or float(np.sum(given, dtype=np.float64)) * largest >= _MOST_RECORDS:
+        raise InvalidInputError(
+            "counts must be whole numbers >= 1 whose sum, times the largest cost, is below 2^40"
+        )
+    whole = given.astype(np.int64)
+    whole.flags.writeable = False
+    return whole
+
+
+def tallied(bins: NDArray[np.int64], counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """How many records fall into each of ``size`` bins, for rows in ``bins`` of ``counts`` records."""
+    if np.max(counts, initial=1) == 1:
+        return np.bincount(bins, minlength=size).astype(np.int64)
+    return np.bincount(bins, counts, minlength=size).astype(np.int64)  # doubles are exact below 2**53
+
+
+def as_reals(values: object, what: str) -> NDArray[np.floating[Any]]:
+    """A dense array of real numbers: float32 and float64 as they are, others as float64.
+
+    Raises:
+        InvalidInputError: anything else; ``what`` is wanted: "features of shape (n, d)", say. No value is
+            quoted, as NumPy does.
+    """
+    check_unmasked(values, what)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError
+        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"expected {what}, real numbers") from None
+
+
+def check_unmasked(values: object, name: str) -> None:
+    """Raise InvalidInputError for a masked array: NumPy would hand over what is behind the mask."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidInputError(
+            f"{name} is a masked array, and its mask would be ignored: fill it, as {name}.filled(0) does, "
+            "or use a data frame with missing values and a schema"
+        )

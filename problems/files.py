@@ -1,0 +1,64 @@
+"""Files that are written: found out beforehand whether they can be, and written whole or not at all."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from privopt.problems.arguments import as_path
+from privopt.problems.errors import InvalidInputError
+
+
+def check_writable(path: Path | None, option: str) -> None:
+    """Find out that a file cannot be written while nothing has been spent yet.
+
+    Raises:
+        InvalidInputError: a folder stands there, or its folder does not exist or takes no files.
+    """
+    if path is None:
+        return
+    path = file_behind(path, option)
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"{option} {path}: its folder does not exist. Nothing was run")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        reason = (error.strerror or "it cannot be written").lower()
+        raise InvalidInputError(f"{option} {path}: its folder: {reason}. Nothing was run") from error
+
+
+def file_behind(path: Path, what: str) -> Path:
+    """The file that a path names, links followed.
+
+    Raises:
+        InvalidInputError: a folder, a device, a pipe: nothing that a file may replace.
+    """
+    real = path.resolve()
+    if real.is_dir():
+        raise InvalidInputError(f"{what} {path}: that is a folder; name a file")
+    if real.exists() and not real.is_file():
+        raise InvalidInputError(f"{what} {path}: that is no regular file; name one")
+    return real
+
+
+def write_atomically(path: str | Path, text: str | Iterable[str]) -> None:
+    """Write a whole file or nothing: an interrupted run leaves no half-written file behind.
+
+    ``text`` may come in parts.
+
+    Raises:
+        InvalidInputError: something stands there that is neither a file nor a link to one.
+        OSError: it cannot be written.
+    """
+    path = file_behind(as_path(path, "a file"), "file")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"{path}: its folder does not exist")
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.writelines([text] if isinstance(text, str) else text)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
