@@ -124,7 +124,7 @@ class TestThreads:
         assert model.score(dX, dy) == model.score(X, y)
 
     @pytest.mark.parametrize("norm", ["l2", "linf"])
-    @pytest.mark.parametrize("mechanism", ["dp-gd", "objective-perturbation", "sufficient-statistics"])
+    @pytest.mark.parametrize("mechanism", ["dp-gd", "sufficient-statistics"])
     def test_sparse_partitions_of_unknown_lengths_are_the_matrix_in_memory(
         self, mechanism: str, norm: str
     ) -> None:
@@ -135,7 +135,7 @@ class TestThreads:
         model = PrivateLogisticRegression(1.0, **facts).fit(whole, y)
         dense = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
         close(dense, model)
-        for kind in (sparse.csr_matrix, sparse.csr_array, sparse.coo_array):
+        for kind in (sparse.csr_matrix, sparse.coo_array):
             thin = dX.rechunk((300, 4)).map_blocks(kind, dtype=float)
             thin._chunks = ((np.nan,) * len(thin.chunks[0]), thin.chunks[1])
             close(PrivateLogisticRegression(1.0, **facts).fit(thin, dy), model)
@@ -152,10 +152,10 @@ class TestThreads:
         thin = dX.map_blocks(sparse.csr_array, dtype=float)
         schema = Schema([Numeric(f"x{k}", -1, 1) for k in range(4)])
         for made in (PrivateHalfspaceClassifier, PrivateLogisticRegression):
-            with pytest.raises(InvalidInputError, match="sparse"):
+            with pytest.raises(InvalidInputError, match="got csr_array"):
                 made(1.0, schema=schema, classes=(0, 1)).fit(thin, dy)
         thin = dX.rechunk((300, 4)).map_blocks(lambda x: sparse.csr_array(x / 0), dtype=float)
-        with pytest.raises(InvalidInputError, match="NaN|infin"):
+        with pytest.raises(InvalidInputError, match=r"NaN|infin"):
             PrivateLogisticRegression(1.0, **FACTS).fit(thin, dy)
 
     def test_an_evaluation_counts_every_record_once(self) -> None:
