@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.fit import (
+from privopt.experiments.cli.linear import (
+    LinearOptions,
+    checked_norm,
+    is_linear,
+    is_robust,
+    parse_label_range,
+    parse_loss,
+)
+from privopt.experiments.cli.options import (
     EpsilonOption,
     LabelOption,
     LossOption,
@@ -19,12 +27,19 @@ from privopt.experiments.cli.fit import (
     StepsOption,
     check_mechanism,
 )
-from privopt.experiments.cli.linear import LinearOptions, calibrate_linear, calibration_lines, is_linear
+from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.discrete.mechanism import check_calibration
 from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
+from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
@@ -69,7 +84,7 @@ def calibrate(
         "--calibration": calibration != "sound",
     }
     if is_linear(mechanism, options, scorecard):
-        report = calibrate_linear(mechanism, epsilon, delta or 0.0, dimension, records, options)
+        report = calibrate_linear(mechanism, epsilon, delta, dimension, records, options)
     elif records is not None:
         raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is none of them")
     else:
@@ -145,3 +160,84 @@ def calibration_report(
     check_calibration(calibration, mechanism, ("sound",))
     noise = calibrate_rspm_laplace(epsilon, separators=binary + 2 * ternary)
     return {"scale": noise.scale, **noise.spend.to_dict()}
+
+
+def calibrate_linear(
+    mechanism: str,
+    epsilon: float,
+    delta: float | None,
+    dimension: int | None,
+    records: int | None,
+    options: LinearOptions,
+) -> dict[str, Any]:
+    """Noise and spend of a mechanism for linear models, from public facts alone."""
+    sizes = {"--dimension": dimension, "--records": records}
+    if dimension is None or records is None:
+        missing = [option for option, value in sizes.items() if value is None]
+        raise InvalidInputError(
+            f"calibrate {mechanism} needs {' and '.join(missing)}: the "
+            "numbers of features (with the constant one, if there is an intercept) and of records"
+        )
+    if wrong := [f"{option} {value}" for option, value in sizes.items() if value is not None and value < 1]:
+        raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
+    delta = 1 / records**2 if delta is None else delta
+    report = _robust_report if is_robust(mechanism, options) else _risk_report
+    return report(mechanism, epsilon, delta, dimension, records, options)
+
+
+def _robust_report(
+    mechanism: str, epsilon: float, delta: float, dimension: int, records: int, options: LinearOptions
+) -> dict[str, Any]:
+    loss = PLAIN_SQUARES if options.loss == "squared" else LogisticLoss()
+    plan, _ = choose_robust(
+        mechanism, records, dimension, loss, epsilon=epsilon, delta=delta, steps=options.steps
+    )
+    return {"noise_on": plan.noised, **plan.noise, "steps": plan.steps, **plan.spend.to_dict()}
+
+
+def _risk_report(
+    mechanism: str, epsilon: float, delta: float, dimension: int, records: int, options: LinearOptions
+) -> dict[str, Any]:
+    low, high = (-1.0, 1.0) if options.label_range is None else parse_label_range(options.label_range)
+    loss = parse_loss(options.loss or "logistic", high / 2 - low / 2)
+    norm = checked_norm(options.norm, mechanism)
+    facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
+    space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
+    penalty = parse_regularizer(options.regularizer or "none")
+    choice = choose_risk_mechanism(mechanism, facts, space, penalty, mu=gaussian_mu(epsilon, delta))
+    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options.steps)
+    return {
+        "noise_on": plan.noised,
+        **plan.noise,
+        "steps": plan.steps,
+        "step_sizes": plan.step_sizes,
+        "output": plan.output.value,
+        "set": options.convex_set or set_text(plan.convex_set),
+        "l1": plan.regularizer.l1,
+        "l2": plan.regularizer.l2,
+        "data_norm": facts.row_norm,
+        "norm": norm,
+        **plan.spend.to_dict(),
+    }
+
+
+def set_text(convex_set: ConvexSet) -> str:
+    """A default set in the words of ``--set``; "none" for the whole space."""
+    kinds = {L1Ball: "l1", L2Ball: "l2"}
+    kind = kinds.get(type(convex_set))  # type: ignore[arg-type]
+    return "none" if kind is None else f"{kind}:{convex_set.radius:.6g}"
+
+
+def calibration_lines(report: dict[str, Any]) -> list[str]:
+    """What ``privopt calibrate`` prints for people: nothing empty, levels by their name."""
+    names = {"level": {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")}
+    lines = []
+    for key, value in report.items():
+        if value is None or value == "":
+            continue
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        if isinstance(value, tuple):
+            first, last = (f"{v:.6g}" for v in value)
+            text = first if first == last else f"{first} to {last}"
+        lines.append(f"{names.get(key, key.replace('_', ' '))}: {text}")
+    return lines

@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from privopt.experiments.cli.files import check_files
-from privopt.experiments.cli.fit import open_ledger
 from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.risks import between
+from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.tables import TableOption, read_labelled
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation

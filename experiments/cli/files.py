@@ -1,11 +1,14 @@
-"""Files that a command is to write."""
+"""Files that a command is to write: found out before anything is spent, paid for once it is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable
 
 say = Console(stderr=True, emoji=False)
@@ -19,3 +22,15 @@ def check_files(outputs: dict[str, Path | None]) -> None:
             say.print(
                 f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
             )
+
+
+@contextmanager
+def released() -> Iterator[None]:
+    """Say of a file that could not be written that the rest is done."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(
+            f"{error.filename}: {(error.strerror or 'cannot be written').lower()}. The model above was "
+            f"released and is paid for: keep what is printed"
+        ) from error

@@ -1,9 +1,8 @@
-"""The first-order part of ``privopt fit``, ``calibrate`` and ``predict``: linear models with real weights."""
+"""The part of ``privopt fit`` and ``predict`` that is about linear models: real weights."""
 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -18,22 +17,16 @@ from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
-from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.estimators.labels import check_label_range
 from privopt.mechanisms.estimators.linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
-from privopt.mechanisms.estimators.robust import (
-    PrivateRobustClassifier,
-    PrivateRobustRegression,
-    choose_robust,
-)
+from privopt.mechanisms.estimators.robust import PrivateRobustClassifier, PrivateRobustRegression
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
-from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.convex.losses import (
     BiweightLoss,
     HuberLoss,
@@ -42,10 +35,7 @@ from privopt.problems.convex.losses import (
     SigmoidLoss,
     SquaredLoss,
 )
-from privopt.problems.convex.risk import RiskFacts, RowNorm
-from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
-from privopt.problems.convex.unclipped import PLAIN_SQUARES
+from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
@@ -141,65 +131,71 @@ def _check_robust(mechanism: str, options: LinearOptions) -> None:
         raise InvalidInputError(f"--robust takes --loss logistic or squared, got {options.loss!r}")
 
 
-def fit_linear(
-    records: Labelled,
-    options: LinearOptions,
-    **budget: Any,
-) -> tuple[LinearModel, dict[str, Any]]:
-    """A fitted model and its report.
+def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> tuple[LinearModel, Labelled]:
+    """A fitted model, and the records as it read them: a long table, counted.
 
     Privacy: as the estimator's. Encoding costs nothing, and the bound on row norms is the schema's own unless
     another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
     or for dp-fw-l1 l-infinity, whose noise grows with it.
     """
-    parse_loss(options.loss or _CLASSIFYING[0])  # a name that there is
-    schema, classes = records.schema, records.classes
-    if classes is not None and (options.loss or "logistic") not in _CLASSIFYING:
-        raise InvalidInputError(f"--classes belongs to classification, --loss {options.loss} to regression")
+    loss = options.loss or _CLASSIFYING[0]
+    parse_loss(loss)  # a name that there is
+    if records.classes is not None and loss not in _CLASSIFYING:
+        raise InvalidInputError(f"--classes belongs to classification, --loss {loss} to regression")
     robust = is_robust(budget["mechanism"], options)
-    if schema is None and not robust:
-        schema = Schema.infer(records.frame)
-    began = time.monotonic()
-    common: dict[str, Any] = {**budget, "schema": schema, "steps": options.steps}
-    bounds = {
-        "norm": checked_norm(options.norm, budget["mechanism"]),
+    weighted = {key: budget.pop(key) for key in ("class_weight", "prevalence")}
+    if any(value is not None for value in weighted.values()):
+        if robust:
+            raise InvalidInputError("--class-weight and --prevalence: not with --robust")
+        if loss not in _CLASSIFYING:
+            raise InvalidInputError("--class-weight and --prevalence belong to classification")
+    budget["steps"] = options.steps
+    if robust:
+        return _robust(records, loss, budget).fit(records.frame, records.y), records
+    schema = Schema.infer(records.frame) if records.schema is None else records.schema
+    model = _bounded(loss, options, records.classes, weighted, {**budget, "schema": schema})
+    records = records.counted()
+    return model.fit(records.X, records.y), records
+
+
+def _robust(records: Labelled, loss: str, common: dict[str, Any]) -> Any:
+    """An estimator of records of unknown size, not fitted."""
+    if loss == "squared":
+        return PrivateRobustRegression(schema=records.schema, **common)
+    return PrivateRobustClassifier(schema=records.schema, classes=records.classes, **common)
+
+
+def _bounded(
+    loss: str,
+    options: LinearOptions,
+    classes: tuple[Any, ...] | None,
+    weighted: dict[str, Any],
+    common: dict[str, Any],
+) -> Any:
+    """An estimator of records within public bounds, not fitted."""
+    common |= {
+        "norm": checked_norm(options.norm, common["mechanism"]),
         "data_norm": options.data_norm,
         "convex_set": options.convex_set,
         "regularizer": options.regularizer or "none",
     }
-    loss = options.loss or _CLASSIFYING[0]
-    weighted = {key: common.pop(key, None) for key in ("class_weight", "prevalence")}
-    if robust and any(value is not None for value in weighted.values()):
-        raise InvalidInputError("--class-weight and --prevalence: not with --robust")
-    if not robust:
-        common |= bounds
     if loss in _CLASSIFYING:
-        common |= {} if robust else weighted
-    elif any(value is not None for value in weighted.values()):
-        raise InvalidInputError("--class-weight and --prevalence belong to classification")
-    model: LinearModel
-    if robust:
-        model = (
-            PrivateRobustRegression(**common)
-            if loss == "squared"
-            else PrivateRobustClassifier(classes=classes, **common)
-        )
-    elif loss == "logistic":
-        model = PrivateLogisticRegression(classes=classes, **common)
-    elif loss == "sigmoid":
-        model = PrivateSigmoidClassifier(classes=classes, **common)
-    else:
-        other = None if loss == "squared" else parse_loss(loss)
-        label_range = None if options.label_range is None else parse_label_range(options.label_range)
-        model = PrivateLinearRegression(label_range=label_range, loss=other, **common)
-    records = records if robust else records.counted()
-    model.fit(records.frame if robust else records.X, records.y)
+        kind = PrivateLogisticRegression if loss == "logistic" else PrivateSigmoidClassifier
+        return kind(classes=classes, **weighted, **common)
+    other = None if loss == "squared" else parse_loss(loss)
+    label_range = None if options.label_range is None else parse_label_range(options.label_range)
+    return PrivateLinearRegression(label_range=label_range, loss=other, **common)
+
+
+def linear_report(model: LinearModel, records: Labelled, seconds: float) -> dict[str, Any]:
+    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
     regression = isinstance(model, PrivateLinearRegression | PrivateRobustRegression)
     if regression:
         score = float(model.score(records.frame, records.labels))
     else:
         score = records.share(model.predict(records.X) == records.labels)
-    report = {
+    schema = model.schema_
+    return {
         **model.spend_.to_dict(),
         **model.noise_,
         "mechanism": model.mechanism_,
@@ -213,9 +209,8 @@ def fit_linear(
         "train_accuracy": None if regression else score,
         **({"train_r2": score} if regression else {}),
         "certificate": certificate(model),
-        "seconds": time.monotonic() - began,
+        "seconds": seconds,
     }
-    return model, report
 
 
 def _searched(model: LinearModel) -> dict[str, Any]:
@@ -271,83 +266,6 @@ def load_linear(path: Path) -> LinearModel | None:
         return None
     model: LinearModel = _ESTIMATORS[name].load(path)
     return model
-
-
-def calibrate_linear(
-    mechanism: str,
-    epsilon: float,
-    delta: float,
-    dimension: int | None,
-    records: int | None,
-    options: LinearOptions,
-) -> dict[str, Any]:
-    """Noise and spend of a first-order mechanism, from public facts alone."""
-    missing = {"--dimension": dimension, "--records": records}
-    if dimension is None or records is None:
-        raise InvalidInputError(
-            f"calibrate {mechanism} needs {' and '.join(o for o, v in missing.items() if v is None)}: the "
-            "numbers of features (with the constant one, if there is an intercept) and of records"
-        )
-    if wrong := [f"{option} {value}" for option, value in missing.items() if value is not None and value < 1]:
-        raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
-    if is_robust(mechanism, options):
-        numbers = options.loss == "squared"
-        robust, _ = choose_robust(
-            *(mechanism, records, dimension, PLAIN_SQUARES if numbers else LogisticLoss()),
-            epsilon=epsilon,
-            delta=delta or 1 / records**2,
-            steps=options.steps,
-        )
-        return {
-            "noise_on": robust.noised,
-            **robust.noise,
-            "steps": robust.steps,
-            **robust.spend.to_dict(),
-        }
-    low, high = (-1.0, 1.0) if options.label_range is None else parse_label_range(options.label_range)
-    loss = parse_loss(options.loss or "logistic", high / 2 - low / 2)
-    norm = checked_norm(options.norm, mechanism)
-    facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
-    space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
-    delta = delta or 1 / records**2
-    penalty = parse_regularizer(options.regularizer or "none")
-    choice = choose_risk_mechanism(mechanism, facts, space, penalty, mu=gaussian_mu(epsilon, delta))
-    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options.steps)
-    return {
-        "noise_on": plan.noised,
-        **plan.noise,
-        "steps": plan.steps,
-        "step_sizes": plan.step_sizes,
-        "output": plan.output.value,
-        "set": options.convex_set or set_text(plan.convex_set),
-        "l1": plan.regularizer.l1,
-        "l2": plan.regularizer.l2,
-        "data_norm": facts.row_norm,
-        "norm": norm,
-        **plan.spend.to_dict(),
-    }
-
-
-def set_text(convex_set: ConvexSet) -> str:
-    """A default set in the words of ``--set``; "none" for the whole space."""
-    kinds = {L1Ball: "l1", L2Ball: "l2"}
-    kind = kinds.get(type(convex_set))  # type: ignore[arg-type]
-    return "none" if kind is None else f"{kind}:{convex_set.radius:.6g}"
-
-
-def calibration_lines(report: dict[str, Any]) -> list[str]:
-    """What ``privopt calibrate`` prints for people: nothing empty, levels by their name."""
-    names = {"level": {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")}
-    lines = []
-    for key, value in report.items():
-        if value is None or value == "":
-            continue
-        text = f"{value:.6g}" if isinstance(value, float) else str(value)
-        if isinstance(value, tuple):
-            first, last = (f"{v:.6g}" for v in value)
-            text = first if first == last else f"{first} to {last}"
-        lines.append(f"{names.get(key, key.replace('_', ' '))}: {text}")
-    return lines
 
 
 def parse_label_range(text: str) -> tuple[float, float]:

@@ -10,20 +10,21 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.fit import (
+from privopt.experiments.cli.linear import LinearOptions, is_linear, is_robust
+from privopt.experiments.cli.options import (
     EpsilonOption,
     LossOption,
     RobustOption,
     StepsOption,
     check_mechanism,
-    open_ledger,
     parse_delta,
     parse_lattice,
     parse_prevalence,
     parse_weights,
     split_classes,
 )
-from privopt.experiments.cli.linear import LinearOptions, is_linear, is_robust
+from privopt.experiments.cli.running import open_ledger
+from privopt.experiments.cli.scorecard import CardOptions
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
@@ -72,18 +73,14 @@ def plan(
         raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
     check_mechanism(mechanism, ("auto", *card_mechanisms(), *ROBUST_FITS))
     options = LinearOptions(loss=loss, steps=steps, robust=robust or None)
-    scorecard = {
-        "--lattice": lattice is not None,
-        "--oracle": oracle != "auto",
+    card = CardOptions(oracle, lattice, max_columns=max_columns, max_work=max_work, risk_share=risk_share)
+    weighing = {
         "--class-weight": class_weight is not None,
         "--prevalence": prevalence is not None,
         "--classes": classes is not None,
-        "--risk-share": risk_share != 0,
-        "--max-columns": max_columns is not None,
-        "--max-work": max_work != MOST_WORK,
     }
     if is_robust(mechanism, options):
-        is_linear(mechanism, options, scorecard)
+        is_linear(mechanism, options, {**card.given, **weighing})
         fitted = robust_plan(Schema.load(schema), records, epsilon, delta, mechanism, options)
         show(*fitted, as_json=as_json, ledger=ledger)
         return

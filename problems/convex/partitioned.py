@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn
+from mmap import mmap
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +15,8 @@ from privopt.problems.convex.losses import RealArray
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts
+
+_STEADY = "nothing was released. To do: fit on a table that stays as it is"
 
 
 class PartitionedRisk(EmpiricalRisk):
@@ -25,7 +28,9 @@ class PartitionedRisk(EmpiricalRisk):
     as it stands. What is computed for a row does not depend on where it lies, neither in a part nor in which.
 
     Neighbours: replace-one, n public, as for ``EmpiricalRisk``; a record may lie in another part than the one
-    that it replaces.
+    that it replaces. Parts that are read anew for every pass have to hold the same records: differences of
+    gradients, and minima, have the sensitivity that they are said to have only if both passes saw one table.
+    So all parts together have a mark (``mark_of``), and another one than at first is refused.
 
     Args:
         parts: risks of the same loss and bounds, with counts: what a row adds then depends on it alone.
@@ -34,6 +39,7 @@ class PartitionedRisk(EmpiricalRisk):
 
     def __init__(self, parts: Parts, facts: RiskFacts) -> None:
         self.parts, self.facts = parts, facts
+        self._first: int | None = None  # the mark of the records that the first pass saw
 
     def in_float64(self) -> EmpiricalRisk:
         return self
@@ -42,17 +48,18 @@ class PartitionedRisk(EmpiricalRisk):
         """The sum over the parts.
 
         Raises:
-            InvalidInputError: the parts hold other numbers of records than before.
+            InvalidInputError: the parts hold other records than before, or another number of them.
         """
         answers = self.parts.each(partial(_answer, task=task))
-        if sum(records for records, _ in answers) != self.facts.n_records:
-            raise InvalidInputError(
-                "the number of records has changed since they were counted: nothing was released. To do: fit "
-                "on a table that stays as it is"
-            )
-        total = np.array(answers[0][1])
-        for _, more in answers[1:]:
-            total += more
+        if sum(answer.records for answer in answers) != self.facts.n_records:
+            raise InvalidInputError(f"the number of records has changed since they were counted: {_STEADY}")
+        mark = sum(answer.mark for answer in answers) % 2**64
+        if self._first not in (None, mark):
+            raise InvalidInputError(f"the records have changed since they were first read: {_STEADY}")
+        self._first = mark
+        total = np.array(answers[0].sums)
+        for answer in answers[1:]:
+            total += answer.sums
         return total
 
     def predictions(self, w: Any) -> NoReturn:
@@ -66,12 +73,12 @@ class PartitionedRisk(EmpiricalRisk):
 class PartRisk(EmpiricalRisk):
     """The risk of one part. A constant feature is not stored beside its rows: its sums are plain ones.
 
-    Rows are measured and shortened whenever the risk is made, and never trusted to be what they were: a part
-    that is read anew for every pass may hold other records, and no row of them is longer than the bound.
+    Rows are measured and shortened whenever the risk is made, and never trusted to be what they were. Those
+    of a memory-mapped file are copied first: others may write to it between two looks.
 
     Args:
         X: rows, dense or CSR, float32 or float64, a record each; without the constant feature where there is
-            one that is not stored. Not copied if float64 and C-contiguous, or CSR without duplicates.
+            one that is not stored. Not copied if float64, C-contiguous (CSR without duplicates) and in memory.
         y: labels as the loss wants them, shape (rows,).
         facts: of the whole table; ``n_records`` is that of the part.
         longest: the bound on the rows of X.
@@ -83,7 +90,7 @@ class PartRisk(EmpiricalRisk):
     def __init__(self, X: Any, y: Any, facts: RiskFacts, longest: float) -> None:
         self._bound, self._beside = longest, X.shape[1] < facts.dimension
         super().__init__(
-            *(X, y, facts.loss),
+            *(_in_memory(X), y, facts.loss),
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
@@ -140,5 +147,21 @@ class PartRisk(EmpiricalRisk):
         return np.ones(len(self.y))
 
 
-def _answer(part: EmpiricalRisk, task: Callable[[EmpiricalRisk], Vector]) -> tuple[int, Vector]:
-    return part.facts.n_records, task(part)
+class _Answer(NamedTuple):
+    """Of a part: how many records it holds, their mark, and what was asked."""
+
+    records: int
+    mark: int
+    sums: Vector
+
+
+def _answer(part: EmpiricalRisk, task: Callable[[EmpiricalRisk], Vector]) -> _Answer:
+    return _Answer(part.facts.n_records, part.mark, task(part))
+
+
+def _in_memory(X: Any) -> Any:
+    """X, or a copy of what lies in a mapped file."""
+    owner = X
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return np.array(X) if isinstance(owner, mmap) else X

@@ -142,6 +142,21 @@ def norms_each(X: Any, largest: bool) -> Vector:
     return found
 
 
+def mark_of(X: Any, y: RealArray) -> int:
+    """A number that rows with labels have in any order, and hardly ever other ones: a sum over rows.
+
+    Source: of a row, the hash NH of Black, Halevi, Krawczyk, Krovetz and Rogaway (1999), with public keys.
+
+    Args:
+        X, y: C-contiguous or CSR, and C-contiguous, of one dtype, shapes (n, d) and (n,).
+    """
+    words, odd = f"u{y.itemsize}", np.arange(1, 2 * X.shape[1] + 3, dtype=np.uint64)
+    keys = (odd * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32) | np.uint64(1)).reshape(2, -1)
+    if isinstance(X, sp.csr_array):
+        return int(_mark_sparse(X.data.view(words), X.indices, X.indptr, y.view(words), keys))
+    return int(_mark_dense(X.view(words), y.view(words), keys))
+
+
 def _one_per_row(weights: RealArray, rows: slice) -> RealArray:
     """The weights, which a loss computed: kernels read what they are told to, without looking."""
     found = np.ascontiguousarray(weights)
@@ -253,6 +268,49 @@ def _norms_each(X: RealArray, largest: bool, found: Vector) -> None:
             for j in range(X.shape[1]):
                 norm += np.float64(X[i, j]) * np.float64(X[i, j])
             found[i] = math.sqrt(norm)
+
+
+# Of each number's bits the halves, with a key added to either, are multiplied; rows are mixed, and added up.
+
+
+@njit(cache=True, nogil=True)
+def _mixed(row: np.uint64) -> np.uint64:
+    """Every bit in every other: the last step of MurmurHash3 (Appleby 2011)."""
+    row = (row ^ (row >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    row = (row ^ (row >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return row ^ (row >> np.uint64(33))
+
+
+@njit(cache=True, nogil=True)
+def _mark_dense(
+    X: NDArray[np.unsignedinteger[Any]], y: NDArray[np.unsignedinteger[Any]], keys: NDArray[np.uint64]
+) -> np.uint64:
+    total, half, low = np.uint64(0), np.uint64(32), np.uint64(0xFFFFFFFF)
+    for i in range(y.size):
+        row = np.uint64(y[i]) * keys[0, -1]
+        for j in range(X.shape[1]):
+            word = np.uint64(X[i, j])
+            row += ((word + keys[0, j]) & low) * (((word >> half) + keys[1, j]) & low)
+        total += _mixed(row)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _mark_sparse(
+    data: NDArray[np.unsignedinteger[Any]],
+    indices: NDArray[np.integer[Any]],
+    starts: NDArray[np.integer[Any]],
+    y: NDArray[np.unsignedinteger[Any]],
+    keys: NDArray[np.uint64],
+) -> np.uint64:
+    total, half, low = np.uint64(0), np.uint64(32), np.uint64(0xFFFFFFFF)
+    for i in range(y.size):
+        row = np.uint64(y[i]) * keys[0, -1]
+        for k in range(starts[i], starts[i + 1]):
+            word, j = np.uint64(data[k]), indices[k]
+            row += ((word + keys[0, j]) & low) * (((word >> half) + keys[1, j]) & low)
+        total += _mixed(row)
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)

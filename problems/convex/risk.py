@@ -338,6 +338,13 @@ class EmpiricalRisk:
         """How many records the rows up to each hold, shape (rows,)."""
         return np.cumsum(self.counts)
 
+    @cached_property
+    def mark(self) -> int:
+        """What tells these records from others, whatever their order: see ``mark_of``. Not private."""
+        from privopt.problems.convex.passes import mark_of
+
+        return mark_of(self.X, self.y)
+
     def _row_scales(self) -> RealArray:
         if self._alone:
             from privopt.problems.convex.passes import norms_each

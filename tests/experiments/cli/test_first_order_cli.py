@@ -17,9 +17,11 @@ import pytest
 
 from privopt.experiments.cli.linear import parse_loss
 from privopt.experiments.cli.main import main
+from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.convex.losses import HuberLoss
 from privopt.problems.convex.risk import EmpiricalRisk
@@ -191,6 +193,8 @@ def test_calibrate_needs_no_data(privopt: Command) -> None:
     assert found["sigma"] == pytest.approx(10 * 2 * 2 / 10_000 / gaussian_mu(1.0, 1e-6), rel=1e-3)
     assert (found["steps"], found["epsilon"], found["delta"]) == (100, 1.0, 1e-6)
     assert privopt("calibrate", "dp-gd", "--epsilon", 1, "--delta", 1e-6).returncode == 2
+    none = privopt("calibrate", "dp-gd", "--epsilon", 1, "--delta", 0, "--dimension", 20, "--records", 10_000)
+    assert none.returncode == 2, "a delta that was given is not another one"
     chosen = privopt(*words, "--json").stdout
     assert json.loads(chosen)["steps"] > 1
 
@@ -305,6 +309,24 @@ def test_ctrl_c_stops_a_linear_fit_between_steps(privopt: Command, monkeypatch: 
     run = privopt(*CLASSIFY, "--mechanism", "dp-gd", "--steps", 50)
     assert (run.returncode, calls) == (130, 3)
     assert "nothing was released" in run.stderr
+
+
+def test_what_ends_after_a_release_is_not_said_to_be_free(
+    privopt: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the report is made: the model was released, and its budget is spent."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    Ledger.create("ledger", 10.0, 0.1)
+    monkeypatch.setattr(PrivateLogisticRegression, "predict", interrupted)
+    words = (*FIT, "well,ill", "--epsilon", 5, "--mechanism", "dp-gd", "--steps", 5)
+    run = privopt(*words, "--ledger", "ledger")
+    assert run.returncode == 130
+    assert [entry.state for entry in Ledger("ledger").entries()] == ["committed"]
+    assert "Nothing was booked" not in run.stderr
+    assert "nothing was released" not in run.stderr
 
 
 def test_every_class_has_its_column_of_weights(privopt: Command) -> None:

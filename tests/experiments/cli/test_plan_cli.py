@@ -56,6 +56,11 @@ def test_plans_say_what_why_and_how_long(tmp_path: Path) -> None:
     assert "not bounded by public facts" in search.output
 
 
+def test_classes_are_read_as_fit_reads_them(tmp_path: Path) -> None:
+    words = ("--records", "200", "--epsilon", "1", "--classes", "well, ill", "--class-weight", "ill=5")
+    assert planned(tmp_path, *words).exit_code == 0
+
+
 def test_plans_do_not_book(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-3)
     words = ["--records", "9000", "--ledger", ledger.address]

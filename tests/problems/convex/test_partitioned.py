@@ -10,6 +10,7 @@ import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.estimators.prepared import outline_of_part, risk_facts, risk_of
+from privopt.mechanisms.nonconvex.spider import difference_sensitivity
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.partitioned import PartitionedRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -102,19 +103,54 @@ def test_a_constant_feature_need_not_be_stored(norm: Any) -> None:
         assert np.all(lengths < parts.facts.row_norm)
 
 
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_a_file_that_changes_between_passes_gets_no_longer_rows(tmp_path: Path, norm: Any) -> None:
-    """Nothing that was checked is trusted later: every pass measures the rows that it reads."""
+def on_disk(folder: Path, X: Any) -> Any:
+    """A file of rows that may be written to while it is read."""
+    np.save(folder / "X.npy", X)
+    return np.load(folder / "X.npy", mmap_mode="r+")
+
+
+def test_a_file_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
+    """Differences of gradients, and minima, are as sensitive as is said only if all passes saw one table."""
     X, y = records()
-    np.save(tmp_path / "X.npy", X)
-    file = np.load(tmp_path / "X.npy", mmap_mode="r+")
-    parts, w = told(file, y, norm, 0.7), np.full(6, 0.1)
-    parts.gradient(w)
+    for change in (-X, X * 1e6, X + 1e-12, np.vstack([X[1:], X[:1] * -1])):
+        file = on_disk(tmp_path, X)
+        parts, w = told(file, y, "l2", 0.7), np.full(6, 0.1)
+        first = parts.gradient(w)
+        assert parts.gradient(w).tolist() == first.tolist()
+        file[:] = change
+        with pytest.raises(InvalidInputError, match="have changed"):
+            parts.gradient(w)
+        file[:] = X[::-1]
+        y[:] = y[::-1].copy()  # other places, the same records
+        np.testing.assert_allclose(parts.gradient(w), first, rtol=1e-12)
+    y[3] *= -1
+    with pytest.raises(InvalidInputError, match="have changed"):
+        parts.gradient(w)
+
+
+def test_a_difference_of_gradients_is_that_of_one_table() -> None:
+    """What dp-spider books for it, 2 L |w - v| / n, is nothing beside what a changed label does."""
+    X, y, w = np.tile([1.0, 0.0], (10, 1)), np.ones(10), np.zeros(2)
+    parts, near = partitioned(X, y, LogisticLoss(), 5), np.array([1e-6, 0.0])
+    before = parts.gradient(w)
+    moved = partitioned(X, np.append(-1.0, y[1:]), LogisticLoss(), 5)
+    change = (moved.gradient(near) - moved.gradient(w)) - (parts.gradient(near) - before)
+    assert np.linalg.norm(change) <= difference_sensitivity(parts.facts, near, w) < 1e-7
+    y[0] = -1
+    with pytest.raises(InvalidInputError, match="have changed"):
+        parts.gradient(near)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_rows_of_a_file_are_measured_as_they_are_added_up(tmp_path: Path, norm: Any) -> None:
+    """Others may write to the file between the two: no row becomes longer than the bound by that."""
+    X, y = records()
+    file = on_disk(tmp_path, X)
+    parts = told(file, y, norm, 0.7)
+    part, w = next(iter(parts.parts._all())), np.full(6, 0.1)  # type: ignore[attr-defined]
+    before = part.gradient(w)
     file *= 1e6
-    bound = parts.facts.gradient_bound if norm == "l2" else parts.facts.gradient_bound_linf
-    moved = parts.gradient(w)
-    assert np.linalg.norm(moved, 2 if norm == "l2" else np.inf) <= bound
-    np.testing.assert_allclose(moved, told(X * 1e6, y, norm, 0.7).gradient(w), rtol=1e-12)
+    assert part.gradient(w).tolist() == before.tolist()
     for bad in (np.nan, np.inf, 1e200):
         file[50, 3] = bad
         with pytest.raises(InvalidInputError, match=r"finite|too long"):

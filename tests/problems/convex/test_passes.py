@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privopt.problems.convex import passes as _passes
 from privopt.problems.convex.loss_check import check_loss
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, RealArray
-from privopt.problems.convex.passes import norms_each, predict_each
+from privopt.problems.convex.passes import mark_of, norms_each, predict_each
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError, PrivOptError
 
@@ -257,3 +257,34 @@ def test_norms_of_rows_show_what_is_not_finite(d: int, bad: float) -> None:
     X[np.arange(d), np.arange(d)] = bad
     for largest in (False, True):
         assert np.isfinite(norms_each(X, largest)).tolist() == [False] * d + [True] * (2 * d)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mark_is_that_of_the_records_in_any_order_and_of_no_others(kind: str) -> None:
+    dtype = np.float32 if kind.endswith("32") else np.float64
+    rng = np.random.default_rng(0)
+    X = rng.integers(-2, 3, (60, D)).astype(dtype)
+    y = rng.choice([-1.0, 1.0], 60).astype(dtype)
+
+    def mark(rows: NDArray[Any], labels: NDArray[Any]) -> int:
+        given: Any = sp.csr_array(rows) if kind.startswith("sparse") else np.ascontiguousarray(rows)
+        return mark_of(given, np.ascontiguousarray(labels))
+
+    first, order = mark(X, y), rng.permutation(60)
+    assert mark(X[order], y[order]) == first
+    assert (mark(X[:23], y[:23]) + mark(X[23:], y[23:])) % 2**64 == first
+    swapped, mirrored, single = X.copy(), y.copy(), X.copy()
+    swapped[:, [0, 1]] = swapped[:, [1, 0]]
+    mirrored[[3, 5]] *= -1
+    single[7, 2] = np.nextafter(single[7, 2], dtype(9))
+    others = [
+        (-X, y),
+        (X, -y),
+        (X, mirrored),
+        (swapped, y),
+        (single, y),
+        (X[order], y),
+        (X[:-1], y[:-1]),
+        (2 * X, y),
+    ]
+    assert len({first, *(mark(*other) for other in others)}) == 1 + len(others)

@@ -1,0 +1,177 @@
+"""Options that several commands take, and what their texts mean."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privopt.experiments.cli.linear import LOSSES
+from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.problems.errors import InvalidInputError, did_you_mean
+
+# The panels of a command's help.
+DATA, PRIVACY, PROBLEM, SOLVER, OUTPUT, LINEAR, LIMITS = (
+    "Data (public facts are declared, not read off)",
+    "Privacy",
+    "Problem: integer scorecards",
+    "Solver: integer scorecards",
+    "Output",
+    "Problem: linear models",
+    "Limits",
+)
+
+EpsilonOption = Annotated[
+    float,
+    typer.Option("--epsilon", help="Privacy budget of this fit, > 0; replace-one.", rich_help_panel=PRIVACY),
+]
+LossOption = Annotated[str | None, typer.Option(help=f"{LOSSES}. Default: logistic.", rich_help_panel=LINEAR)]
+SetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--set",
+        help="Where weights lie: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: what the mechanism needs.",
+        rich_help_panel=LINEAR,
+    ),
+]
+PenaltyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--regularizer",
+        help="none, l1:STRENGTH, l2:STRENGTH, or both with a +. Default: none.",
+        rich_help_panel=LINEAR,
+    ),
+]
+NormOption = Annotated[
+    float | None,
+    typer.Option(
+        "--data-norm",
+        help="Norm that rows are clipped to, > 0. Linear models only: together with --loss, or the name of "
+        "one of their mechanisms. Default: what the schema implies; calibrate: 1.",
+        rich_help_panel=LINEAR,
+    ),
+]
+NormKindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--norm",
+        help="l2 or linf: the norm that --data-norm bounds. Default: l2; of dp-fw-l1 linf.",
+        rich_help_panel=LINEAR,
+    ),
+]
+LabelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="LOW:HIGH that labels are clipped to, in their unit, as in --label-range=-1:1: of regression "
+        "losses. Without it: read off, a leak; calibrate: -1:1.",
+        rich_help_panel=LINEAR,
+    ),
+]
+StepsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Noisy steps, >= 1. Default: the theory's, from n, d and epsilon.", rich_help_panel=LINEAR
+    ),
+]
+RobustOption = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Records of unknown size, heavy tails: nothing about magnitudes is declared, units are found "
+        "privately. --loss logistic or squared.",
+        rich_help_panel=LINEAR,
+    ),
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write the full report here.", rich_help_panel=OUTPUT)
+]
+
+
+def parse_weights(text: str | None) -> dict[Any, float] | str | None:
+    """LABEL=WEIGHT with commas, or balanced, or None."""
+    if text is None or text == "balanced":
+        return text
+    try:
+        pairs = [part.rpartition("=") for part in split_labels("--class-weight", text)]
+        if not all(label and equals for label, equals, _ in pairs):
+            raise ValueError("no label")
+        return {label: float(weight) for label, _, weight in pairs}
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--class-weight wants balanced, or LABEL=WEIGHT with commas, as in well=1,ill=5; got {text!r}"
+        ) from error
+
+
+def parse_prevalence(text: str | None) -> float | list[float] | None:
+    """A share, or shares with commas, or None."""
+    if text is None:
+        return None
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InvalidInputError(f"--prevalence wants a share such as 0.05, got {text!r}") from error
+    return shares[0] if len(shares) == 1 else shares
+
+
+def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:
+    """LOW:HIGH[:RADIUS], or None for the mechanism's own lattice."""
+    if text is None:
+        return None
+    try:
+        low, high, *radius = text.split(":")
+        bounds = (int(low), int(high))
+        lattice = (*bounds, float(radius[0])) if len(radius) == 1 else _no_more(bounds, radius)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--lattice wants LOW:HIGH or LOW:HIGH:RADIUS, two integers and a number, as in "
+            f"--lattice=-4:4:4.8; got {text!r}"
+        ) from error
+    if bounds[0] > bounds[1]:
+        raise InvalidInputError(f"--lattice {text}: LOW = {bounds[0]} is above HIGH = {bounds[1]}")
+    return lattice
+
+
+def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
+    if rest:
+        raise ValueError("too many parts")
+    return bounds
+
+
+def split_classes(text: str | None) -> tuple[str, ...] | None:
+    """The labels of --classes, read as a line of a CSV file: a label with a comma stands in double quotes.
+
+    Raises:
+        InvalidInputError: a quote that is not closed.
+    """
+    return None if text is None else tuple(split_labels("--classes", text))
+
+
+def split_labels(option: str, text: str) -> list[str]:
+    """The cells of a line of CSV; blanks after a comma belong to none."""
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        raise InvalidInputError(
+            f"{option}: a double quote opens or closes in the wrong place; a label with a comma goes "
+            f"""into double quotes, the whole into single ones, as in {option} '"ill, in bed",well'"""
+        ) from None
+
+
+def parse_delta(text: str) -> float | str:
+    """A number, or "auto"."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidInputError(f"--delta wants a number in (0, 1) or auto, got {text!r}") from error
+
+
+def check_mechanism(name: str, known: tuple[str, ...]) -> None:
+    """Raise UnknownMechanismError for a name that is not among ``known``."""
+    if name not in known:
+        raise UnknownMechanismError(
+            f"unknown mechanism {name!r}{did_you_mean(name, known)}; here are {', '.join(known)}"
+        )

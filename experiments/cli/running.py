@@ -1,0 +1,95 @@
+"""A run on the command line: its ledger, its limits, its progress, and Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from privopt.experiments.cli.errors import InterruptedRunError
+from privopt.experiments.cli.files import say
+from privopt.oracles.limits import Limits, Progress
+from privopt.problems.errors import PrivOptError
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+# Set by the first Ctrl-C during a solve: what fails after that was interrupted.
+_interrupted = threading.Event()
+
+
+def open_ledger(address: str) -> Ledger:
+    """The ledger at an address; its library is loaded where there is one."""
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+    return Ledger(address)
+
+
+@contextmanager
+def accounted(address: str | None) -> Iterator[Ledger | None]:
+    """The ledger, opened before data is read; whatever fails says what has been booked."""
+    book = None if address is None else open_ledger(address)
+    try:
+        yield book
+    except (PrivOptError, KeyboardInterrupt) as error:
+        if book is not None and not getattr(error, "__notes__", ()):
+            error.add_note(f"Nothing was booked in {book}")
+        if isinstance(error, KeyboardInterrupt) or _interrupted.is_set():
+            stopped = InterruptedRunError("Interrupted: nothing was released")
+            for note in getattr(error, "__notes__", ()):
+                stopped.add_note(note)
+            raise stopped from error
+        raise
+
+
+class _Steps(BarColumn):
+    """A bar where the amount of work is known."""
+
+    def render(self, task: Task) -> Any:
+        return "" if task.total is None else super().render(task)
+
+
+@contextmanager
+def stoppable(seconds: float | None) -> Iterator[Limits]:
+    """Limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
+    told = threading.Event()
+    _interrupted.clear()
+
+    def is_cancelled() -> bool:
+        if not told.is_set():  # the first question comes when the solve starts
+            told.set()
+            say.print("solving; Ctrl-C stops the solve and releases nothing")
+        return _interrupted.is_set()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if _interrupted.is_set():
+            raise KeyboardInterrupt
+        _interrupted.set()
+
+    columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        with Bar(*columns, console=say, transient=True, disable=not say.is_terminal) as bar:
+            line = bar.add_task("planning", total=None)
+
+            def on_progress(now: Progress) -> None:
+                bar.update(line, description=described(now), completed=now.nodes, total=now.total)
+
+            yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def described(now: Progress) -> str:
+    """What is shown while a solve runs. Only a number of steps that is fixed in advance tells nothing."""
+    if now.total is not None:
+        return f"{now.nodes} of {now.total} steps"
+    known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
+    return f"{known if np.isfinite(now.gap) else ''}{now.nodes} nodes (progress is not private)"

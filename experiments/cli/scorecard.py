@@ -1,0 +1,146 @@
+"""The part of ``privopt fit`` that is about scorecards: integer points, a rule, risks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from privopt.experiments.cli.options import parse_lattice
+from privopt.experiments.cli.risks import risk_rows, risk_table
+from privopt.experiments.cli.tables import Labelled
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.registry import MECHANISMS
+from privopt.mechanisms.discrete.rspm import LaplaceRSPM
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.scorecards.effort import MOST_WORK
+from privopt.problems.errors import InvalidInputError
+
+# What a report says about itself: everything else in it is covered by epsilon and delta.
+NOT_PRIVATE = [
+    "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
+]  # fmt: skip
+_PURE = (ExponentialMechanism, LaplaceRSPM)  # the first one's subclass is permute-and-flip
+
+
+@dataclass(frozen=True)
+class CardOptions:
+    """What the command line says about a scorecard beside mechanism and budget."""
+
+    oracle: str = "auto"
+    lattice: str | None = None
+    calibration: str = "sound"
+    max_columns: int | None = None
+    max_work: float = MOST_WORK
+    risk_share: float = 0.0
+
+    @property
+    def given(self) -> dict[str, bool]:
+        """Every option as the command line writes it, and whether it was given."""
+        nothing = CardOptions()
+        return {
+            f"--{name.replace('_', '-')}": value != getattr(nothing, name)
+            for name, value in vars(self).items()
+        }
+
+
+def check_delta_option(delta: str, mechanism: str) -> None:
+    """Raise InvalidInputError for a delta of a mechanism that is pure."""
+    if delta != "auto" and mechanism in MECHANISMS and issubclass(MECHANISMS[mechanism], _PURE):
+        raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
+
+
+def fit_card(
+    records: Labelled, target: str | None, options: CardOptions, **budget: Any
+) -> tuple[PrivateHalfspaceClassifier, Labelled]:
+    """A fitted scorecard, and the records as it read them. Privacy: as the estimator's."""
+    records = records.counted()
+    model = PrivateHalfspaceClassifier(
+        **budget,
+        oracle=options.oracle,
+        schema=records.schema,
+        classes=records.classes,
+        lattice=parse_lattice(options.lattice),
+        calibration=options.calibration,
+        max_columns=options.max_columns,
+        max_work=options.max_work,
+        risk_share=options.risk_share,
+    )
+    model.fit(records.X, records.y)
+    model.target_ = model.target_ or target or ""  # an engine counts: no column of labels comes
+    return model, records
+
+
+def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: float) -> dict[str, Any]:
+    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    spend, proof = model.spend_, model.certificate_
+    said, truth = model.predict(records.X), records.labels
+    certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
+    if proof is not None:
+        certificate = {
+            "status": proof.status.name,
+            "value": proof.value,
+            "bound": proof.bound,
+            "gap": proof.gap,
+        }
+    return {
+        **spend.to_dict(),
+        **model.release_.noise,
+        "mechanism": model.mechanism_,
+        "mechanism_reason": model.mechanism_reason_,
+        "oracle": model.release_.oracle,
+        "features": model.schema_.feature_names,
+        "weights": model.coef_[0].tolist(),
+        "rule": model.rule_,
+        "scorecard": model.scorecard_.to_dict("records"),
+        "risks": None if model.risk_ is None else risk_rows(model.risk_),
+        "not_private": NOT_PRIVATE,
+        "train_accuracy": records.share(said == truth),
+        "larger_class": max(records.share(truth == label) for label in model.classes_.tolist()),
+        "said_to_be_positive": records.share(said == model.classes_[1]),
+        "certificate": certificate,
+        "seconds": seconds,
+    }
+
+
+def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console: Console) -> None:
+    card = Table(*model.scorecard_.columns, title=escape(model.rule_))
+    without = []  # a card has few columns, a table may have many
+    for name, levels in model.scorecard_.groupby("feature", sort=False):
+        if np.any(levels["points"]) or (name, len(levels)) == ("intercept", 1):
+            for row in levels.itertuples(index=False):
+                card.add_row(*(escape(str(cell)) for cell in row))
+        else:
+            without.append(str(name))
+    console.print(card)
+    if without:
+        console.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
+    if model.risk_ is not None:
+        console.print(risk_table(model.risk_, model.card_.names[1]))
+    noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
+    for line in (
+        f"spend: {model.spend_}",
+        *([f"budget: {model.spend_.note}"] if model.spend_.note else []),
+        f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
+        f"noise: {noise}",
+        f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",
+        f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the larger class: "
+        f"{report['larger_class']:.4f}",
+        *_one_sided(model, report),
+    ):
+        console.print(line, markup=False)
+
+
+def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> list[str]:
+    """What to say of a card that says the same of all records."""
+    if 0 < report["said_to_be_positive"] < 1:
+        return []
+    only = model.classes_[int(report["said_to_be_positive"])]
+    return [
+        f"note (not private): this card says {only} of every record here. Its scores may still rank them; "
+        "weighing the rarer class more (--class-weight balanced) tells them apart"
+    ]
