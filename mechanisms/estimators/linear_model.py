@@ -128,9 +128,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         self._know_columns(seen)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
-        planned = partial(self._planned, seen, schema, weights.rest)
         # The plan is complete before a private number has entered it.
-        choice, plan = planned(weights.known)
+        choice = self._choice(seen, schema, weights)
+        planned = partial(self._planned, choice, seen, schema, weights.rest)
+        plan = planned(weights.expected)
         if not (plan.by_sums or isinstance(table, Whole)):
             raise InvalidInputError(
                 f"{plan.name} picks records one by one, which a table in parts does not give: use "
@@ -140,11 +141,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
         spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
         with booked(self.ledger, spend):
-            clock, carried = (self.limits or Limits()).start(), weights.known
+            clock, carried = (self.limits or Limits()).start(), weights.expected
             if weights.plan is not None and seen.held is not None:
                 # The same budget again, for weights that were released first.
                 carried = weights.release(seen.held, source)
-                choice, plan = planned(carried)
+                plan = planned(carried)
             risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, choice.reason, seen.targets, schema)
@@ -250,16 +251,15 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
     def _planned(
-        self, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats | None
-    ) -> tuple[Choice, RiskMechanism]:
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+    ) -> RiskMechanism:
         facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
-        choice = self._choice(facts, gaussian_mu(epsilon, delta) / math.sqrt(seen.releases))
         plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
         # Features that are measured from their middle are read as the columns that they come from.
         measured = seen.middle is not None and facts.constant > 0
         if isinstance(plan, SufficientStatistics) and schema is not None and measured:
-            plan = replace(plan, columns=Columns.of(schema))
-        return choice, plan
+            return replace(plan, columns=Columns.of(schema))
+        return plan
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
         """Where rows are measured from, None for 0, and a bound on their norm from there.
@@ -278,8 +278,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
         return None, largest or 1.0
 
-    def _choice(self, facts: RiskFacts, mu: float) -> Choice:
-        space, penalty = self.convex_set, self.regularizer
+    def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
+        facts, space, penalty = self._facts(seen, schema, weights.expected), self.convex_set, self.regularizer
+        mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
         if isinstance(space, str):
             space = parse_set(space, facts.dimension)
         if isinstance(penalty, str):

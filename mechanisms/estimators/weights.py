@@ -27,12 +27,13 @@ class ClassWeights:
     """What ``class_weight`` and ``prevalence`` ask for, from public facts.
 
     Attributes:
-        known: a weight for each class, shape (K,); None where a prevalence is to be released first.
-        plan: that release.
+        expected: a weight for each class, shape (K,); where a prevalence is to be released first, those of
+            classes that are not equally common: what is planned with them, and booked, takes such a loss.
+        plan: that release, or None.
         epsilon, rest: of everything, and what the prevalence leaves of it.
     """
 
-    known: Floats | None
+    expected: Floats
     plan: PrevalencePlan | None
     epsilon: float
     rest: float
@@ -58,7 +59,14 @@ class ClassWeights:
             return cls(_inverse(_shares(prevalence, len(classes))), None, epsilon, epsilon)
         rest = (1 - _PREVALENCE_SHARE) * epsilon
         left = math.nextafter(epsilon - rest, 0.0)  # the sum is at most epsilon
-        return cls(None, PrevalencePlan.plan(left, len(classes)), epsilon, rest)
+        uneven = np.arange(1, len(classes) + 1)
+        plan = PrevalencePlan.plan(left, len(classes))
+        return cls(_inverse(uneven / np.sum(uneven)), plan, epsilon, rest)
+
+    @property
+    def known(self) -> Floats | None:
+        """The weights; None where a prevalence is to be released first."""
+        return self.expected if self.plan is None else None
 
     def whole(self, spend: PrivacySpend) -> PrivacySpend:
         """What the prevalence and the rest cost together: basic composition, valid for adaptive choices."""
@@ -75,10 +83,7 @@ class ClassWeights:
 
     def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
         """The weights, a prevalence released for them if there is none, from the records of each class."""
-        if self.plan is None:
-            assert self.known is not None
-            return self.known
-        return _inverse(self.plan.release(held, source))
+        return self.expected if self.plan is None else _inverse(self.plan.release(held, source))
 
 
 def costs_of(weights: Floats) -> Costs:

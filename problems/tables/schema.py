@@ -387,6 +387,27 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     Raises:
         SchemaError: another extension, or a file that cannot be read. No content is repeated.
     """
+    with _told_apart(path) as file:
+        return _read_parquet(file) if _is_parquet(file) else _read_csv(file, text)
+
+
+def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
+    """The names of a table's columns, of a Parquet file with their types; no record is read.
+
+    Raises:
+        SchemaError: as ``read_table``.
+    """
+    with _told_apart(path) as file:
+        return pyarrow.parquet.read_schema(file) if _is_parquet(file) else _csv_header(file)[1]
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.name.lower().endswith(".parquet")
+
+
+@contextmanager
+def _told_apart(path: str | Path) -> Iterator[Path]:
+    """A file that may be a table; what goes wrong with it becomes SchemaError, and repeats no content."""
     file = as_path(path, "a table")
     name = file.name.lower()
     if file.is_dir():
@@ -396,7 +417,7 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     if not name.endswith((".csv", ".csv.gz", ".parquet")):
         raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
     try:
-        return _read_parquet(file) if name.endswith(".parquet") else _read_csv(file, text)
+        yield file
     except FileNotFoundError:
         raise SchemaError(f"{file}: no such file") from None
     except PermissionError:
@@ -421,7 +442,8 @@ def _check_distinct(where: str, names: Sequence[str]) -> None:
         raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
 
 
-def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
+def _csv_header(file: Path) -> tuple[str, list[str]]:
+    """The separator, and the names of the columns."""
     with _csv_text(file) as stream:
         first = stream.readline()
         separator = next((s for s in ",;\t" if s in first), ",")
@@ -430,6 +452,11 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
     if not any(header):
         raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
     _check_distinct(str(file), header)
+    return separator, header
+
+
+def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
+    separator, header = _csv_header(file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
@@ -609,11 +636,12 @@ def _round_up(q: Fraction) -> Fraction:
 def _toml(data: Mapping[str, Any]) -> str:
     """The dictionary of a schema as TOML: its scalars and lists are written alike in JSON."""
 
-    def line(key: str, value: object) -> str:
-        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL too
-        return f"{key} = {text}"
-
-    blocks = [line("intercept", data["intercept"])]
+    blocks = [toml_line("intercept", data["intercept"])]
     for column in data["columns"]:
-        blocks.append("\n".join(["[[columns]]", *(line(k, v) for k, v in column.items())]))
+        blocks.append("\n".join(["[[columns]]", *(toml_line(k, v) for k, v in column.items())]))
     return "\n\n".join(blocks)
+
+
+def toml_line(key: str, value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL too
+    return f"{key} = {text}"

@@ -111,6 +111,23 @@ def test_the_whole_is_booked_first(tmp_path: Path) -> None:
         assert fitted.spend_.epsilon == 3.0
 
 
+def test_what_is_booked_is_what_runs(tmp_path: Path) -> None:
+    """Weights that are yet to be released make another loss, which not every mechanism takes."""
+    X, y = rare(600)
+    fitted = model(class_weight="balanced", epsilon=0.5).fit(X, y)
+    assert (
+        fitted.spend_.mechanism == fitted.mechanism_ == model(class_weight={"yes": 19.0}).fit(X, y).mechanism_
+    )
+    ledger = Ledger.create(tmp_path / "ledger", 10.0, 0.1)
+    refused = PrivateLogisticRegression(
+        *(1.0,), schema=SCHEMA, classes=CLASSES, mechanism="sufficient-statistics",
+        class_weight="balanced", ledger=ledger,
+    )  # fmt: skip
+    with pytest.raises(PrivacyParameterError, match="WeightedLoss"):
+        refused.fit(X, y)
+    assert not ledger.entries()
+
+
 def test_prevalences_are_counted_with_the_noise_that_they_claim() -> None:
     index = np.resize([0, 0, 0, 1], 1000)
     plan = PrevalencePlan.plan(0.5, 2)
