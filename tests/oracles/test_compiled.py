@@ -44,6 +44,7 @@ KERNELS = {
     "oracles/minimize/native/descent.py": "tests/oracles/test_compiled.py",
     "oracles/minimize/native/nested.py": "tests/oracles/minimize/test_nested.py",
     "oracles/minimize/native/search.py": "tests/oracles/test_compiled.py",
+    "oracles/minimize/order.py": "tests/oracles/test_compiled.py",
     "problems/convex/passes.py": "tests/problems/convex/test_passes.py",
     "problems/convex/soft_truncation.py": "tests/problems/convex/test_soft_truncation.py",
     "problems/convex/windows.py": f"{MEANS}::test_halving_finds_what_all_pairs_find",

@@ -35,20 +35,21 @@ from privopt.oracles.cells.regions import (
 )
 from privopt.oracles.cells.structure import CellLimits
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
+from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits, Watch
-from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver, refuse_large
 from privopt.oracles.minimize.native import bounds as bounds
 from privopt.oracles.minimize.native import nested
 from privopt.oracles.minimize.native import search as trees
 from privopt.oracles.minimize.native.descent import descend, descend_from_many
+from privopt.oracles.minimize.native.tries import Tries, make_tries
+from privopt.oracles.minimize.order import first_in_order
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-_LARGEST_COST = 1 << 52  # of a perturbation; leaves room for sums with the stand-in for infinity
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
 _FIRST_SWEEPS, _MORE_SWEEPS, _PART_SWEEPS = 2, 10, 4
 _STRONG_TILT, _STRONG_SWEEPS = 7, 20  # of a region whose tree grew too large; binary digits of the tilt
@@ -159,14 +160,14 @@ class _Model:
         )
 
     @property
-    def tries(self) -> nested.Tries:
+    def tries(self) -> Tries:
         """Made when the first region needs them."""
         with self.lock:
             return self._tries
 
     @cached_property
-    def _tries(self) -> nested.Tries:
-        return nested.make_tries(self.regions.shape, self.rows)
+    def _tries(self) -> Tries:
+        return make_tries(self.regions.shape, self.rows)
 
 
 def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
@@ -220,13 +221,8 @@ def climb(at: int, size: int, height: Callable[[int], int]) -> int:
 
 
 def _solve(model: _Model, query: Query, threads: int) -> Proposal:
-    perturbation = query.perturbation
-    if perturbation.magnitude > _LARGEST_COST:
-        raise UnsupportedProblemError(
-            f"the native oracle takes perturbations up to {from_fixed(_LARGEST_COST):.3g} in absolute value; "
-            f"this one may reach {from_fixed(perturbation.magnitude):.3g}. To do: rescale, or enumerate"
-        )
-    lattice = model.problem.lattice
+    perturbation, lattice = query.perturbation, model.problem.lattice
+    refuse_large(perturbation, "the native oracle takes", "rescale, or enumerate")
     costs = model.regions.costs(perturbation)
     point = np.clip(0, lattice.low, lattice.high)  # the shortest vector: always in the lattice
     ties = 0 if perturbation.is_zero or not query.break_ties else _TIES
@@ -238,32 +234,17 @@ def _solve(model: _Model, query: Query, threads: int) -> Proposal:
         return Proposal(run.point, run.bound(), stopped, nodes=run.nodes, raw_status=run.describe())
     first = query.break_ties and run.ties > 0
     if query.break_ties and not first:
-        stopped = _first_in_order(run, threads)
+
+        def equal(low: IntArray, high: IntArray) -> tuple[IntArray | None, Status | None]:
+            deeper = _Run(model, costs, query.watch, low, high, any_below=run.value + 1)
+            stopped = deeper.go(threads)
+            run.nodes += deeper.nodes
+            return deeper.point, stopped
+
+        run.point, stopped = first_in_order(run.point, run.low, run.high, equal)
         first = stopped is None
     status = stopped or Status.OPTIMAL
     return Proposal(run.point, run.value, status, first, nodes=run.nodes, raw_status=run.describe())
-
-
-def _first_in_order(run: _Run, threads: int) -> Status | None:
-    """Replace an optimal point by the lexicographically first one, coordinate by coordinate.
-
-    Keeps w_0..w_{j-1} and looks for an equally good point with a smaller w_j, until there is none.
-    """
-    assert run.point is not None
-    low, high = run.low.copy(), run.high.copy()
-    for j in range(len(low)):
-        while run.point[j] > low[j]:
-            high[j] = run.point[j] - 1
-            deeper = _Run(run.model, run.costs, run.watch, low, high, any_below=run.value + 1)
-            stopped = deeper.go(threads)
-            run.nodes += deeper.nodes
-            if deeper.point is None:
-                if stopped is not None:
-                    return stopped
-                break
-            run.point = deeper.point
-        low[j] = high[j] = run.point[j]
-    return None
 
 
 @dataclass
