@@ -78,7 +78,8 @@ class PartRisk(EmpiricalRisk):
 
     Args:
         X: rows, dense or CSR, float32 or float64, a record each; without the constant feature where there is
-            one that is not stored. Not copied if float64, C-contiguous (CSR without duplicates) and in memory.
+            one that is not stored. Not copied if float64, C-contiguous (or CSR without duplicates) and in
+            memory.
         y: labels as the loss wants them, shape (rows,).
         facts: of the whole table; ``n_records`` is that of the part.
         longest: the bound on the rows of X.
