@@ -131,18 +131,16 @@ class PartRisk(EmpiricalRisk):
         rows = self._shortened(slice(0, len(self.y)) if sp.issparse(self.X) else b)
         if not self._beside:
             return rows
-        constant = np.full((rows.shape[0], 1), self._last)
-        return sp.hstack([rows, constant], format="csr") if sp.issparse(rows) else np.hstack([rows, constant])
+        stack: Any = partial(sp.hstack, format="csr") if sp.issparse(rows) else np.hstack
+        return stack([rows, np.full((rows.shape[0], 1), self._last)])
 
     def features(self, b: slice) -> Any:
         return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]
 
     def _shortened(self, b: slice) -> Any:
         """Some rows, as the table of which this is a part would have them in memory."""
-        if sp.issparse(self.X):
-            shortened: Any = sp.diags_array(self._scale[b]) @ self.X[b]
-            return shortened
-        return self.X[b] * self._scale[b, None]
+        diagonal: Any = sp.diags_array(self._scale[b])
+        return diagonal @ self.X[b] if sp.issparse(self.X) else self.X[b] * self._scale[b, None]
 
     def _squares(self) -> Vector:
         return np.ones(len(self.y))
