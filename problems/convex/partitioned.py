@@ -139,8 +139,9 @@ class PartRisk(EmpiricalRisk):
 
     def _shortened(self, b: slice) -> Any:
         """Some rows, as the table of which this is a part would have them in memory."""
+        rows: Any = self.X[b]
         diagonal: Any = sp.diags_array(self._scale[b])
-        return diagonal @ self.X[b] if sp.issparse(self.X) else self.X[b] * self._scale[b, None]
+        return diagonal @ rows if sp.issparse(rows) else rows * self._scale[b, None]
 
     def _squares(self) -> Vector:
         return np.ones(len(self.y))
