@@ -157,32 +157,6 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
     return check_epsilon(epsilon) ** 2 / 8
 
 
-def bounded_range_to_gdp(width: float) -> float:
-    """The least mu for which every release of bounded range ``width`` is mu-GDP: ``pure_to_gdp(width / 2)``.
-
-    The ratio of probabilities lies in [e^(t-w), e^t] for a t in [0, w] and has the mean 1 under the
-    neighbour, so of all laws that of the two ends alone is told apart best. Its trade-off curve is two
-    straight lines, which meet where the upper end has the probabilities p = (1 - e^(t-w)) / (1 - e^-w) and
-    a = e^-t p; as 1 - p = e^(t-w) (1 - a), logit p - logit a = w whatever t is. The curve of mu-GDP is convex
-    and has the same ends, so it lies below if mu >= Phi^-1(p) - Phi^-1(a) for all t. The function Phi^-1 of
-    the inverse of logit is odd, and concave above 0 (the normal law precedes the logistic one in van Zwet's
-    order of symmetric laws, 1964), so a step of w from logit a to logit p gains most if it is centred at 0:
-    p = 1 - a = 1 / (1 + e^(-w/2)), the corner of (w / 2)-DP.
-    """
-    return pure_to_gdp(check_positive(width, "width") / 2)
-
-
-def bounded_range_at_gdp(mu: float) -> float:
-    """The largest width of which ``bounded_range_to_gdp`` is at most mu, down: its inverse."""
-    from scipy import special
-
-    half = float(special.log_ndtr(check_positive(mu, "mu") / 2) - special.log_ndtr(-mu / 2))
-    width = 2 * half * (1 - 1e-9)
-    if bounded_range_to_gdp(width) > mu:
-        raise PrivacyParameterError("the calibrated range does not meet its own target: report this")
-    return width
-
-
 def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
     """Delta at ``epsilon`` >= 0 of a mu-GDP release and one of bounded range ``width`` that knows it; up.
 

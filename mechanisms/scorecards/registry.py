@@ -138,9 +138,8 @@ def plan_card(
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
-        if seeded.picks is not None:
-            drawn, there = len(seeded.picks.draws), len(schema.columns)
-            reason += f"; at this budget it first draws {drawn} of the {there} columns to give points to"
+        if seeded.means is not None:
+            reason += "; at this budget means of the numbers come first, and say in what units to read them"
         return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
     if name not in MECHANISMS:
         known = card_mechanisms()
