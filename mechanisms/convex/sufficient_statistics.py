@@ -241,7 +241,7 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
     A, b = np.zeros((facts.dimension, facts.dimension)), np.zeros(facts.dimension)
     sparse = bool(sp.issparse(risk.X))
     for block in _blocks(len(risk.y), 1 if sparse else d):
-        rows, y = risk.features(block), risk.y[block].astype(np.float64)
+        rows, y = risk.bare_rows(block), risk.y[block].astype(np.float64)
         squares = rows.multiply(rows) if sparse else rows**2
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
         scale, labels = longest / np.maximum(norms, longest), np.clip(y, -bound, bound)

@@ -134,7 +134,7 @@ class PartRisk(EmpiricalRisk):
         stack: Any = partial(sp.hstack, format="csr") if sp.issparse(rows) else np.hstack
         return stack([rows, np.full((rows.shape[0], 1), self._last)])
 
-    def features(self, b: slice) -> Any:
+    def bare_rows(self, b: slice) -> Any:
         return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]
 
     def _shortened(self, b: slice) -> Any:

@@ -295,7 +295,7 @@ class EmpiricalRisk:
         """Some rows, which are all where X is sparse, before they are shortened."""
         return (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
 
-    def features(self, b: slice) -> Any:
+    def bare_rows(self, b: slice) -> Any:
         """Some rows in float64 without the constant feature, before they are shortened with it. Not private.
 
         Estimators shorten rows that a declared norm bounds before the constant joins them.
