@@ -25,6 +25,7 @@ from privopt.problems.errors import PrivOptError
 COMMANDS = {
     "fit": "Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear "
     "model; print it.",
+    "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
     "plan": "Say, before any data, what fitting a scorecard, or with --robust a linear model, will do "
     "and why.",
     "calibrate": "Show the noise that a guarantee costs, before any data.",

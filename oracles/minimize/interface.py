@@ -18,7 +18,7 @@ from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch, started
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntArray
-from privopt.problems.discrete.objective import Perturbation
+from privopt.problems.discrete.objective import Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
@@ -63,6 +63,18 @@ class Proposal:
 
 
 Solver = Callable[[Query], Proposal]
+
+
+LARGEST_COST = 1 << 52  # of a perturbation, fixed point: exact as a float, far from overflow in sums
+
+
+def refuse_large(perturbation: Perturbation, who_takes: str, to_do: str) -> None:
+    """Raise UnsupportedProblemError for a perturbation beyond ``LARGEST_COST``."""
+    if perturbation.magnitude > LARGEST_COST:
+        raise UnsupportedProblemError(
+            f"{who_takes} perturbations up to {from_fixed(LARGEST_COST):.3g} in absolute value; "
+            f"this one may reach {from_fixed(perturbation.magnitude):.3g}. To do: {to_do}"
+        )
 
 
 def trivial_bound(perturbation: Perturbation) -> int:

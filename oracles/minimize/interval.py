@@ -16,19 +16,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.oracles.cells.regions import coupled
 from privopt.oracles.cells.structure import distinct_rows
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver, refuse_large
+from privopt.oracles.minimize.order import first_in_order, precedes
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-_BIG = 1 << 60
-_LARGEST_COST = 1 << 52  # of a perturbation; sums with _BIG then neither wrap nor look finite
+_BIG = 1 << 60  # sums of it and perturbations, of at most LARGEST_COST, neither wrap nor look finite
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
 _SLICE_ROWS = 4_000_000  # row visits between two looks at the clock
 _DONE, _PAUSED, _IMPROVED = 0, 1, 2
@@ -55,7 +55,7 @@ class IntervalOracle(DiscreteOracle):
             reasons.append(
                 f"{size / 2**20:.3g} MiB of working memory, more than {self.max_bytes / 2**20:.3g}"
             )
-        if _coupled(problem, task) and problem.lattice.max_squared_norm > self.max_squared_norm:
+        if coupled(problem, task) and problem.lattice.max_squared_norm > self.max_squared_norm:
             reasons.append(
                 f"|w|^2 up to {problem.lattice.max_squared_norm}, more than {self.max_squared_norm}"
             )
@@ -64,7 +64,7 @@ class IntervalOracle(DiscreteOracle):
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         assert isinstance(problem, ZeroOneHalfspace)  # others are refused
         _compile()
-        data = _Data.of(problem, _coupled(problem, task))
+        data = _Data.of(problem, coupled(problem, task))
 
         def solve(query: Query) -> Proposal:
             return _Search(problem, data, query).solve()
@@ -81,13 +81,6 @@ def _compile() -> None:
     search = _Search(problem, _Data.of(problem, coupled=True), query)
     search.solve()
     _open_bound(search.stack)
-
-
-def _coupled(problem: DiscreteProblem, task: Task) -> bool:
-    """Whether anything depends on |w|^2."""
-    lattice = problem.lattice
-    longest = int(np.sum(np.maximum(lattice.low**2, lattice.high**2)))
-    return task is Task.NORMALIZED or lattice.max_squared_norm < longest
 
 
 def _depth(problem: DiscreteProblem) -> int:
@@ -184,14 +177,8 @@ class _Search:
     query: Query
 
     def __post_init__(self) -> None:
-        perturbation = self.query.perturbation
-        if perturbation.magnitude > _LARGEST_COST:
-            raise UnsupportedProblemError(
-                f"the interval oracle takes perturbations up to {from_fixed(_LARGEST_COST):.3g} in absolute "
-                f"value; this one may reach {from_fixed(perturbation.magnitude):.3g}. "
-                f"To do: rescale, or enumerate"
-            )
-        self.costs = _costs(self.data, perturbation)
+        refuse_large(self.query.perturbation, "the interval oracle takes", "rescale, or enumerate")
+        self.costs = _costs(self.data, self.query.perturbation)
         self.stack = _empty_stack(self.data)
         self.nodes = 0
 
@@ -208,28 +195,21 @@ class _Search:
             return replace(answer, bound=found.bound, status=found.stopped)
         if not self.query.break_ties:
             return answer
-        stopped = None if found.ties > 0 else self._first_in_order(low, high)
+        point, stopped = self.point, None
+        if found.ties == 0:
+            point, stopped = first_in_order(point, low, high, self._equal)
         return replace(
             answer,
-            point=self.point,
+            point=point,
             status=stopped or Status.OPTIMAL,
             lexicographic=stopped is None,
             nodes=self.nodes,
         )
 
-    def _first_in_order(self, low: IntArray, high: IntArray) -> Status | None:
-        """Make the optimal point the lexicographically first one, coordinate by coordinate."""
-        for j in range(len(low)):
-            while self.point[j] > low[j]:
-                high[j] = self.point[j] - 1
-                deeper = self._run(low, high, self.value + 1, None, 0)
-                if deeper.point is None:
-                    if deeper.stopped is not None:
-                        return deeper.stopped
-                    break
-                self.point = deeper.point
-            low[j] = high[j] = self.point[j]
-        return None
+    def _equal(self, low: IntArray, high: IntArray) -> tuple[IntArray | None, Status | None]:
+        """A point of a box as good as the one that was found."""
+        found = self._run(low, high, self.value + 1, None, 0)
+        return found.point, found.stopped
 
     def _run(self, low: IntArray, high: IntArray, cutoff: int, point: IntArray | None, ties: int) -> _Found:
         """Search a box for points below the cutoff, the value of ``point``. Without one, any will do."""
@@ -452,14 +432,6 @@ def _split(data: _Data, costs: _Costs, stack: _Stack) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _before(a: IntArray, b: IntArray) -> bool:
-    for i in range(len(a)):
-        if a[i] != b[i]:
-            return bool(a[i] < b[i])
-    return False
-
-
-@njit(cache=True, nogil=True)
 def _search(
     data: _Data,
     costs: _Costs,
@@ -489,7 +461,7 @@ def _search(
         if rows >= row_budget:
             return _PAUSED, 0, nodes, ties
         ties += tie
-        if tie and not _before(stack.low[k], best):
+        if tie and not precedes(stack.low[k], best):
             stack.size[0] -= 1
             continue
         nodes += 1
@@ -498,7 +470,7 @@ def _search(
             continue
         stack.size[0] -= 1
         _cheapest(data, costs, stack.low[k], stack.high[k], trial)
-        if not tie or _before(trial, best):
+        if not tie or precedes(trial, best):
             return _IMPROVED, bound, nodes, ties
     return _DONE, 0, nodes, ties
 

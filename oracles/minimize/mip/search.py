@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
-from privopt.oracles.minimize.interface import Proposal, Query, trivial_bound
+from privopt.oracles.errors import SolverFailedError
+from privopt.oracles.minimize.interface import Proposal, Query, refuse_large, trivial_bound
 from privopt.oracles.minimize.mip.model import News, Outcome, Question, Session
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.objective import UNIT, from_fixed
@@ -30,7 +30,6 @@ _TOLERANCE = 1e-5
 # When ties have to be broken, points up to this many tolerances above the optimum are compared exactly.
 _TIE_MARGIN = 10
 _MAX_TIES = 20
-_LARGEST_COST = 1 << 52  # of a perturbation, fixed point: its terms are exact as floats
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,7 @@ class Search:
     raw: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.query.perturbation.magnitude > _LARGEST_COST:
-            raise UnsupportedProblemError(
-                f"MIP models take perturbations up to {from_fixed(_LARGEST_COST):.3g} in absolute value; "
-                f"this one may reach {from_fixed(self.query.perturbation.magnitude):.3g}. To do: enumerate"
-            )
+        refuse_large(self.query.perturbation, "MIP models take", "enumerate")
 
     @property
     def tolerance(self) -> float:

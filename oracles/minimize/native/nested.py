@@ -20,7 +20,6 @@ Everything is int64 arithmetic; shares are rounded, which costs tightness, never
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,150 +27,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privopt.oracles.cells.regions import BIG, Region, Shape, last_table
-from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.oracles.minimize.native.tries import Tries
+from privopt.oracles.minimize.order import precedes
+from privopt.problems.discrete.lattice import IntArray
 
 DONE, PAUSED, IMPROVED = 0, 1, 2
-NORM_SHARE = (
-    0.2  # of what a variable costs, kept for the norm term; edges get theirs by the root of their size
-)
-
-
-class Tries(NamedTuple):
-    """The tries when the first 0, 1, ..., m variables are fixed, one after the other in flat arrays.
-
-    Nodes are in preorder, the root first, children by increasing variable. Numbers of nodes and places in
-    tables count from the start of their trie. k variables.
-    """
-
-    order: IntArray  # (k,) the variables of ``Shape`` in the order in which they are fixed
-    coordinate: IntArray  # (k,) of w
-    low: IntArray  # (k,) smallest weights
-    span: IntArray  # (k,) levels
-    squares: IntArray  # (k, B)
-    group: IntArray  # (k + 1,) first of the variables that follow each other and share no path; then k
-    place: IntArray  # (cells,) node of each cell in the first trie
-    first: IntArray  # (m + 2,) first node of each trie
-    var: IntArray  # (N,) variable of the edge above a node, -1 for roots
-    parent: IntArray  # (N,)
-    end: IntArray  # (N,) the next node that is not below this one
-    below: IntArray  # (N,) the groups of the variables on edges below a node, as bits; may have more
-    into: IntArray  # (N,) node of the next trie
-    share: FloatArray  # (N,) of its variable's cost
-    table: IntArray  # (m + 2,) first table entry of each trie
-    start: IntArray  # (N,)
-    size: IntArray  # (N,)
-    above: IntArray  # (N,) where the minima over the level of its edge start, as many as the parent's table
-    last: int  # number of variables that are fixed in the last trie, m
-
-
-def make_tries(shape: Shape, rows: IntArray) -> Tries:
-    """By decreasing number of records, but the block with most variables last: it is the one that is left."""
-    leaves = shape.block == np.argmax(np.bincount(shape.block))
-    by_rows = np.argsort(-rows, kind="stable")
-    last = np.flatnonzero(leaves)
-    order = np.concatenate([by_rows[~leaves[by_rows]], last[np.argsort(shape.coordinate[last])]])
-    rank = np.argsort(order)
-    span, blocks = shape.span[order], shape.block[order]
-    keys = [
-        tuple(sorted(rank[shape.member_var[a:b]].tolist()))
-        for a, b in itertools.pairwise(shape.member_start[:-1].tolist())
-    ]
-    records = shape.records[:-1].tolist()
-    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    first, table, place, fixed = [0], [0], np.zeros(0, dtype=np.int64), 0
-    nodes, where = _nodes(keys)
-    place = np.array([where[key] for key in keys], dtype=np.int64)
-    group = _groups(blocks.tolist())
-    while True:
-        size = _describe(nodes, where, dict(_sums(keys, records)), span, group, columns)
-        first.append(first[-1] + len(nodes))
-        table.append(table[-1] + size)
-        if fixed > 0 and max(map(len, nodes)) <= 1:
-            columns["into"].extend([-1] * len(nodes))
-            break
-        below, there = _nodes([key[key[0] == fixed :] if key else key for key in keys])
-        columns["into"].extend(there[n[n[0] == fixed :] if n else n] for n in nodes)
-        keys = [key[key[0] == fixed :] if key else key for key in keys]
-        nodes, where, fixed = below, there, fixed + 1
-    integers = {n: np.array(c, dtype=np.int64) for n, c in columns.items() if n != "share"}
-    return Tries(
-        order=order,
-        coordinate=shape.coordinate[order],
-        low=shape.low[order],
-        span=span,
-        squares=shape.squares[order],
-        group=np.array([*group, len(order)]),
-        place=place,
-        first=np.array(first),
-        table=np.array(table),
-        share=np.array(columns["share"], dtype=np.float64),
-        last=fixed,
-        **integers,
-    )
-
-
-Key = tuple[int, ...]
-_COLUMNS = ("var", "parent", "end", "below", "into", "share", "start", "size", "above")
-
-
-def _groups(blocks: list[int]) -> list[int]:
-    """The first of the variables in a row that are of one block, for each variable."""
-    first: list[int] = []
-    for j, block in enumerate(blocks):
-        first.append(first[-1] if j > 0 and blocks[j - 1] == block else j)
-    return first
-
-
-def _bit(group: int) -> int:
-    return 1 << group % 62
-
-
-def _nodes(keys: list[Key]) -> tuple[list[Key], dict[Key, int]]:
-    """The nodes of a trie by their paths, in preorder, and their numbers."""
-    nodes = sorted({key[:length] for key in keys for length in range(len(key) + 1)})
-    return nodes, {node: number for number, node in enumerate(nodes)}
-
-
-def _sums(keys: list[Key], records: list[int]) -> dict[Key, int]:
-    """The records of each cell; cells that became one are added up."""
-    total: dict[Key, int] = {}
-    for key, count in zip(keys, records, strict=True):
-        total[key] = total.get(key, 0) + count
-    return total
-
-
-def _describe(
-    nodes: list[Key],
-    where: dict[Key, int],
-    records: dict[Key, int],
-    span: IntArray,
-    group: list[int],
-    columns: dict[str, list[Any]],
-) -> int:
-    """Append one trie; returns the size of its tables."""
-    n = len(nodes)
-    weight, end, size = [records.get(node, 0) for node in nodes], list(range(1, n + 1)), [1] * n
-    parent, below = [where[node[:-1]] if node else -1 for node in nodes], [0] * n
-    for q in range(n - 1, 0, -1):
-        below[parent[q]] |= below[q] | _bit(group[nodes[q][-1]])
-        weight[parent[q]] += weight[q]
-        end[parent[q]] = max(end[parent[q]], end[q])
-    for q in range(1, n):
-        size[q] = size[parent[q]] + int(span[nodes[q][-1]]) - 1
-    above = [0, *(size[parent[q]] for q in range(1, n))]
-    root = np.sqrt(weight)
-    total = np.zeros(len(span))
-    for q in range(1, n):
-        total[nodes[q][-1]] += root[q]
-    columns["var"].extend(node[-1] if node else -1 for node in nodes)
-    columns["parent"].extend(parent)
-    columns["end"].extend(end)
-    columns["below"].extend(below)
-    columns["share"].extend([0.0, *(root[q] / max(total[nodes[q][-1]], 1e-9) for q in range(1, n))])
-    columns["size"].extend(size)
-    columns["start"].extend(np.cumsum([0, *size[:-1]]).tolist())
-    columns["above"].extend(np.cumsum([0, *above[:-1]]).tolist())
-    return int(sum(size))
+# Of what a variable costs, kept for the norm term; edges get theirs by the root of their size.
+NORM_SHARE = 0.2
 
 
 class State(NamedTuple):
@@ -314,8 +176,9 @@ def gather(tries: Tries, state: State, i: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _collect(tries: Tries, state: State, i: int, begin: int, end: int) -> None:
-    """Move the min-marginals of the edges with variables begin..end-1 into theta, edge after edge."""
+def _visit(tries: Tries, state: State, i: int, begin: int, end: int, collecting: bool) -> None:
+    """Go to the edges with variables begin..end-1, one after the other: collect their min-marginals in theta,
+    or deal out their variables' excess costs."""
     base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
     bit = 1 << tries.group[end - 1] % 62
     state.outer[0] = 0
@@ -331,74 +194,72 @@ def _collect(tries: Tries, state: State, i: int, begin: int, end: int) -> None:
         j, p = tries.var[a], base + tries.parent[a]
         if j >= end:
             q = tries.end[p]
-            continue
-        if j < begin and tries.below[a] & bit == 0:
+        elif j >= begin:
+            if collecting:
+                _collect(tries, state, i, j, a, p)
+            else:
+                _deal(tries, state, i, j, a)
+            _lift(tries, state, i, q)
             q = tries.end[a]
-            continue
-        size = tries.size[p]
-        rest, inner = state.scratch[0, :size], state.inner[tries.start[p] :]
-        outer, least = state.outer[tries.start[p] :], state.least[tries.above[a] :]
+        elif tries.below[a] & bit == 0:
+            q = tries.end[a]
+        else:
+            if collecting:
+                _descend(tries, state, i, j, a, p)
+            top += 1
+            state.path[top] = q
+            q += 1
+
+
+@njit(inline="always")
+def _rest(tries: Tries, state: State, a: int, p: int, size: int) -> None:
+    """What all but the edge above node a costs at least, by the sum at its parent p, in ``scratch``."""
+    rest, inner = state.scratch[0, :size], state.inner[tries.start[p] :]
+    outer, least = state.outer[tries.start[p] :], state.least[tries.above[a] :]
+    for t in range(size):
+        rest[t] = outer[t] + inner[t] - least[t]
+
+
+@njit(inline="always")
+def _descend(tries: Tries, state: State, i: int, j: int, a: int, p: int) -> None:
+    """What all that is not below node a costs at least, by the sum at it."""
+    size = tries.size[p]
+    _rest(tries, state, a, p, size)
+    rest, shift = state.scratch[0, :size], state.shift[a]
+    out = state.outer[tries.start[a] : tries.start[a] + tries.size[a]]
+    out[:] = BIG
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        target, cost = out[v:], shift[v]
         for t in range(size):
-            rest[t] = outer[t] + inner[t] - least[t]
-        below = state.inner[tries.start[a] : tries.start[a] + tries.size[a]]
-        shift = state.shift[a]
-        if j < begin:
-            out = state.outer[tries.start[a] : tries.start[a] + tries.size[a]]
-            out[:] = BIG
-            for u in range(state.dom_size[i, j]):
-                v = state.dom[i, j, u]
-                target, cost = out[v:], shift[v]
-                for t in range(size):
-                    target[t] = min(target[t], rest[t] + cost)
-            top += 1
-            state.path[top] = q
-            q += 1
-            continue
-        for u in range(state.dom_size[i, j]):
-            v = state.dom[i, j, u]
-            source = below[v:]
-            lowest = 2 * BIG
-            for t in range(size):
-                lowest = min(lowest, rest[t] + source[t])
-            state.theta[i, j, v] += lowest + shift[v]
-            shift[v] = -lowest
-        _lift(tries, state, i, q)
-        q = tries.end[a]
+            target[t] = min(target[t], rest[t] + cost)
 
 
-@njit(cache=True, nogil=True)
-def _deal(tries: Tries, state: State, i: int, begin: int, end: int) -> None:
-    """Give each edge with variables begin..end-1 its share of their excess costs."""
-    base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
-    bit = 1 << tries.group[end - 1] % 62
-    q, top = 1, 0
-    state.path[0] = 0
-    while True:
-        while top > 0 and (q >= n or state.path[top] != tries.parent[base + q]):
-            _lift(tries, state, i, state.path[top])
-            top -= 1
-        if q >= n:
-            return
-        a = base + q
-        j = tries.var[a]
-        if j >= end:
-            q = tries.end[base + tries.parent[a]]
-            continue
-        if j < begin and tries.below[a] & bit == 0:
-            q = tries.end[a]
-            continue
-        if j < begin:
-            top += 1
-            state.path[top] = q
-            q += 1
-            continue
-        for u in range(state.dom_size[i, j]):
-            v = state.dom[i, j, u]
-            piece = np.int64(state.excess[j, v] * tries.share[a])
-            state.shift[a, v] += piece
-            state.theta[i, j, v] -= piece
-        _lift(tries, state, i, q)
-        q = tries.end[a]
+@njit(inline="always")
+def _collect(tries: Tries, state: State, i: int, j: int, a: int, p: int) -> None:
+    """Move the min-marginals of an edge into theta."""
+    size = tries.size[p]
+    _rest(tries, state, a, p, size)
+    rest, shift = state.scratch[0, :size], state.shift[a]
+    below = state.inner[tries.start[a] : tries.start[a] + tries.size[a]]
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        source = below[v:]
+        lowest = 2 * BIG
+        for t in range(size):
+            lowest = min(lowest, rest[t] + source[t])
+        state.theta[i, j, v] += lowest + shift[v]
+        shift[v] = -lowest
+
+
+@njit(inline="always")
+def _deal(tries: Tries, state: State, i: int, j: int, a: int) -> None:
+    """Give an edge its share of its variable's excess costs."""
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        piece = np.int64(state.excess[j, v] * tries.share[a])
+        state.shift[a, v] += piece
+        state.theta[i, j, v] -= piece
 
 
 @njit(cache=True, nogil=True)
@@ -437,7 +298,7 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
     excess, keep = state.excess, (NORM_SHARE if len(state.norm) > 1 else 0.0)
     while end > i:
         begin = max(i, tries.group[end - 1])
-        _collect(tries, state, i, begin, end)
+        _visit(tries, state, i, begin, end, True)
         # The thetas of this group have changed, and with them the knapsacks of those before each.
         for j in range(begin, end):
             _knapsack(tries, state, i, j, before[j + 1], before[j], True)
@@ -471,7 +332,7 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
             for u in range(kept):
                 v = state.dom[i, j, u]
                 state.theta[i, j, v] += excess[j, v]
-        _deal(tries, state, i, begin, end)
+        _visit(tries, state, i, begin, end, False)
         end = begin
     return bound
 
@@ -482,10 +343,7 @@ def fix(tries: Tries, state: State, i: int, v: int) -> None:
     base, n, following = tries.first[i], tries.first[i + 1] - tries.first[i], tries.first[i + 1]
     state.own[tries.table[i + 1] : tries.table[i + 2]] = 0
     state.shift[following : tries.first[i + 2]] = 0
-    edge, last = (
-        0,
-        0,
-    )  # node below the edge of variable i, the first that is not
+    edge, last = 0, 0  # node below the edge of variable i, the first that is not
     if n > 1 and tries.var[base + 1] == i:
         edge, last = 1, tries.end[base + 1]
     for q in range(n):
@@ -515,7 +373,7 @@ def settle(tries: Tries, state: State, i: int) -> int:
         return BIG
     after = state.after[:, :width]
     gather(tries, state, i)
-    _collect(tries, state, i, i, k)
+    _visit(tries, state, i, i, k, True)
     after[k] = state.norm[state.square[i] :]
     for j in range(k - 1, i - 1, -1):
         _knapsack(tries, state, i, j, after[j], after[j + 1], False)
@@ -559,14 +417,6 @@ def _may_precede(tries: Tries, state: State, i: int, best: IntArray, trial: IntA
     for j in range(len(tries.span)):
         trial[tries.coordinate[j]] = tries.low[j] + (state.level[j] if j < i else state.dom[i, j, 0])
     return precedes(trial, best)
-
-
-@njit(cache=True, nogil=True)
-def precedes(a: IntArray, b: IntArray) -> bool:
-    for i in range(len(a)):
-        if a[i] != b[i]:
-            return bool(a[i] < b[i])
-    return False
 
 
 @njit(cache=True, nogil=True)

@@ -17,6 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privopt.oracles.cells.regions import BIG, INFEASIBLE, Region, Shape, knapsack, last_table
+from privopt.oracles.minimize.order import precedes
 from privopt.problems.discrete.lattice import IntArray
 
 DONE, PAUSED, IMPROVED = 0, 1, 2
@@ -400,17 +401,14 @@ def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any
 
 
 @njit(cache=True, nogil=True)
-def _first_below(
-    shape: Shape, region: Region, tree: Tree, cutoff: int, best: IntArray, trial: IntArray, depth: int
+def _may_precede(
+    shape: Shape, region: Region, tree: Tree, best: IntArray, trial: IntArray, depth: int
 ) -> bool:
     """Whether a region may hold a point before ``best`` in lexicographic order: its lowest corner is."""
     for j in range(len(shape.low)):
         fixed = 0 <= tree.place[j] < depth
         trial[shape.coordinate[j]] = shape.low[j] + (tree.level[j] if fixed else region.dom[j, 0])
-    for i in range(len(best)):
-        if trial[i] != best[i]:
-            return bool(trial[i] < best[i])
-    return False
+    return precedes(trial, best)
 
 
 @njit(cache=True, nogil=True)
@@ -474,14 +472,14 @@ def search(
             fixed = tree.fixed_cost[depth] + region.unary[j, v]
         if bound == cutoff:
             ties += 1
-            if not _first_below(shape, region, tree, cutoff, best, trial, depth + 1):
+            if not _may_precede(shape, region, tree, best, trial, depth + 1):
                 continue
         nodes += 1
         if depth >= p - 1:
             _finish(shape, region, tree, tree.leaf_cost[depth], i, square)
             for j in range(len(shape.low)):
                 trial[shape.coordinate[j]] = shape.low[j] + tree.level[j]
-            if bound == cutoff and not _precedes(trial, best):
+            if bound == cutoff and not precedes(trial, best):
                 continue
             return IMPROVED, bound, nodes, ties
         _fix(shape, region, tree, depth, v, np.int64(1))
@@ -489,14 +487,6 @@ def search(
         tree.fixed_square[depth + 1] = square
         tree.fixed_cost[depth + 1] = fixed
         _expand(shape, region, tree, tree.leaf_cost[depth], np.int64(i), cutoff - offset)
-
-
-@njit(cache=True, nogil=True)
-def _precedes(a: IntArray, b: IntArray) -> bool:
-    for i in range(len(a)):
-        if a[i] != b[i]:
-            return bool(a[i] < b[i])
-    return False
 
 
 @njit(cache=True, nogil=True)

@@ -88,6 +88,18 @@ def clinic(tmp_path: Path) -> Path:
 FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "well,ill", "--epsilon", "5")
 
 
+def test_the_skeleton_of_a_schema_is_written_once(privopt: Command, clinic: Path) -> None:
+    words = ("schema", "patients.parquet", "--target", "state")
+    printed = privopt(*words, cwd=clinic)
+    assert printed.returncode == 0
+    assert '[[columns]]\nname = "age"\nkind = "binned"\n# edges = ' in printed.stdout
+    assert privopt(*words, "--output", "new.toml", cwd=clinic).returncode == 0
+    assert (clinic / "new.toml").read_text() == printed.stdout
+    for refused, reason in (("new.toml", "may be filled in already"), ("new.json", "must end in .toml")):
+        run = privopt(*words, "--output", refused, cwd=clinic)
+        assert (run.returncode, reason in run.stderr) == (2, True)
+
+
 def test_labels_may_hold_commas(privopt: Command, clinic: Path) -> None:
     frame = pd.read_csv(clinic / "patients.csv").replace({"state": {"ill": 'ill, in "bed"'}})
     frame.to_csv(clinic / "commas.csv", index=False)

@@ -8,8 +8,10 @@ import pytest
 from privopt.oracles.cells import regions
 from privopt.oracles.minimize.native import bounds as bounds
 from privopt.oracles.minimize.native import nested
+from privopt.oracles.minimize.native.model import climb
 from privopt.oracles.minimize.native.nested import State, Tries
-from privopt.oracles.minimize.native.solver import NativeOracle, climb
+from privopt.oracles.minimize.native.solver import NativeOracle
+from privopt.oracles.minimize.native.tries import make_tries
 from privopt.oracles.task import Task
 from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -45,7 +47,7 @@ def test_nothing_changes_a_value_and_bounds_are_bounds(shape: str, task: Task) -
     model = regions.CellModel.make(problem, task)
     costs, cells = model.costs(noise), model.shape
     rows = np.bincount(cells.member_var, cells.records[cells.member_factor]).astype(np.int64)
-    tries = nested.make_tries(cells, rows)
+    tries = make_tries(cells, rows)
     points = np.concatenate(list(problem.lattice.batches()))
     values = problem.values(points, noise)
     region, state = regions.new_region(cells, np.int64), nested.new_state(tries, len(costs.radial))
@@ -79,7 +81,7 @@ def test_the_bound_is_stronger_than_that_of_single_cells() -> None:
     region = regions.new_region(cells, np.int64)
     assert model.start(region, 0, UNIT, costs, model.all_levels)
     regions.update(cells, region, None)
-    tries = nested.make_tries(cells, np.ones(16, dtype=np.int64))
+    tries = make_tries(cells, np.ones(16, dtype=np.int64))
     state = nested.new_state(tries, 1)
     nested.load(cells, region, tries, state, 0)
     x, forward, shares = np.zeros_like(cells.low), np.zeros_like(region.tables), bounds.make_shares(cells)
@@ -99,7 +101,7 @@ def test_a_tilt_helps_where_the_ball_leaves_little_room() -> None:
     number = int(np.flatnonzero(model.weights[:, 0] == 2)[0])
     points = np.concatenate(list(problem.lattice.batches()))
     least = UNIT * int(problem.losses(points[points[:, model.cells.numeric[0]] == 2]).min())
-    region, tries = regions.new_region(cells, np.int64), nested.make_tries(cells, np.ones(6, dtype=np.int64))
+    region, tries = regions.new_region(cells, np.int64), make_tries(cells, np.ones(6, dtype=np.int64))
     state, found = nested.new_state(tries, len(costs.radial)), []
     assert model.start(region, number, UNIT, costs, model.all_levels)
     for tilt in (0, 500 * UNIT >> 6):

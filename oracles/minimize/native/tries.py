@@ -1,0 +1,152 @@
+"""Tries of cells: which cells share their first variables, when more and more of these are fixed.
+
+Made once per problem; what is searched over them is in ``nested``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from privopt.oracles.cells.regions import Shape
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+
+
+class Tries(NamedTuple):
+    """The tries when the first 0, 1, ..., m variables are fixed, one after the other in flat arrays.
+
+    Nodes are in preorder, the root first, children by increasing variable. Numbers of nodes and places in
+    tables count from the start of their trie. k variables.
+    """
+
+    order: IntArray  # (k,) the variables of ``Shape`` in the order in which they are fixed
+    coordinate: IntArray  # (k,) of w
+    low: IntArray  # (k,) smallest weights
+    span: IntArray  # (k,) levels
+    squares: IntArray  # (k, B)
+    group: IntArray  # (k + 1,) first of the variables that follow each other and share no path; then k
+    place: IntArray  # (cells,) node of each cell in the first trie
+    first: IntArray  # (m + 2,) first node of each trie
+    var: IntArray  # (N,) variable of the edge above a node, -1 for roots
+    parent: IntArray  # (N,)
+    end: IntArray  # (N,) the next node that is not below this one
+    below: IntArray  # (N,) the groups of the variables on edges below a node, as bits; may have more
+    into: IntArray  # (N,) node of the next trie
+    share: FloatArray  # (N,) of its variable's cost
+    table: IntArray  # (m + 2,) first table entry of each trie
+    start: IntArray  # (N,)
+    size: IntArray  # (N,)
+    above: IntArray  # (N,) where the minima over the level of its edge start, as many as the parent's table
+    last: int  # number of variables that are fixed in the last trie, m
+
+
+def make_tries(shape: Shape, rows: IntArray) -> Tries:
+    """By decreasing number of records, but the block with most variables last: it is the one that is left."""
+    leaves = shape.block == np.argmax(np.bincount(shape.block))
+    by_rows = np.argsort(-rows, kind="stable")
+    last = np.flatnonzero(leaves)
+    order = np.concatenate([by_rows[~leaves[by_rows]], last[np.argsort(shape.coordinate[last])]])
+    rank = np.argsort(order)
+    span, blocks = shape.span[order], shape.block[order]
+    keys = [
+        tuple(sorted(rank[shape.member_var[a:b]].tolist()))
+        for a, b in itertools.pairwise(shape.member_start[:-1].tolist())
+    ]
+    records = shape.records[:-1].tolist()
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    first, table, place, fixed = [0], [0], np.zeros(0, dtype=np.int64), 0
+    nodes, where = _nodes(keys)
+    place = np.array([where[key] for key in keys], dtype=np.int64)
+    group = _groups(blocks.tolist())
+    while True:
+        size = _describe(nodes, where, dict(_sums(keys, records)), span, group, columns)
+        first.append(first[-1] + len(nodes))
+        table.append(table[-1] + size)
+        if fixed > 0 and max(map(len, nodes)) <= 1:
+            columns["into"].extend([-1] * len(nodes))
+            break
+        below, there = _nodes([key[key[0] == fixed :] if key else key for key in keys])
+        columns["into"].extend(there[n[n[0] == fixed :] if n else n] for n in nodes)
+        keys = [key[key[0] == fixed :] if key else key for key in keys]
+        nodes, where, fixed = below, there, fixed + 1
+    integers = {n: np.array(c, dtype=np.int64) for n, c in columns.items() if n != "share"}
+    return Tries(
+        order=order,
+        coordinate=shape.coordinate[order],
+        low=shape.low[order],
+        span=span,
+        squares=shape.squares[order],
+        group=np.array([*group, len(order)]),
+        place=place,
+        first=np.array(first),
+        table=np.array(table),
+        share=np.array(columns["share"], dtype=np.float64),
+        last=fixed,
+        **integers,
+    )
+
+
+Key = tuple[int, ...]
+_COLUMNS = ("var", "parent", "end", "below", "into", "share", "start", "size", "above")
+
+
+def _groups(blocks: list[int]) -> list[int]:
+    """The first of the variables in a row that are of one block, for each variable."""
+    first: list[int] = []
+    for j, block in enumerate(blocks):
+        first.append(first[-1] if j > 0 and blocks[j - 1] == block else j)
+    return first
+
+
+def _bit(group: int) -> int:
+    return 1 << group % 62
+
+
+def _nodes(keys: list[Key]) -> tuple[list[Key], dict[Key, int]]:
+    """The nodes of a trie by their paths, in preorder, and their numbers."""
+    nodes = sorted({key[:length] for key in keys for length in range(len(key) + 1)})
+    return nodes, {node: number for number, node in enumerate(nodes)}
+
+
+def _sums(keys: list[Key], records: list[int]) -> dict[Key, int]:
+    """The records of each cell; cells that became one are added up."""
+    total: dict[Key, int] = {}
+    for key, count in zip(keys, records, strict=True):
+        total[key] = total.get(key, 0) + count
+    return total
+
+
+def _describe(
+    nodes: list[Key],
+    where: dict[Key, int],
+    records: dict[Key, int],
+    span: IntArray,
+    group: list[int],
+    columns: dict[str, list[Any]],
+) -> int:
+    """Append one trie; returns the size of its tables."""
+    n = len(nodes)
+    weight, end, size = [records.get(node, 0) for node in nodes], list(range(1, n + 1)), [1] * n
+    parent, below = [where[node[:-1]] if node else -1 for node in nodes], [0] * n
+    for q in range(n - 1, 0, -1):
+        below[parent[q]] |= below[q] | _bit(group[nodes[q][-1]])
+        weight[parent[q]] += weight[q]
+        end[parent[q]] = max(end[parent[q]], end[q])
+    for q in range(1, n):
+        size[q] = size[parent[q]] + int(span[nodes[q][-1]]) - 1
+    above = [0, *(size[parent[q]] for q in range(1, n))]
+    root = np.sqrt(weight)
+    total = np.zeros(len(span))
+    for q in range(1, n):
+        total[nodes[q][-1]] += root[q]
+    columns["var"].extend(node[-1] if node else -1 for node in nodes)
+    columns["parent"].extend(parent)
+    columns["end"].extend(end)
+    columns["below"].extend(below)
+    columns["share"].extend([0.0, *(root[q] / max(total[nodes[q][-1]], 1e-9) for q in range(1, n))])
+    columns["size"].extend(size)
+    columns["start"].extend(np.cumsum([0, *size[:-1]]).tolist())
+    columns["above"].extend(np.cumsum([0, *above[:-1]]).tolist())
+    return int(sum(size))

@@ -1,0 +1,126 @@
+"""The skeleton of a schema, from names and types of a table's columns: every fact is left to a person.
+
+Bounds and categories that a program reads off the records are functions of the records, and no budget pays
+for them. Names and types of columns are what a form or a database declares, as public as the schema itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.engines import is_engine_address, open_table
+from privopt.problems.tables.schema import header_of, missing_columns, toml_line
+
+
+class Held(Enum):
+    """What a column holds, as far as its type tells."""
+
+    NUMBERS = "numbers"
+    TEXT = "text"
+    TRUTH = "true or false"
+    OPEN = "numbers or text: a CSV file does not tell"
+    OTHER = "what no kind of column reads"
+
+
+_HEAD = """\
+# The skeleton of a schema, from names and types of columns; no value was read. Fill in what you know from a
+# form, a code book or common sense, never from the records: what is read off them is a leak.
+#
+# edges increase; what lies beyond the first or last one counts to the outer bin.
+# categories are all there are, as the table writes them; outside = "ignore" gives others no points, without
+# it they are refused. Codes that are numbers: kind = "categorical", categories = [1, 2, 3].
+# Numbers with points in proportion: kind = "numeric", low = 0, high = 100, step = 5, and no edges.
+# missing_level = true gives missing values points of their own; without it they are refused.
+# Delete columns that should have no points: identifiers, names, what is known only after the label."""
+_BINS = 'kind = "binned"\n# edges = [0, 10, 20]'
+_LEVELS = 'kind = "categorical"\n# categories = ["a", "b"]\n# outside = "ignore"'
+_BODIES = {
+    Held.NUMBERS: _BINS,
+    Held.TEXT: _LEVELS,
+    Held.TRUTH: 'kind = "categorical"\ncategories = [false, true]',
+    Held.OPEN: f"# {_BINS}\n#\n# {_LEVELS}",
+}
+
+
+def skeleton(columns: Mapping[str, Held], target: str) -> str:
+    """TOML with a block for each column but the label; ``Schema.load`` names what is still to be filled in.
+
+    Privacy: a function of names and types alone.
+
+    Raises:
+        SchemaError: no such label column, or nothing beside it.
+    """
+    if target not in columns:
+        raise SchemaError(f"--target: no {missing_columns([target], list(columns))}")
+    if len(columns) == 1:
+        raise SchemaError("the table has no column beside the label")
+    blocks = [_HEAD, "intercept = true"]
+    for name, held in columns.items():
+        if name == target:
+            continue
+        named = toml_line("name", name)
+        if held is Held.OTHER:
+            blocks.append(
+                f"# {named} is left out: times, lists and the like. Make numbers or text of them first."
+            )
+        else:
+            blocks.append("\n".join(["[[columns]]", named, _BODIES[held], "# missing_level = true"]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def column_types(data: str, table: str | None = None) -> dict[str, Held]:
+    """Names of columns and what they hold: of a file, by its header; of a database, by its catalogue.
+
+    Args:
+        data: a .csv, .csv.gz or .parquet file, or an address that ``open_table`` takes.
+        table: the table of a database.
+
+    Raises:
+        SchemaError, InvalidInputError: nothing that can be read, or a CSV file whose first line is no header.
+    """
+    if is_engine_address(data):
+        return {name: _of_engine(kind) for name, kind in open_table(data, table).schema().items()}
+    if table is not None:
+        raise SchemaError("--table names a table of a database, whose URL is its place")
+    header = header_of(data)
+    if isinstance(header, list):
+        if any(not name or _is_number(name) for name in header):
+            raise SchemaError(
+                f"{data}: the first line must hold the names of the columns, and holds numbers or gaps"
+            )
+        return dict.fromkeys(header, Held.OPEN)
+    index = (header.pandas_metadata or {}).get("index_columns", [])
+    return {field.name: _of_arrow(field.type) for field in header if field.name not in index}
+
+
+def _of_arrow(kind: Any) -> Held:
+    if pa.types.is_dictionary(kind):
+        return _of_arrow(kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return Held.TEXT
+    if pa.types.is_boolean(kind):
+        return Held.TRUTH
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return Held.NUMBERS if numbers else Held.OTHER
+
+
+def _of_engine(kind: Any) -> Held:
+    """Of an Ibis type."""
+    if kind.is_string():
+        return Held.TEXT
+    if kind.is_boolean():
+        return Held.TRUTH
+    return Held.NUMBERS if kind.is_numeric() else Held.OTHER
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

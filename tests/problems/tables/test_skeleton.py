@@ -1,0 +1,94 @@
+"""A skeleton is a function of names and types, and what is filled in is a schema."""
+
+from __future__ import annotations
+
+import sqlite3
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.problems import Binned, Categorical, Schema
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.skeleton import Held, column_types, skeleton
+
+TABLE = pd.DataFrame(
+    {
+        "age": [48213, 44],
+        "dose": [0.5, np.nan],
+        "smoker": [True, False],
+        'a "place"': ["Quagmire", None],
+        "kind": pd.Categorical(["Quagmire", "x"]),
+        "on": pd.to_datetime(["2048-02-13", "2048-02-14"]),
+        "state": ["well", "ill"],
+    }
+)
+SECRETS = ("48213", "Quagmire", "2048")
+
+
+def test_a_skeleton_says_what_types_say_and_no_value(tmp_path: Path) -> None:
+    other = TABLE.assign(age=[1, 2], dose=[2.5, 3.5]).iloc[::-1]
+    texts = []
+    for k, frame in enumerate((TABLE, other, TABLE.set_index("state"))):
+        frame.to_parquet(tmp_path / f"{k}.parquet")
+        types = column_types(str(tmp_path / f"{k}.parquet"))
+        assert types["age"] == types["dose"] == Held.NUMBERS
+        assert types["kind"] == types['a "place"'] == Held.TEXT
+        assert (types["smoker"], types["on"]) == (Held.TRUTH, Held.OTHER)
+        texts.append(skeleton({**types, "state": Held.TEXT}, "state"))
+    assert texts[0] == texts[1]
+    assert "state" not in texts[0]
+    assert not any(secret in texts[0] for secret in SECRETS)
+    pd.DataFrame(columns=TABLE.columns[:3]).astype(TABLE.dtypes[:3]).to_parquet(tmp_path / "none.parquet")
+    empty = skeleton(column_types(str(tmp_path / "none.parquet")), "smoker")
+    assert [c["name"] for c in tomllib.loads(empty)["columns"]] == ["age", "dose"]
+
+
+def test_a_skeleton_is_refused_until_it_is_filled_in(tmp_path: Path) -> None:
+    file = tmp_path / "schema.toml"
+    file.write_text(
+        skeleton({"age": Held.NUMBERS, "smoker": Held.TRUTH, "town": Held.TEXT, "y": Held.TEXT}, "y")
+    )
+    with pytest.raises(SchemaError, match="'age': missing keys edges"):
+        Schema.load(file)
+    file.write_text(file.read_text().replace("# edges =", "edges ="))
+    with pytest.raises(SchemaError, match="'town': missing keys categories"):
+        Schema.load(file)
+    file.write_text(file.read_text().replace("# categories =", "categories ="))
+    columns = [
+        Binned("age", [0, 10, 20]),
+        Categorical("smoker", [False, True]),
+        Categorical("town", ["a", "b"]),
+    ]
+    assert Schema.load(file) == Schema(columns, intercept=True)
+
+
+def test_of_a_csv_file_the_header_is_read_and_nothing_else(tmp_path: Path) -> None:
+    file, filled = tmp_path / "t.csv", tmp_path / "s.toml"
+    file.write_bytes(b'age; "the ""town"""; y\n48213;"Quagmire never closed')
+    text = skeleton(column_types(str(file)), "y")
+    assert [c["name"] for c in tomllib.loads(text)["columns"]] == ["age", 'the "town"']
+    filled.write_text(text)
+    with pytest.raises(SchemaError, match="kind must be one of"):
+        Schema.load(filled)
+    body = '# kind = "binned"\n# edges =', 'kind = "binned"\nedges ='
+    filled.write_text(text.replace(*body))
+    assert Schema.load(filled).n_features == 2 + 2 + 1
+    for content, reason in ((b"44,Quagmire\n1,2\n", "holds numbers"), (b"a,,b\n", "or gaps"), (b"", "empty")):
+        file.write_bytes(content)
+        with pytest.raises(SchemaError, match=reason) as refused:
+            column_types(str(file))
+        assert "Quagmire" not in str(refused.value)
+    for target, reason in (("z", "no column 'z'"), ("y", "no column beside")):
+        with pytest.raises(SchemaError, match=reason):
+            skeleton({"y": Held.TEXT}, target)
+
+
+def test_a_database_tells_types_by_its_catalogue(tmp_path: Path) -> None:
+    pytest.importorskip("ibis")
+    with sqlite3.connect(tmp_path / "t.db") as lite:
+        lite.execute("CREATE TABLE t (age INTEGER, dose REAL, town TEXT, smoker BOOLEAN, on_day TIMESTAMP)")
+    found = column_types(f"sqlite://{tmp_path}/t.db", "t")
+    assert list(found.values()) == [Held.NUMBERS, Held.NUMBERS, Held.TEXT, Held.TRUTH, Held.OTHER]
