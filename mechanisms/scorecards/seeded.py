@@ -21,9 +21,10 @@ from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
-from privopt.mechanisms.scorecards.units import NumberMeans, Units
+from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.limits import Limits, Watch, started
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
@@ -46,9 +47,10 @@ _POINTS, _POINTS_OF_NUMBERS = 10, 40
 
 @dataclass(frozen=True)
 class SeededData:
-    """A table, and the oracle that draws from a list of cards for it."""
+    """A table, its features as floats, and the oracle that draws from a list of cards for it."""
 
     table: ZeroOneHalfspace
+    features: Floats | CodedRows
     oracle: GibbsOracle
 
 
@@ -164,8 +166,16 @@ class SeededScorecard:
         """Of the linear model, in its own words; and the temperature of the choice."""
         return {**self.seed.noise, **self.choice.noise}
 
-    def prepare(self, table: ZeroOneHalfspace, oracle: GibbsOracle) -> SeededData:
+    def prepare(
+        self, table: ZeroOneHalfspace, oracle: GibbsOracle, coded: CodedRows | None = None
+    ) -> SeededData:
         """Match table and oracle with the plan. Costs nothing: what is refused is refused here.
+
+        Args:
+            table: the records.
+            oracle: what draws from lists.
+            coded: the features of the table over their denominator, by their codes, where these are known:
+                the linear model is then found sooner.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
@@ -181,7 +191,7 @@ class SeededScorecard:
         alike = CandidateCards(table, cards, ladders)
         self.choice.check_problem(alike)
         oracle.prepare(alike, self.choice.question)
-        return SeededData(table, oracle)
+        return SeededData(table, table.X / self.facts.denominator if coded is None else coded, oracle)
 
     def release(
         self, data: SeededData, noise: NoiseSource | None = None, limits: Limits | None = None
@@ -194,10 +204,14 @@ class SeededScorecard:
         """
         source, clock = noise or NoiseSource(), started(limits)
         table, facts = data.table, self.seed.facts
-        features = table.X / self.facts.denominator
         units = Units(self.facts) if self.means is None else self.means.release(table, source)
+        features = data.features
         if self.facts.middle:
-            features = units.features(features)
+            features = (
+                features.mapped(units.features)
+                if isinstance(features, CodedRows)
+                else units.features(features)
+            )
         risk = EmpiricalRisk(
             *(features, table.y, facts.loss),
             row_norm=facts.row_norm,
