@@ -9,8 +9,8 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidTypeError
 
-# A bracket that has doubled this often has left the range of doubles.
-_DOUBLINGS = 1100
+# A bracket that has doubled this often has left the range of doubles, wherever it began.
+_DOUBLINGS = 2200
 # Bisection stops at this relative width; callers' tolerances are far coarser.
 _RELATIVE_WIDTH = 1e-10
 # Secant steps between logarithms: the first, the longest, and how many.
@@ -72,11 +72,11 @@ def smallest(
     """
     low, high, step = 0.0, start, ratio
     for _ in range(_DOUBLINGS):
-        if satisfied(high):
+        if math.isinf(high) or satisfied(high):
             break
         low, high, step = high, high * step, min(step * step, 2.0)
-        if math.isinf(high):
-            raise PrivacyParameterError("no noise level reaches the requested privacy")
+    if not math.isfinite(high):
+        raise PrivacyParameterError("no noise level reaches the requested privacy")
     if low == 0:  # the start has passed
         low = high / ratio
         for _ in range(_DOUBLINGS):

@@ -145,3 +145,11 @@ def test_smooth_values_are_asked_for_seldom() -> None:
     assert len(asked) <= 12
     with pytest.raises(PrivacyParameterError, match="no noise level"):
         smallest_below(lambda _: 2.0, 1.0)
+
+
+def test_a_search_from_far_away_ends_where_the_test_passes() -> None:
+    for root, start in ((1e300, 1e-300), (1e-300, 1e300), (1e300, 5e-324)):
+        found = smallest(lambda x, root=root: x >= root, start=start)  # type: ignore[misc]
+        assert root <= found <= root * (1 + 1e-9)
+    with pytest.raises(PrivacyParameterError, match="no noise level"):
+        smallest(lambda x: False, start=1e-300)
