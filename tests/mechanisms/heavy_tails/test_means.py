@@ -45,7 +45,7 @@ def test_noise_is_less_than_printed_at_the_printed_scale() -> None:
 
 
 def test_deviation_and_the_balanced_scale_are_those_of_the_proof() -> None:
-    """(1 + 1/beta) v / (2 s) + s log(2/p) / n at probability p; with noise that grows with s, the least sum."""
+    """(1 + 1/beta) v / (2 s) + s log(2/p) / n at probability p; with noise in proportion, the least sum."""
     n, v, failure = 500, 3.0, 0.05
     soft = SoftTruncation(4.0, 2.0)
     assert soft.deviation(n, v, failure) == pytest.approx(1.5 * 3 / 8 + 4 * math.log(40) / 500)
