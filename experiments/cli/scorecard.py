@@ -124,7 +124,7 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
-        *([f"budget: {model.spend_.note}"] if model.spend_.note else []),
+        *([f"in detail: {model.spend_.note}"] if model.spend_.note else []),
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
         f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",
