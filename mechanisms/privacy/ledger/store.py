@@ -216,7 +216,9 @@ class Book:
             return
         try:
             remembered = file.read()
-        except (OSError, TypeError, ValueError, KeyError, RecursionError):
+        except OSError as error:
+            raise LedgerUnavailableError(f"{file.path} cannot be read: {error.strerror}") from error
+        except (TypeError, ValueError, KeyError, RecursionError):
             raise self.store.corrupt(f"its head {file.path.name} is damaged") from None
         if remembered is None:
             if self.number != self.start:

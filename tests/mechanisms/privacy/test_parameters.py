@@ -15,7 +15,9 @@ from privopt.mechanisms.privacy.parameters import (
     check_delta,
     check_positive,
     largest,
+    largest_below,
     smallest,
+    smallest_below,
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
@@ -118,3 +120,28 @@ def test_zcdp_in_many_digits(rho: float, delta: float) -> None:
             low, high = (low, b) if value(a) < value(b) else (a, high)
         exact = value((low + high) / 2)
         assert max(exact, 0) <= zcdp_epsilon(rho, delta) <= max(exact, 0) + 1e-6 * (1 + abs(exact))
+
+
+@pytest.mark.parametrize("root", [1e-250, 3e-9, 0.7, 1.0, 4e5])
+@pytest.mark.parametrize("start", [1.0, 1e-3])
+def test_values_that_fall_meet_their_bound_where_the_plain_search_does(root: float, start: float) -> None:
+    """A smooth value, one that is flat far from its root, and one with a jump there."""
+    for value in (lambda x: root / x, lambda x: min(1.5, root / x), lambda x: 2.0 if x < root else 0.5):
+        found = smallest_below(value, 1.0, start=start)
+        assert value(found) <= 1
+        assert root * (1 - 1e-15) <= found <= root * (1 + 3e-10)
+    rising = largest_below(lambda x: x / root, 1.0, start=start)
+    assert root * (1 - 3e-10) <= rising <= root * (1 + 1e-15)
+
+
+def test_smooth_values_are_asked_for_seldom() -> None:
+    asked = []
+
+    def value(x: float) -> float:
+        asked.append(x)
+        return 5.0 / x
+
+    smallest_below(value, 1e-6)
+    assert len(asked) <= 12
+    with pytest.raises(PrivacyParameterError, match="no noise level"):
+        smallest_below(lambda _: 2.0, 1.0)

@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pytest
 from sqlalchemy import Engine, event
@@ -29,6 +31,7 @@ from privopt.mechanisms.errors import (
 )
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.ledger import place as places
+from privopt.mechanisms.privacy.ledger import store as stores
 from privopt.mechanisms.privacy.ledger.store import Book, Store
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
@@ -268,6 +271,51 @@ def test_a_head_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyte
     assert sorted(os.listdir(tmp_path)) == ["ledger", "ledger.head"]
 
 
+def test_users_who_share_a_file_share_its_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new head after each booking is for those who may use the ledger, whoever booked."""
+    ledger, head, owners = Ledger.create(tmp_path / "l", 1.0), tmp_path / "l.head", list[tuple[int, int]]()
+    assert head.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "l").chmod(0o660)
+    monkeypatch.setattr(os, "chown", lambda _, uid, gid: owners.append((uid, gid)))
+    ledger.reserve(TENTH)
+    assert head.stat().st_mode & 0o777 == 0o660
+    there = (tmp_path / "l").stat()
+    assert owners == [(-1, there.st_gid), (there.st_uid, -1)]
+
+
+def test_a_head_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger.create(tmp_path / "l", 1.0)
+
+    def closed(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", closed)
+    with pytest.raises(LedgerUnavailableError, match=r"l.head cannot be read: Permission denied"):
+        ledger.reserve(TENTH)
+
+
+def test_a_clock_that_goes_back_changes_no_sum(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are in the order of their numbers; what their times say decides nothing."""
+    ledger, hours = Ledger.create(place, 0.25), iter([30, 5, 20])
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls(2020, 1, 1, tzinfo=tz) + timedelta(hours=next(hours))
+
+    monkeypatch.setattr(stores, "datetime", Clock)
+    first = ledger.reserve(TENTH)
+    ledger.commit(first)
+    second = ledger.reserve(TENTH)
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(TENTH)
+    assert [e.identifier for e in ledger.entries()] == [first, second]
+    assert verify(place) == []
+    assert [total.epsilon for _, total in ledger.course()["main"]][-1] == 0.2
+
+
 # --- cut connections -------------------------------------------------------------------------------------
 
 
@@ -318,6 +366,33 @@ def test_a_connection_that_is_cut_within_a_booking_books_nothing(
     assert ledger.entries() == []
     assert verify(empty_database) == []
     ledger.reserve(TENTH)
+
+
+def test_an_answer_that_is_lost_is_asked_for_once_more(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server committed is booked, and runs; what it did not is not booked, and does not run."""
+    import psycopg
+
+    ledger, commit, broken = Ledger.create(empty_database, 1.0), psycopg.Connection.commit, [True]
+
+    def cut(connection: psycopg.Connection, arrives: bool) -> None:
+        if not broken or arrives:
+            commit(connection)
+        if broken:
+            broken.pop()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(psycopg.Connection, "commit", lambda connection: cut(connection, arrives=True))
+    with ledger.spending(TENTH) as identifier:
+        assert [(e.identifier, e.state) for e in ledger.entries()] == [(identifier, "reserved")]
+    assert not broken
+    broken.append(True)
+    monkeypatch.setattr(psycopg.Connection, "commit", lambda connection: cut(connection, arrives=False))
+    with pytest.raises(LedgerUnavailableError, match="closed the connection"):
+        ledger.reserve(TENTH)
+    assert [e.state for e in ledger.entries()] == ["committed"]
+    assert verify(empty_database) == []
 
 
 def test_an_answer_that_is_lost_counts_as_spent(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:

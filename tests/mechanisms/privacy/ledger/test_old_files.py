@@ -120,7 +120,7 @@ def test_links_and_modes_stay(old: Path) -> None:
     assert Ledger(old).total() == Total(0.5, 0.0, "basic")
 
 
-@pytest.mark.parametrize("moment", ["_keep_copy", "_fill", "copymode", "replace", "_sync_folder"])
+@pytest.mark.parametrize("moment", ["_keep_copy", "_fill", "share", "replace", "_sync_folder"])
 def test_a_kill_while_it_is_taken_over_loses_nothing(
     old: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_kill_while_it_is_taken_over_loses_nothing(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    place = {"copymode": old_files.shutil, "replace": old_files.os}.get(moment, old_files)
+    place = old_files.os if moment == "replace" else old_files
     with monkeypatch.context() as patched:
         patched.setattr(place, moment, killed)
         with pytest.raises(KeyboardInterrupt):
