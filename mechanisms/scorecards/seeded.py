@@ -16,7 +16,7 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -205,7 +205,7 @@ class SeededScorecard:
             UnfinishedDrawError, CertificateError: a limit was reached, or the linear model's solver fell
                 short; nothing is released.
         """
-        source, clock = noise or NoiseSource(), started(limits)
+        source, clock = checked_source(noise), started(limits)
         table, facts = data.table, self.seed.facts
         units = Units(self.facts) if self.means is None else self.means.release(table, source)
         features = data.features
