@@ -21,8 +21,20 @@ from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_rho
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems import InvalidInputError
 from privopt.problems.convex.truncation import INFLUENCE
+from privopt.problems.errors import InvalidTypeError
 
 # ---------------------------------------------------------------- robust means
+
+
+@pytest.mark.parametrize("source", [0, np.random.default_rng(0)])
+def test_randomness_comes_from_noise_sources_alone(source: object) -> None:
+    means = (
+        RobustMean.plan(10, 2, moment=1.0, epsilon=1.0, delta=1e-3),
+        TrimmedMean.plan(10, 2, mean_range=(0.0, 1.0), epsilon=1.0, delta=1e-3),
+    )
+    for plan in means:
+        with pytest.raises(InvalidTypeError, match="must be a NoiseSource"):
+            plan.release(np.zeros((10, 2)), source)  # type: ignore[arg-type]
 
 
 def test_robust_means_spend_their_claim() -> None:
