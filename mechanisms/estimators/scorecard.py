@@ -190,7 +190,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         plan, records = planned.plan, counted()
         table = (records.features.X, 2 * records.label - 1)
         problem = ZeroOneHalfspace(*table, plan.lattice, _costs(weights), records.counts)
-        oracle = planned.prepare(problem)
+        oracle = planned.prepare(problem, records.coded)
         source = NoiseSource(self.insecure_seed)
         card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
         spend = budget.whole(card)
@@ -199,7 +199,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
                 problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
-                oracle = planned.prepare(problem)
+                oracle = planned.prepare(problem, records.coded)
             release = replace(plan.release(oracle, source, self.limits), spend=spend)
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)

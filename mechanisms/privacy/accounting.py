@@ -27,8 +27,9 @@ from privopt.mechanisms.privacy.parameters import (
     check_delta,
     check_epsilon,
     check_positive,
-    largest,
+    largest_below,
     smallest,
+    smallest_below,
 )
 
 # SciPy is imported by what computes with it: a ledger of plain sums opens without.
@@ -78,13 +79,13 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     mu, delta = check_positive(mu, "mu"), check_delta(delta)
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    return smallest(lambda e: gaussian_delta(mu, e) <= delta)
+    return smallest_below(lambda e: gaussian_delta(mu, e), delta)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    return largest(lambda mu: gaussian_delta(mu, epsilon) <= delta)
+    return largest_below(lambda mu: gaussian_delta(mu, epsilon), delta)
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float, steps: int = 1) -> float:
@@ -123,7 +124,7 @@ def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho for which ``zcdp_epsilon`` stays within ``epsilon``, rounded down."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    return largest(lambda rho: zcdp_epsilon(rho, delta) <= epsilon)
+    return largest_below(lambda rho: zcdp_epsilon(rho, delta), epsilon)
 
 
 def pure_to_zcdp(epsilon: float) -> float:
@@ -189,7 +190,7 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
 def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
     """The largest mu that may go with a release of bounded range ``width`` under (epsilon, delta), down."""
     epsilon, delta, width = check_epsilon(epsilon), check_delta(delta), check_positive(width, "width")
-    return largest(lambda mu: beside_range_delta(mu, width, epsilon) <= delta)
+    return largest_below(lambda mu: beside_range_delta(mu, width, epsilon), delta)
 
 
 def bounded_range_step_epsilon(epsilon: float, delta: float, steps: int) -> float:

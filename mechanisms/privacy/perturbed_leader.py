@@ -180,7 +180,8 @@ class TiltedMean:
 
         Args:
             answer: tilt -> (point, gap), raising an error for a gap above ``alpha``: then nothing is
-            released. workers: threads.
+                released.
+            workers: threads.
         """
         questions = self.tilts(source)
         parallel = joblib.Parallel(n_jobs=check_count(workers, "workers"), prefer="threads")

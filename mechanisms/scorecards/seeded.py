@@ -16,14 +16,15 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
-from privopt.mechanisms.scorecards.units import NumberMeans, Units
+from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.limits import Limits, Watch, started
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
@@ -46,9 +47,10 @@ _POINTS, _POINTS_OF_NUMBERS = 10, 40
 
 @dataclass(frozen=True)
 class SeededData:
-    """A table, and the oracle that draws from a list of cards for it."""
+    """A table, its features as floats, and the oracle that draws from a list of cards for it."""
 
     table: ZeroOneHalfspace
+    features: Floats | CodedRows
     oracle: GibbsOracle
 
 
@@ -131,17 +133,20 @@ class SeededScorecard:
         else:
             seed = _seed(model, risk, rest, delta, mu)
         if seed.spend.level is None or seed.spend.notion != "gdp":
-            claims = f"{seed.name} at epsilon = {seed.spend.epsilon:.4g}, then a choice at {left:.4g}"
+            claims = (
+                f"a model at epsilon = {seed.spend.epsilon:.4g} ({seed.name}), its rounding at {left:.4g}"
+            )
         else:
             first = 0.0 if means is None else means.level
             together = math.hypot(seed.spend.level, first) * (1 + 1e-12)
             if beside_range_delta(together, choice.width, epsilon) > delta:
                 raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
             claims = (
-                f"{seed.name}, {seed.spend.level:.4g}-GDP, and a choice of bounded range {choice.width:.4g}"
+                f"a model at {seed.spend.level:.4g}-GDP ({seed.name}), its rounding of bounded range "
+                f"{choice.width:.4g}"
             )
             if means is not None:
-                claims = f"means of {len(facts.lines)} numbers, {first:.4g}-GDP, {claims}"
+                claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means)
 
@@ -164,8 +169,16 @@ class SeededScorecard:
         """Of the linear model, in its own words; and the temperature of the choice."""
         return {**self.seed.noise, **self.choice.noise}
 
-    def prepare(self, table: ZeroOneHalfspace, oracle: GibbsOracle) -> SeededData:
+    def prepare(
+        self, table: ZeroOneHalfspace, oracle: GibbsOracle, coded: CodedRows | None = None
+    ) -> SeededData:
         """Match table and oracle with the plan. Costs nothing: what is refused is refused here.
+
+        Args:
+            table: the records.
+            oracle: what draws from lists.
+            coded: the features of the table over their denominator, by their codes, where these are known:
+                the linear model is then found sooner.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
@@ -181,7 +194,7 @@ class SeededScorecard:
         alike = CandidateCards(table, cards, ladders)
         self.choice.check_problem(alike)
         oracle.prepare(alike, self.choice.question)
-        return SeededData(table, oracle)
+        return SeededData(table, table.X / self.facts.denominator if coded is None else coded, oracle)
 
     def release(
         self, data: SeededData, noise: NoiseSource | None = None, limits: Limits | None = None
@@ -192,12 +205,16 @@ class SeededScorecard:
             UnfinishedDrawError, CertificateError: a limit was reached, or the linear model's solver fell
                 short; nothing is released.
         """
-        source, clock = noise or NoiseSource(), started(limits)
+        source, clock = checked_source(noise), started(limits)
         table, facts = data.table, self.seed.facts
-        features = table.X / self.facts.denominator
         units = Units(self.facts) if self.means is None else self.means.release(table, source)
+        features = data.features
         if self.facts.middle:
-            features = units.features(features)
+            features = (
+                features.mapped(units.features)
+                if isinstance(features, CodedRows)
+                else units.features(features)
+            )
         risk = EmpiricalRisk(
             *(features, table.y, facts.loss),
             row_norm=facts.row_norm,

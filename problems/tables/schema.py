@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arguments import as_path, told
 from privopt.problems.arrays import check_unmasked
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.tables.columns import (
@@ -51,6 +52,8 @@ Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 _GRID_LEVELS = 100
 _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
 _MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
+# Tables of levels, and of pairs of them, are no longer than this.
+_MOST_LEVELS = 1024
 # Messages list at most so many columns.
 _MOST_NAMED = 20
 
@@ -237,6 +240,25 @@ class Schema:
         X[:, start:] = self.denominator  # the intercept, if any
         return IntegerFeatures(X, self.denominator, self.feature_names)
 
+    def coded(self, codes: Sequence[IntArray]) -> CodedRows | None:
+        """The features of codes, by their codes; None where all columns together have too many of them."""
+        sizes = [column.n_codes for column in self.columns]
+        if sum(sizes) > _MOST_LEVELS:
+            return None
+        starts = np.cumsum([0, *sizes])
+        table = np.zeros((sum(sizes), self.n_features), dtype=np.int64)
+        own = np.zeros(table.shape, dtype=bool)
+        for column, start, (first, last) in zip(self.columns, starts.tolist(), self.spans, strict=False):
+            levels, features = slice(start, start + column.n_codes), slice(first, last)
+            column.write(np.arange(column.n_codes), table[levels, features], self.denominator)
+            own[levels, features] = True
+        if self.intercept:  # every record has one level of the first column
+            table[: sizes[0], -1], own[: sizes[0], -1] = self.denominator, True
+        rows = np.empty((len(codes[0]), len(codes)), dtype=np.int32)
+        for k, found in enumerate(codes):
+            rows[:, k] = found + starts[k]
+        return CodedRows(rows, table / self.denominator, own)
+
     def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
         """The declared columns of a table, in declared order."""
         if table and table[0][0] is None:
@@ -277,7 +299,7 @@ class Schema:
         named = [(f"x{i}" if name is None else name, v) for i, (name, v) in enumerate(columns_of(table))]
         if len(named[0][1]) == 0:
             raise SchemaError("the table has no records: at least one is needed")
-        _check_distinct("the table", [name for name, _ in named])
+        check_distinct("the table", [name for name, _ in named])
         columns, refused = [], []
         for i, (name, values) in enumerate(named, 1):
             try:
@@ -432,11 +454,12 @@ def _told_apart(path: str | Path) -> Iterator[Path]:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
-    _check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
+    check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
     return pd.read_parquet(file)
 
 
-def _check_distinct(where: str, names: Sequence[str]) -> None:
+def check_distinct(where: str, names: Sequence[str]) -> None:
+    """Raise SchemaError for two columns of one name."""
     if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
         places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
         raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
@@ -451,7 +474,7 @@ def _csv_header(file: Path) -> tuple[str, list[str]]:
         header = next(csv.reader(stream, delimiter=separator, skipinitialspace=True), [])
     if not any(header):
         raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
-    _check_distinct(str(file), header)
+    check_distinct(str(file), header)
     return separator, header
 
 

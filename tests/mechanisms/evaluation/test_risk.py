@@ -136,7 +136,7 @@ def test_both_parts_are_paid_for_together(tmp_path: Path) -> None:
     assert model.histogram_.spend.epsilon == pytest.approx(0.2)
     assert model.release_.noise["beta"] == pytest.approx(0.8 / 2, rel=1e-3)  # the card had the rest
     assert model.release_.spend == model.spend_
-    assert "its risks at 0.2" in model.spend_.note
+    assert "the risks at 0.2" in model.spend_.note
     gaussian = PrivacySpend.gdp(0.1, 1e-6, "rspm")
     whole = CardBudget.of(2 * gaussian.epsilon, 0.5).whole(gaussian)
     assert (whole.notion, whole.delta, whole.level) == ("approximate", 1e-6, None)

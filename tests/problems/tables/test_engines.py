@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sqlite3
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,16 +194,20 @@ def test_an_engine_counts_what_is_counted_in_memory(
 def test_postgresql_counts_what_is_counted_in_memory(
     postgres: str, drawn: tuple[Schema, Rows, dict[str, str]]
 ) -> None:
+    schema, rows, kinds = drawn
+    check_counts(in_postgres(postgres, rows, kinds), schema, rows, kinds)
+
+
+def in_postgres(address: str, rows: Rows, kinds: dict[str, str]) -> Any:
     import psycopg
 
-    schema, rows, kinds = drawn
     types = {**TYPES, "float": "DOUBLE PRECISION", "single": "REAL"}
     columns = ", ".join(f'"{c}" {types[kind]}' for c, kind in kinds.items())
     marks = ", ".join(f"%s::{types[kind]}" for kind in kinds.values())
-    with psycopg.connect(postgres, autocommit=True) as connection, connection.cursor() as cursor:
+    with psycopg.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP TABLE IF EXISTS t; CREATE TABLE t ({columns})".encode())
         cursor.executemany(f"INSERT INTO t VALUES ({marks})".encode(), list(zip(*rows.values(), strict=True)))
-    check_counts(open_table(postgres, "public.t"), schema, rows, kinds)
+    return open_table(address, "public.t")
 
 
 def in_spark(spark: Any, rows: Rows, kinds: dict[str, str]) -> Any:
@@ -218,6 +225,24 @@ def test_spark_counts_what_is_counted_in_memory(
 ) -> None:
     schema, rows, kinds = drawn
     check_counts(in_spark(spark, rows, kinds), schema, rows, kinds)
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres", "spark"])
+def test_keys_of_many_columns_are_of_64_bits(name: str, request: pytest.FixtureRequest) -> None:
+    """What engines take plain integers for would overflow in them, or wrap around."""
+    rng = np.random.default_rng(0)
+    rows: Rows = {f"x{k}": rng.uniform(0, 9, 30).tolist() for k in range(25)}
+    rows["y"] = rng.choice(CLASSES, 30).tolist()
+    kinds = {**dict.fromkeys(rows, "float"), "y": "text"}
+    schema = Schema([Binned(name, range(10)) for name in rows if name != "y"])
+    with contextlib.ExitStack() as stack:
+        if name in ("duckdb", "sqlite"):
+            table = stack.enter_context(engine(name, rows, kinds))
+        else:
+            table = {"postgres": in_postgres, "spark": in_spark}[name](
+                request.getfixturevalue(name), rows, kinds
+            )
+        assert same(count_records(table, schema, "y", CLASSES), in_memory(rows, kinds, schema, CLASSES))
 
 
 def test_spark_fits_the_same_card(spark: Any, tmp_path: Path) -> None:
@@ -385,6 +410,43 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
         counted = count_records(open_table(address), Schema([Binned("x", [0, 1, 2])]), "y", CLASSES)
         assert (counted.counts.tolist(), counted.n_records) == ([6, 3], 9)
     assert not any(map(is_engine_address, (str(tmp_path), str(tmp_path / "part-0.parquet"))))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_of_other_types_are_no_casts_to_those_of_the_first(tmp_path: Path, first: int) -> None:
+    """A number that another file's type would round, and text that would be taken for one."""
+    parts = [pd.DataFrame({"x": [0, 1], "y": CLASSES}), pd.DataFrame({"x": [0.9, 1.6], "y": CLASSES})]
+    for k in (0, 1):
+        parts[k - first].to_parquet(tmp_path / f"{k}.parquet")
+    schema = Schema([Binned("x", [0, 1, 2])])
+    counted = count_records(open_table(f"{tmp_path}/*.parquet"), schema, "y", CLASSES)
+    assert counted.counts.tolist() == [2, 2]
+    parts[0].astype({"x": str}).to_parquet(tmp_path / "0.parquet")
+    with pytest.raises(SchemaError, match="numbers are needed"):
+        count_records(open_table(f"{tmp_path}/*.parquet"), schema, "y", CLASSES)
+    parts[0][["y"]].to_parquet(tmp_path / "0.parquet")
+    with pytest.raises(SchemaError, match="missing"):
+        count_records(open_table(f"{tmp_path}/*.parquet"), schema, "y", CLASSES)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    columns = [pyarrow.array([0.5]), pyarrow.array([1.5]), pyarrow.array(["no"])]
+    for second in ("x_1", "x"):
+        table = pyarrow.Table.from_arrays(columns, names=["x", second, "y"])
+        pyarrow.parquet.write_table(table, tmp_path / f"{second}.parquet")
+    assert open_table(f"{tmp_path}/x_*.parquet").columns == ("x", "x_1", "y")
+    with pytest.raises(SchemaError, match="distinct names"):
+        open_table(f"{tmp_path}/?.parquet")
+
+
+def test_what_is_no_table_and_no_classes_are_refused() -> None:
+    table, schema = ibis.memtable({"x": [0.5], "y": ["no"]}), Schema([Binned("x", [0, 1])])
+    for other in (table.x, table.group_by("x")):
+        with pytest.raises(InvalidInputError, match="Ibis table"):
+            count_records(other, schema, "y", CLASSES)
+    for classes in (["no"], ["no", "no"]):
+        with pytest.raises(InvalidInputError, match="2 different classes"):
+            count_records(table, schema, "y", classes)
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
