@@ -411,10 +411,7 @@ def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
 
 def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
     """A part of a table, where it lies. The estimator holds public facts alone."""
-    X, y = pair
-    if sp.issparse(X):
-        raise InvalidInputError("sparse partitions are not taken: make them dense, with X.toarray()")
-    return worker._prepared(X, y, schema, part=True)
+    return worker._prepared(*pair, schema, part=True)
 
 
 def _checked_weights(weights: object, intercept: object) -> tuple[Floats, Floats]:

@@ -159,8 +159,8 @@ class EmpiricalRisk:
         row_norm: public bound that rows are clipped to, > 0.
         norm: which norm is clipped: "l2", or "linf" for l1 geometry.
         constant: what the last feature is in every row of X; 0: there is no such feature.
-        counts: how many records each row stands for, shape (rows,); None: one each. With them X is dense, and
-            read as float64, or ``CodedRows``.
+        counts: how many records each row stands for, shape (rows,); None: one each. With them X is read as
+            float64, or ``CodedRows``.
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
@@ -183,8 +183,6 @@ class EmpiricalRisk:
         if _is_coded(self.X) and not self._counted:
             raise InvalidInputError("coded rows are distinct records: counts are needed")
         if self._counted:
-            if _is_sparse(self.X):
-                raise InvalidInputError("counts are for dense features: leave them out, or use X.toarray()")
             self.X = self.X if _is_coded(self.X) else self.X.astype(np.float64, copy=False)
         rows, columns = self.X.shape
         self.counts = record_counts(counts, int(rows))
@@ -304,6 +302,13 @@ class EmpiricalRisk:
         """Some rows, which are all where X is sparse, before they are shortened."""
         return (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
 
+    def bare_rows(self, b: slice) -> Any:
+        """Some rows in float64 without the constant feature, before they are shortened with it. Not private.
+
+        Estimators shorten rows that a declared norm bounds before the constant joins them.
+        """
+        return self.X[b, : self.facts.dimension - bool(self.facts.constant)].astype(np.float64, copy=False)
+
     def _squares(self) -> Vector:
         """What the squares of ``_doubles`` are multiplied by."""
         return self._scale.astype(np.float64) ** 2
@@ -350,7 +355,7 @@ class EmpiricalRisk:
     def _row_scales(self) -> RealArray:
         if _is_coded(self.X):
             norms = self.X.norms(self.facts.norm == "linf")
-        elif self._counted:
+        elif self._alone:
             from privopt.problems.convex.passes import norms_each
 
             norms = norms_each(self.X, self.facts.norm == "linf")
@@ -366,6 +371,11 @@ class EmpiricalRisk:
             )
         bound = self._longest * (1 - self._slack)
         return np.asarray(np.minimum(1, bound / np.maximum(norms, bound)), dtype=self.X.dtype)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether rows go through the kernels for one row each, as sparse ones always do."""
+        return self._counted and isinstance(self.X, np.ndarray)
 
     @property
     def _longest(self) -> float:
@@ -392,7 +402,7 @@ class EmpiricalRisk:
         return full_pass(visit, len(self.y), self.facts.dimension, self._rows.stored, self._rows.block)
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:
-        if self._counted and not _is_coded(self.X):
+        if self._alone:
             from privopt.problems.convex.passes import predict_each
 
             return predict_each(self.X[b], self._scale[b], w)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
@@ -23,7 +24,7 @@ from privopt.problems import Binned, Categorical, Numeric, Schema
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.parts import Blocks
-from privopt.problems.tables.partitions import parts_of
+from privopt.problems.tables.partitions import LostPartsError, parts_of
 
 dask = pytest.importorskip("dask", reason="Dask is not installed")
 da = pytest.importorskip("dask.array")
@@ -121,6 +122,41 @@ class TestThreads:
             assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
             np.testing.assert_allclose(found.compute(), expected, rtol=1e-12)
         assert model.score(dX, dy) == model.score(X, y)
+
+    @pytest.mark.parametrize("norm", ["l2", "linf"])
+    @pytest.mark.parametrize("mechanism", ["dp-gd", "sufficient-statistics"])
+    def test_sparse_partitions_of_unknown_lengths_are_the_matrix_in_memory(
+        self, mechanism: str, norm: str
+    ) -> None:
+        X, y = arrays()
+        X[np.abs(X) < 0.2] = 0
+        whole, (dX, dy) = sparse.csr_matrix(X), lazy(X, y)
+        facts: dict[str, Any] = {**FACTS, "norm": norm, "mechanism": mechanism}
+        model = PrivateLogisticRegression(1.0, **facts).fit(whole, y)
+        dense = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
+        close(dense, model)
+        for kind in (sparse.csr_matrix, sparse.coo_array):
+            thin = dX.rechunk((300, 4)).map_blocks(kind, dtype=float)
+            thin._chunks = ((np.nan,) * len(thin.chunks[0]), thin.chunks[1])
+            close(PrivateLogisticRegression(1.0, **facts).fit(thin, dy), model)
+        predicted = model.predict(thin)
+        assert np.isnan(predicted.shape[0])
+        assert predicted.compute().tolist() == model.predict(whole).tolist()
+        assert model.score(thin, dy) == model.score(whole, y)
+        found = evaluate(model, thin, dy, insecure_seed=5)
+        expected = evaluate(model, whole, y, insecure_seed=5)
+        assert found.histogram.counts.tolist() == expected.histogram.counts.tolist()
+
+    def test_sparse_partitions_are_refused_where_sparse_matrices_are(self) -> None:
+        dX, dy = lazy(*arrays())
+        thin = dX.map_blocks(sparse.csr_array, dtype=float)
+        schema = Schema([Numeric(f"x{k}", -1, 1) for k in range(4)])
+        for made in (PrivateHalfspaceClassifier, PrivateLogisticRegression):
+            with pytest.raises(InvalidInputError, match="got csr_array"):
+                made(1.0, schema=schema, classes=(0, 1)).fit(thin, dy)
+        thin = dX.rechunk((300, 4)).map_blocks(lambda x: sparse.csr_array(x * np.nan), dtype=float)
+        with pytest.raises(InvalidInputError, match=r"NaN|infin"):
+            PrivateLogisticRegression(1.0, **FACTS).fit(thin, dy)
 
     def test_an_evaluation_counts_every_record_once(self) -> None:
         X, y = arrays()
@@ -246,6 +282,55 @@ class TestFrames:
             with pytest.raises(InvalidInputError) as caught:
                 PrivateLogisticRegression(1.0, **facts).fit(parts[list(table.columns)], parts["state"])
             assert "sekret" not in str(caught.value)
+
+    def test_partitions_may_differ_in_types_and_dictionaries_as_tables_in_memory_may(self) -> None:
+        schema, table, y = frame()
+        facts: dict[str, Any] = {"schema": schema, "classes": ("well", "ill"), "insecure_seed": 2}
+        kinds: list[tuple[Any, Any, str]] = [
+            (object, "category", "int64"),
+            ("string[pyarrow]", object, "Int64"),
+            (pd.CategoricalDtype(["yes", "no"]), "string[pyarrow]", "float64"),
+            ("string[python]", "category", "float32"),
+            (pd.CategoricalDtype(["other", "no", "yes"]), "string[python]", "int8"),
+        ]
+
+        def another(part: Any, partition_info: Any = None) -> Any:
+            smoker, state, age = kinds[(partition_info or {"number": 0})["number"]]
+            return part.astype({"smoker": smoker, "state": state, "age": age})
+
+        whole = dd.from_pandas(pd.concat([table, y], axis=1), npartitions=5)
+        whole = whole.map_partitions(another, meta=whole._meta)
+        data = whole[list(table.columns)], whole["state"]
+        model = PrivateLogisticRegression(1.0, mechanism="sufficient-statistics", **facts)
+        card = PrivateHalfspaceClassifier(1.0, mechanism="seeded", **facts)
+        weights = [fitted.fit(table, y).coef_.tolist() for fitted in (model, card)]
+        assert [fitted.fit(*data).coef_.tolist() for fitted in (model, card)] == weights
+        assert card.predict(data[0]).compute().tolist() == card.predict(table).tolist()
+
+    def test_labels_that_do_not_lie_beside_the_records_are_refused(self) -> None:
+        schema, table, y = frame()
+        X, facts = dd.from_pandas(table, npartitions=3), {"schema": schema, "classes": ("well", "ill")}
+        for labels in (
+            dd.from_pandas(y, npartitions=4),
+            dd.from_pandas(y[:-9], npartitions=3),
+            da.from_array(y.to_numpy(object), chunks=(666, 667, 667)),
+        ):
+            for made in (PrivateHalfspaceClassifier, PrivateLogisticRegression):
+                with pytest.raises(InvalidInputError, match="same partitions"):
+                    made(1.0, **facts).fit(X, labels)
+
+    def test_what_fails_while_dask_reads_is_one_error_without_a_cell(self) -> None:
+        schema, table, y = frame()
+
+        def failing(part: Any) -> Any:
+            raise ValueError("sekret")
+
+        X = dd.from_pandas(table, npartitions=3).map_partitions(failing, meta=table[:0])
+        with pytest.raises(LostPartsError, match=r"\(ValueError\)") as caught:
+            PrivateLogisticRegression(1.0, schema=schema, classes=("well", "ill")).fit(
+                X, dd.from_pandas(y, npartitions=3)
+            )
+        assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 class TestFiles:
