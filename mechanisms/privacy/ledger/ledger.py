@@ -282,9 +282,10 @@ class Ledger:
 
     def _stands(self, identifier: str) -> bool:
         """Whether a reservation was made although no answer came: a connection may break after a commit."""
-        with suppress(LedgerUnavailableError), self._store.booking() as book:  # which waits for that commit
-            return book.reserved(identifier) is not None
-        return False
+        found = False
+        with suppress(LedgerUnavailableError), self._store.reading() as book:  # which waits for that commit
+            found = book.reserved(identifier) is not None
+        return found  # what was seen is there, however this connection ended
 
     def _meant(self, book: Book) -> list[Account]:
         """All budgets that a release is booked in."""
