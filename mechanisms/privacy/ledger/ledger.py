@@ -76,8 +76,8 @@ class Ledger:
         """Start a budget, and a ledger if there is none at that address; see ``Budget``.
 
         Args:
-            address: as above, with at most one name; without one it is "main". A budget "adult/ana" is made
-                within "adult", which must be there.
+            address: as above, with at most one name; the first may go without, and is "main". A budget
+                "adult/ana" is made within "adult", which must be there.
             epsilon: what may be spent in total, > 0.
             delta: the same, in [0, 1).
             rule: "basic", "zcdp" or "gdp".
@@ -98,6 +98,11 @@ class Ledger:
                 raise LedgerError(
                     f"{place}: a budget {name!r} exists already; `privopt budget show {place}` tells what it "
                     "holds"
+                )
+            if there and not place.names:
+                raise LedgerError(
+                    f"{place} holds budgets by name ({', '.join(sorted(there)[:20])}): name the new one "
+                    f"behind a #, as in {place}#NAME"
                 )
             if missing := [other for other in containing if other not in there]:
                 raise LedgerError(
