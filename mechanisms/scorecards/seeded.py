@@ -16,7 +16,7 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -133,17 +133,20 @@ class SeededScorecard:
         else:
             seed = _seed(model, risk, rest, delta, mu)
         if seed.spend.level is None or seed.spend.notion != "gdp":
-            claims = f"{seed.name} at epsilon = {seed.spend.epsilon:.4g}, then a choice at {left:.4g}"
+            claims = (
+                f"a model at epsilon = {seed.spend.epsilon:.4g} ({seed.name}), its rounding at {left:.4g}"
+            )
         else:
             first = 0.0 if means is None else means.level
             together = math.hypot(seed.spend.level, first) * (1 + 1e-12)
             if beside_range_delta(together, choice.width, epsilon) > delta:
                 raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
             claims = (
-                f"{seed.name}, {seed.spend.level:.4g}-GDP, and a choice of bounded range {choice.width:.4g}"
+                f"a model at {seed.spend.level:.4g}-GDP ({seed.name}), its rounding of bounded range "
+                f"{choice.width:.4g}"
             )
             if means is not None:
-                claims = f"means of {len(facts.lines)} numbers, {first:.4g}-GDP, {claims}"
+                claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means)
 
@@ -202,7 +205,7 @@ class SeededScorecard:
             UnfinishedDrawError, CertificateError: a limit was reached, or the linear model's solver fell
                 short; nothing is released.
         """
-        source, clock = noise or NoiseSource(), started(limits)
+        source, clock = checked_source(noise), started(limits)
         table, facts = data.table, self.seed.facts
         units = Units(self.facts) if self.means is None else self.means.release(table, source)
         features = data.features

@@ -91,7 +91,8 @@ def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
         assert plan.seed.spend.level is not None
         together = math.hypot(plan.seed.spend.level, 0.0 if plan.means is None else plan.means.level)
         assert 0.999e-6 <= beside_range_delta(together, plan.choice.width, epsilon) <= 1e-6
-        assert "GDP, and a choice of bounded range" in plan.spend.note
+        assert "-GDP (" in plan.spend.note
+        assert "its rounding of bounded range" in plan.spend.note
     else:
         assert 0.999 * epsilon <= plan.seed.spend.epsilon + plan.choice.spend.epsilon <= epsilon
         assert plan.seed.spend.delta <= 1e-6
