@@ -9,8 +9,9 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidTypeError
 
-# A bracket that has doubled this often has left the range of doubles.
+# A bracket that has doubled this often has left the range of doubles, but for the least to begin with.
 _DOUBLINGS = 1100
+_OUT_OF_REACH = "no noise level reaches the requested privacy"
 # Bisection stops at this relative width; callers' tolerances are far coarser.
 _RELATIVE_WIDTH = 1e-10
 # Secant steps between logarithms: the first, the longest, and how many.
@@ -76,7 +77,9 @@ def smallest(
             break
         low, high, step = high, high * step, min(step * step, 2.0)
         if math.isinf(high):
-            raise PrivacyParameterError("no noise level reaches the requested privacy")
+            raise PrivacyParameterError(_OUT_OF_REACH)
+    else:
+        raise PrivacyParameterError(_OUT_OF_REACH)
     if low == 0:  # the start has passed
         low = high / ratio
         for _ in range(_DOUBLINGS):

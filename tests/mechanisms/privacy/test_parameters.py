@@ -42,6 +42,8 @@ def test_a_coarse_search_stops_where_it_is_told_to() -> None:
     assert len(asked) < 10
     with pytest.raises(PrivacyParameterError, match="no noise level"):
         smallest(lambda x: False)
+    with pytest.raises(PrivacyParameterError, match="no noise level"):  # too far to double to
+        smallest(lambda x: x >= 1e200, start=1e-300)
     assert smallest(lambda x: True) == 0 or smallest(lambda x: True) < 1e-300
 
 
