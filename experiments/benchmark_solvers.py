@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,10 +28,9 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.filled import fill
 from privopt.experiments.workbench.kept import (
     Kept,
-    each,
     isolated,
     machine,
     markdown,
@@ -47,7 +47,6 @@ from privopt.problems.datasets.adult import load_adult23
 from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
-from privopt.problems.files import write_atomically
 
 EPSILONS = (0.01, 0.1, 1.0, 5.0)
 LAWS = {"exponential": Law.GIBBS, "permute-and-flip": Law.PERMUTE_AND_FLIP}
@@ -208,7 +207,7 @@ def profile(draws: pd.DataFrame) -> Figure:
     return figure
 
 
-def page(draws: pd.DataFrame, missing: Sequence[str], *, small: bool) -> str:
+def page(draws: pd.DataFrame, *, small: bool) -> str:
     """The whole page, from whatever is finished."""
     X, _ = data(small)
     parts = [
@@ -226,20 +225,14 @@ def page(draws: pd.DataFrame, missing: Sequence[str], *, small: bool) -> str:
         "![share drawn against time](exact-draws.png)",
         "Every draw: [exact-draws.csv](exact-draws.csv).",
     ]
-    if missing:
-        parts.insert(2, f"**Not all is there yet.** Missing: {'; '.join(missing)}.")
     return "\n\n".join(parts) + "\n"
 
 
 def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
     """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
-    output.mkdir(parents=True, exist_ok=True)
     kept = Kept(output / "exact-draws.csv", Draw, KEY)
-    missing = each(plan, lambda unit: _run_unit(kept, unit, console), console, "exact draws")
-    if kept.lines:
-        write_atomically(output / "exact-draws.md", page(kept.frame, missing, small=plan[0].small))
-        save(profile(kept.frame), output / "exact-draws.png")
-    return kept.frame
+    told = partial(page, small=plan[0].small)
+    return fill(kept, plan, lambda unit: _run_unit(kept, unit, console), told, profile, console)
 
 
 def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:

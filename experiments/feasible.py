@@ -23,15 +23,14 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import Kept, each, isolated, machine, peak_megabytes, seconds
+from privopt.experiments.workbench.filled import fill
+from privopt.experiments.workbench.kept import Kept, isolated, machine, peak_megabytes, seconds
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
-from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Categorical
 from privopt.problems.tables.schema import Schema
 
@@ -250,7 +249,7 @@ def picture(lines: pd.DataFrame) -> Figure:
     )
 
 
-def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
+def page(lines: pd.DataFrame) -> str:
     """The whole page, from whatever is finished."""
     found = gaps(lines)
     least = enough(found)
@@ -276,20 +275,13 @@ def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
         "[scorecards](scorecards.md).",
         "Every fit: [feasible.csv](feasible.csv).",
     ]
-    if missing:
-        parts.insert(2, f"**Not all is there yet.** Missing: {'; '.join(missing)}.")
     return "\n\n".join(parts) + "\n"
 
 
 def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
     """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
-    output.mkdir(parents=True, exist_ok=True)
     kept = Kept(output / "feasible.csv", Line, ("table", "rows", "run"))
-    missing = each(plan, lambda unit: _run_unit(kept, unit), console, "feasible")
-    if kept.lines:
-        write_atomically(output / "feasible.md", page(kept.frame, missing))
-        save(picture(kept.frame), output / "feasible.png")
-    return kept.frame
+    return fill(kept, plan, lambda unit: _run_unit(kept, unit), page, picture, console)
 
 
 def _run_unit(kept: Kept, unit: Unit) -> None:

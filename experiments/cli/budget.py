@@ -63,6 +63,11 @@ def create(
         raise InvalidInputError(f"the rule {rule} needs --delta > 0")
     made = Ledger.create(ledger, epsilon, delta, rule=rule)
     tell.print(f"{escape(str(made))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
+    if delta == 0:
+        tell.print(
+            "note: without --delta it pays for evaluations and pure mechanisms; what fits choose by "
+            "themselves mostly needs a delta, and a budget stays as it was created"
+        )
 
 
 @app.command("list")

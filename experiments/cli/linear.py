@@ -309,7 +309,7 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
     for line in (
         f"spend: {model.spend_}",
-        f"budget: {report['note']}" if report["note"] else "",
+        f"in detail: {report['note']}" if report["note"] else "",
         f"mechanism: {report['mechanism']} ({report['mechanism_reason']})",
         *(
             "a local minimum within alpha and gamma: " + ("yes" if found else "not found")

@@ -21,6 +21,13 @@ from privopt.problems.errors import PrivOptError
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
+# After so many seconds in which nothing was solved yet, a line says what may take the time.
+_PATIENCE = 5.0
+_PREPARING = (
+    "still preparing; a mechanism's first run on a machine compiles its solver, which can take minutes. A "
+    "time limit starts after that, and later runs find it compiled"
+)
+
 # Set by the first Ctrl-C during a solve: what fails after that was interrupted.
 _interrupted = threading.Event()
 
@@ -61,10 +68,13 @@ def stoppable(seconds: float | None) -> Iterator[Limits]:
     """Limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
     told = threading.Event()
     _interrupted.clear()
+    patience = threading.Timer(_PATIENCE, say.print, [_PREPARING])
+    patience.daemon = True
 
     def is_cancelled() -> bool:
         if not told.is_set():  # the first question comes when the solve starts
             told.set()
+            patience.cancel()
             say.print("solving; Ctrl-C stops the solve and releases nothing")
         return _interrupted.is_set()
 
@@ -75,6 +85,7 @@ def stoppable(seconds: float | None) -> Iterator[Limits]:
 
     columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
     before = signal.signal(signal.SIGINT, on_signal)
+    patience.start()
     try:
         with Bar(*columns, console=say, transient=True, disable=not say.is_terminal) as bar:
             line = bar.add_task("planning", total=None)
@@ -84,6 +95,7 @@ def stoppable(seconds: float | None) -> Iterator[Limits]:
 
             yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
     finally:
+        patience.cancel()
         signal.signal(signal.SIGINT, before)
 
 

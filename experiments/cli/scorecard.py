@@ -13,6 +13,7 @@ from rich.table import Table
 from privopt.experiments.cli.options import parse_lattice
 from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.experiments.cli.tables import Labelled
+from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
@@ -116,15 +117,15 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
                 card.add_row(*(escape(str(cell)) for cell in row))
         else:
             without.append(str(name))
-    console.print(card)
+    print_whole(console, card)
     if without:
         console.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
     if model.risk_ is not None:
-        console.print(risk_table(model.risk_, model.card_.names[1]))
+        print_whole(console, risk_table(model.risk_, model.card_.names[1]))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
-        *([f"budget: {model.spend_.note}"] if model.spend_.note else []),
+        *([f"in detail: {model.spend_.note}"] if model.spend_.note else []),
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
         f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",

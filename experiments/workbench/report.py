@@ -23,6 +23,10 @@ th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: right
 th { border-bottom: 2px solid #888 }
 .words { text-align: left; white-space: normal; min-width: 6rem }
 figure { margin: 1.5rem 0 }
+/* a table takes what the screen has before it scrolls, for all that its caption says */
+.table { width: max-content; min-width: 100%; max-width: min(72rem, 100vw - 2rem);
+         position: relative; left: 50%; transform: translateX(-50%) }
+.table figcaption { width: 0; min-width: 100% }
 img { width: 100%; min-width: 34rem; height: auto; display: block }  /* a phone scrolls rather than shrinks */
 figcaption { color: #444; font-size: .9rem; padding: .5rem 0 }
 pre { overflow-x: auto; background: #f5f5f5; padding: .75rem; font-size: .85rem }
@@ -99,7 +103,7 @@ def _table(part: Listing) -> str:
     body = "\n".join(row("td", list(cells)) for cells in part.frame.itertuples(index=False))
     caption = f"<figcaption>{html.escape(part.caption)}</figcaption>"
     table = f"<table><thead>{head}</thead><tbody>\n{body}\n</tbody></table>"
-    return f'<figure><div class="wide">{table}</div>{caption}</figure>'
+    return f'<figure class="table"><div class="wide">{table}</div>{caption}</figure>'
 
 
 def _text(value: object) -> str:

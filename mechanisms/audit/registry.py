@@ -17,6 +17,7 @@ import numpy as np
 
 from privopt.mechanisms.audit.audit import Outcome
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.convex import RISK_AUDITS
 from privopt.mechanisms.audit.evaluation import evaluation_claims
 from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
@@ -33,7 +34,7 @@ from privopt.mechanisms.audit.neighbours import (
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
-from privopt.mechanisms.audit.scorecards import picks_claims, prevalence_claims, seeded_claims
+from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -41,9 +42,9 @@ from privopt.mechanisms.discrete.registry import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.scorecards.picks import ColumnPicks
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
+from privopt.mechanisms.scorecards.units import NumberMeans
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 
@@ -140,8 +141,9 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     HistogramPlan.name: evaluation_claims,
     **NONCONVEX_AUDITS,
     SeededScorecard.name: seeded_claims,
-    ColumnPicks.name: picks_claims,
+    NumberMeans.name: means_claims,
     PrevalencePlan.name: prevalence_claims,
     **HEAVY_TAILED_AUDITS,
+    **NEWTON_AUDITS,
     **OPSAMP_AUDITS,
 }

@@ -30,13 +30,13 @@ from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.privacy.accounting import gaussian_delta
+from privopt.mechanisms.privacy.gradient_noise import noise_at_level
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
-from privopt.mechanisms.scorecards.picks import CUTS, ColumnPicks, column_draw
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
-from privopt.oracles.limits import started
+from privopt.mechanisms.scorecards.units import NumberMeans
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.losses import HuberLoss
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -49,7 +49,10 @@ _FLAT = HuberLoss(1e-3)  # no weight of the model comes near the labels -1 and +
 _POINTS, _OTHERS = 100, 199
 _HALF = 5  # records of either class beside the one that is replaced
 _RANGE = 2  # points that count as one outcome
-_WIDTH, _NEAR_ZERO = 2.0, 0.1  # of a draw of columns, and its epsilon
+_MEANS_MU, _EDGES = (
+    1.5,
+    np.linspace(-1, 2, 61),
+)  # of means of numbers; between which they fall
 _ALONE = (3, 1)  # a record whose feature outweighs the constant, and gets 9 points or 10
 
 
@@ -146,53 +149,52 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
 
 
 @dataclass(frozen=True)
-class PickSampler:
-    """Runs a plan's own ``release``: which of two columns is drawn first.
+class MeansSampler:
+    """Runs a plan's own ``shares``: above which of ``_EDGES`` the noisy mean of one number is.
 
     Attributes:
         plan: the mechanism.
-        first: the record that is replaced, of ``_TWO_COLUMNS``.
+        value: the number of the record that is replaced, 0 or 1; of the others one has 0 and one has 1.
     """
 
-    plan: ColumnPicks
-    first: tuple[int, int]
+    plan: NumberMeans
+    value: int
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        rows = [(*self.first, 1), *[(0, 0, 1)] * 2, (1, 1, 1)]
-        table = ZeroOneHalfspace(rows, [1, -1, -1, 1], self.plan.facts.lattice)
-        oracle, clock = gibbs_oracle("auto"), started(None)
-        return [self.plan.release(table, oracle, noise, clock)[0].column for _ in range(runs)]
+        rows = [(self.value, 1), (0, 1), (1, 1)]
+        table = ZeroOneHalfspace(rows, [1, -1, 1], self.plan.facts.lattice)
+        found = [self.plan.shares(table, noise) for _ in range(runs)]
+        return [int(np.searchsorted(_EDGES, share[0])) for share in found]
 
 
-def picks_claims() -> tuple[AuditedClaim, ...]:
-    """A draw of columns, and mutants: a positive record moves from one column to the other.
-
-    Of four records two are positive, (1, 1) and (0, 1) or (1, 0). A column that holds both tells 1, of two
-    records one more than if it knew nothing; one that holds one of them tells 1/2, rounded down. So what the
-    columns tell moves by the most that it may, up for one and down for the other. The curve of mu-GDP touches
-    that of such a draw at epsilon = 0, so the pair is stated near it.
-    """
+def means_claims() -> tuple[AuditedClaim, ...]:
+    """The means of numbers, and a mutant: one number goes from one end of its range to the other."""
     facts = CardFacts(
-        4,
-        IntegerLattice(-1, 1, dimension=3),
-        *(((0, 1), (1, 2)), True, math.sqrt(1.5)),
-        middle=(0.5, 0.5, 0.0),
-        spans=((0, 1), (1, 2)),
-        spreads=(0.25, 0.25),
+        3,
+        IntegerLattice(-1, 1, dimension=2),
+        *(((0, 1),), True, math.sqrt(1.25)),
+        middle=(0.5, 0.0),
+        spans=((0, 1),),
+        lines=((0, 0.0, 1.0),),
     )
-    plan = ColumnPicks(facts, (column_draw(2 * len(CUTS), _WIDTH),))
-    hotter = dataclasses.replace(plan.draws[0], beta=8 * plan.draws[0].beta)
-    spend = PrivacySpend.gdp(plan.level, gaussian_delta(plan.level, _NEAR_ZERO), plan.name)
+    plan = NumberMeans(facts, noise_at_level(_MEANS_MU, 1, 1 / 3 + 2.0**-50, 1))
+    quieter = dataclasses.replace(plan.noise, sigma=plan.noise.sigma / 4)
+    spend = PrivacySpend.gdp(plan.level, gaussian_delta(plan.level, _EPSILON), plan.name)
 
-    def subject(name: str, one: ColumnPicks) -> Subject:
-        second = float(special.expit(one.draws[0].beta))
-        laws = np.array([1 - second, second]), np.array([second, 1 - second])
+    def subject(name: str, one: NumberMeans) -> Subject:
+        laws = _means_law(one, 0), _means_law(one, 1)
         kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        samplers = PickSampler(one, (0, 1)), PickSampler(one, (1, 0))
+        samplers = MeansSampler(one, 0), MeansSampler(one, 1)
         return Subject(name, *samplers, spend.epsilon, spend.delta, exact_epsilon(*laws, spend.delta), kept)
 
-    mutants = (subject("draws at eight times their beta", dataclasses.replace(plan, draws=(hotter,))),)
-    return (AuditedClaim(plan.name, "one of two columns, n = 4", subject(RELEASED, plan), mutants),)
+    mutants = (subject("noise quartered", dataclasses.replace(plan, noise=quieter)),)
+    return (AuditedClaim(plan.name, "one number, n = 3", subject(RELEASED, plan), mutants),)
+
+
+def _means_law(plan: NumberMeans, value: int) -> Floats:
+    """Gaussian around the mean of 0, 1 and the value."""
+    below = special.ndtr((_EDGES - (1 + value) / 3) / plan.noise.sigma)
+    return np.asarray(np.diff(np.concatenate([[0.0], below, [1.0]])))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from privopt.mechanisms.errors import PlanMismatchError
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.perturbed_leader import AveragedRelease, TiltedMean
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
@@ -118,7 +118,7 @@ class ConvexOPSamp:
             raise PlanMismatchError(
                 f"this plan was made for {self.facts}, the oracle has {oracle.risk.facts}, or another box"
             )
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         point, gap = self.mean.ask(
             lambda tilt: oracle.require(tilt, self.mean.alpha, limits), source, workers
         )

@@ -239,16 +239,15 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
     d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
     longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
     A, b = np.zeros((facts.dimension, facts.dimension)), np.zeros(facts.dimension)
-    X: Any = risk.X
-    sparse = bool(sp.issparse(X))
+    sparse = bool(sp.issparse(risk.X))
     for block in _blocks(len(risk.y), 1 if sparse else d):
-        rows, y = X[block, :d].astype(np.float64), risk.y[block].astype(np.float64)
+        rows, y = risk.bare_rows(block), risk.y[block].astype(np.float64)
         squares = rows.multiply(rows) if sparse else rows**2
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
         scale, labels = longest / np.maximum(norms, longest), np.clip(y, -bound, bound)
         x: Any = sp.diags_array(scale) @ rows if sparse else rows * scale[:, None]
         counts = risk.counts[block]
-        each: Any = x if sparse else x * counts[:, None]  # sparse rows are one record each
+        each: Any = sp.diags_array(counts.astype(np.float64)) @ x if sparse else x * counts[:, None]
         product = each.T @ x
         A[:d, :d] += product.toarray() if sparse else product
         b[:d] += each.T @ labels

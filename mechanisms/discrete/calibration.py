@@ -31,7 +31,7 @@ from privopt.mechanisms.privacy.parameters import (
     check_delta,
     check_epsilon,
     check_positive,
-    smallest,
+    smallest_below,
 )
 from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -240,7 +240,11 @@ def rspm_sigma(epsilon: float, delta: float, *, binary: int, ternary: int) -> fl
     if binary < 0 or ternary < 0 or check_count(binary + ternary, "the number of coordinates") < 1:
         raise PrivacyParameterError("binary and ternary must be whole numbers >= 0, not both 0")
     start = 2 * (binary + 2 * ternary) / epsilon
-    return smallest(lambda s: rspm_delta(epsilon, s, binary=binary, ternary=ternary) <= delta, start=start)
+
+    def delta_at(sigma: float) -> float:
+        return rspm_delta(epsilon, sigma, binary=binary, ternary=ternary)
+
+    return smallest_below(delta_at, delta, start=start)
 
 
 def printed_opdisc_sigma(

@@ -35,8 +35,7 @@ class Release:
 
     ``point``, ``spend`` and ``noise`` are what may be published. ``certificate`` is *not* private: its value,
     bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can depend on
-    the patterns of the records. Both are left out when a release is printed or
-    pickled.
+    the patterns of the records. Both are left out when a release is printed or pickled.
 
     Attributes:
         point: the chosen w, shape (dimension,).

@@ -1,5 +1,4 @@
-"""OPSamp over a lattice: the mean of answers of a linear oracle that need not be exact, plus Laplace
-noise."""
+"""OPSamp over a lattice: the mean of answers of a linear oracle that need not be exact, and Laplace noise."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import numpy as np
 from privopt.mechanisms.discrete.calibration import EXPONENTIAL_REACH, within_terms
 from privopt.mechanisms.discrete.mechanism import largest_loss
 from privopt.mechanisms.errors import PlanMismatchError
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.perturbed_leader import AveragedRelease, TiltedMean, Vector
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
@@ -136,7 +135,7 @@ class OPSamp:
             point = found.require(gap=self.mean.alpha)
             return point.astype(np.float64), found.certificate.gap
 
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         point, gap = self.mean.ask(answer, source, workers)
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return AveragedRelease(point, spend, self.noise, gap)

@@ -227,23 +227,29 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         Those of a ``part`` are as they came: its risk shortens them, and has the constant feature without a
         column. Whether they are finite is for ``outline_of_part`` to see.
         """
-        counts = None
+        counts = coded = None
         if isinstance(X, CountedRecords):
             y, counts = X.labels, X.counts
-        X = as_table(X) if schema is None else encoded(schema, X)
-        X = validated(
-            *(self, X), accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=not part
-        )
+            coded = X.coded if self.data_norm is None else None  # rows of which none is shortened
+        if coded is not None:
+            X = coded
+        else:
+            X = as_table(X) if schema is None else encoded(schema, X)
+            X = validated(
+                *(self, X), accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=not part
+            )
         rows, d = X.shape
         targets = self._targets_of(y, rows)
         middle, bound = self._public_norm(X, schema)
-        if middle is not None:
+        if middle is not None and coded is not None:
+            X = coded.mapped(lambda table: table - middle)
+        elif middle is not None:
             X -= middle  # of the encoded table, which is our own
         if self.data_norm is not None and not part:
             X = shortened(X, bound, self.norm)
         if not part and self._own_constant(schema):
             X = with_constant(X, constant_feature(bound, self.norm))
-        names = tuple(getattr(self, "feature_names_in_", ()))
+        names = () if coded is not None else tuple(getattr(self, "feature_names_in_", ()))
         return Prepared(X, targets, counts, d, names, middle, bound)
 
     def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
@@ -405,10 +411,7 @@ def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
 
 def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
     """A part of a table, where it lies. The estimator holds public facts alone."""
-    X, y = pair
-    if sp.issparse(X):
-        raise InvalidInputError("sparse partitions are not taken: make them dense, with X.toarray()")
-    return worker._prepared(X, y, schema, part=True)
+    return worker._prepared(*pair, schema, part=True)
 
 
 def _checked_weights(weights: object, intercept: object) -> tuple[Floats, Floats]:

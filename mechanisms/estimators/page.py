@@ -72,7 +72,7 @@ def card_page(
     page, style, script = ((files / f"page.{end}").read_text("utf-8") for end in ("html", "css", "js"))
     largest = max((abs(p) for c in card.columns for p in c.points), default=0) or 1
     unused = f"No points for {', '.join(card.unused)}." if card.unused else ""
-    spend = f"{card.spend}; {card.spend.note}" if card.spend.note else str(card.spend)
+    spend = f"For experts: {card.spend}" + (f". In detail: {card.spend.note}" if card.spend.note else "")
     return Template(page).substitute(
         title=escape(title or f"Scorecard: {card.names[1]}"),
         style=style,

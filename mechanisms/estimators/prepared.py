@@ -17,6 +17,7 @@ from sklearn.utils import assert_all_finite
 
 from privopt.mechanisms.estimators.validation import without_values
 from privopt.problems.arrays import record_counts, tallied
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import Loss, WeightedLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
@@ -155,6 +156,8 @@ def constant_feature(bound: float, norm: RowNorm) -> float:
 
 
 def with_constant(X: Any, constant: float) -> Any:
+    if isinstance(X, CodedRows):
+        return X.with_constant(constant)
     column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
     stack: Any = sp.hstack if sp.issparse(X) else np.hstack
     return stack([X, column])

@@ -60,8 +60,8 @@ class CardBudget:
         """What card and risks cost together."""
         if not self.risks:
             return card
-        note = f"a card at epsilon = {card.epsilon:.4g}, its risks at {self.risks:.4g}"
-        notes = "; ".join(part for part in (note, card.note) if part)
+        note = f"the points at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"
+        notes = "; the points: ".join(part for part in (note, card.note) if part)
         notion = card.notion if card.notion == "pure" else "approximate"
         epsilon = max(self.epsilon, card.epsilon + self.risks)
         return replace(card, epsilon=epsilon, notion=notion, level=None, note=notes)

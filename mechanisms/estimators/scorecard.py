@@ -51,8 +51,9 @@ from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.partitions import is_dask
-from privopt.problems.tables.schema import Schema, columns_of
+from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
@@ -190,7 +191,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         plan, records = planned.plan, counted()
         table = (records.features.X, 2 * records.label - 1)
         problem = ZeroOneHalfspace(*table, plan.lattice, _costs(weights), records.counts)
-        oracle = planned.prepare(problem)
+        oracle = planned.prepare(problem, records.coded)
         source = NoiseSource(self.insecure_seed)
         card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
         spend = budget.whole(card)
@@ -199,7 +200,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
                 problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
-                oracle = planned.prepare(problem)
+                oracle = planned.prepare(problem, records.coded)
             release = replace(plan.release(oracle, source, self.limits), spend=spend)
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)

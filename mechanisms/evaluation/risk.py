@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,13 +17,19 @@ from privopt.mechanisms.evaluation.metrics import supported
 
 Floats = NDArray[np.float64]
 
+# The share of positives before data, a beta law: better than others on synthetic scores with 2% to 50%
+# positives, 500 to 2,000 records and epsilon 0.02 and 0.06 for the risks, where noise leaves one row.
+_PRIOR = 0.5, 1.5
+_FAR, _CELLS = 8.0, 400  # how far from what is seen shares are looked at, in deviations; and how many
+
 
 @dataclass(frozen=True)
 class RiskTable:
     """The share of positives by score, which never falls where the score rises.
 
     Neighbouring bins are put together until noise is small beside them, and where the shares would fall
-    (isotonic regression). Half a record is added to each class of a row, so that no risk is 0 or 1.
+    (isotonic regression). Where that leaves one row, its share is what is likely given the noise: a quarter,
+    if nothing is known. Half a record is added to each class of a row, so that no risk is 0 or 1.
 
     Attributes:
         up_to: the largest score of each row but the last, increasing, shape (rows - 1,).
@@ -44,6 +51,8 @@ class RiskTable:
         """The table that a histogram gives."""
         runs = supported(histogram)
         counts = np.array([histogram.fitted[a:b].sum(axis=0) for a, b in runs])
+        if len(runs) == 1:
+            counts = _of_all(histogram)
         levels = _monotone(counts)
         # Rows that isotonic regression made equal become one.
         starts = [k for k in range(len(runs)) if k == 0 or levels[k] > levels[k - 1]]
@@ -87,3 +96,25 @@ def _monotone(counts: Floats) -> Floats:
     shares = (np.clip(counts[:, 1], 0, held) + 0.5) / (held + 1)
     fitted = IsotonicRegression().fit_transform(np.arange(len(held)), shares, sample_weight=held)
     return np.asarray(fitted, dtype=np.float64)
+
+
+def _of_all(histogram: ScoreHistogram) -> Floats:
+    """(negatives, positives) of all records, as they are likely given the noise, shape (1, 2)."""
+    n = histogram.n_records
+    # The positives less half of what moved all counts to the public sum: half of the variance stays.
+    sigma = math.sqrt(histogram.variance * histogram.bins.size / 2) / n
+    positive = n * _likely(float(histogram.fitted[:, 1].sum()) / n, sigma)
+    return np.array([[n - positive, positive]])
+
+
+def _likely(share: float, sigma: float) -> float:
+    """The posterior mean of a share that is seen with noise of ``sigma``: beta a priori, around a quarter."""
+    near = min(max(share, 0.0), 1.0)
+    low, high = max(near - _FAR * sigma, 0.0), min(near + _FAR * sigma, 1.0)
+    if not high > low:
+        return near
+    p = low + (high - low) * (np.arange(_CELLS) + 0.5) / _CELLS
+    a, b = _PRIOR
+    logarithms = (a - 1) * np.log(p) + (b - 1) * np.log1p(-p) - ((share - p) / sigma) ** 2 / 2
+    likely = np.exp(logarithms - logarithms.max())
+    return float(p @ likely / likely.sum())

@@ -91,8 +91,7 @@ class ArsinhNoise:
 
 
 def lipschitz(t: float, s: float) -> float:
-    """A bound on the Lipschitz constant of the privacy loss in y, for stretches up to e^t and shifts up to
-    s."""
+    """A bound on the Lipschitz constant of the privacy loss in y: stretches up to e^t, shifts up to s."""
     stretched, shifted = _slopes()
     grown = s * math.exp(t)
     steepest = float(np.max(t * stretched + grown * shifted)) + (t + grown) * _BETWEEN

@@ -16,7 +16,7 @@ from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arrays import as_reals
@@ -113,7 +113,7 @@ class RobustMean:
             PlanMismatchError: another shape.
             InvalidInputError: NaN or infinity, or what is no number.
         """
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         point = self.vector_noise.add(self.without_noise(X), source)
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return RealRelease(point, spend, self.noise)

@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.grid import NARROWEST, on_grid, rounding
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import (
     check_count,
     check_delta,
@@ -170,7 +170,7 @@ class SampleAggregate:
                 f"this plan was made for {self.n_records} records, the data have {len(rows)}: plan again"
             )
         ask = RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         order = np.argsort(source.uniform(self.n_records), kind="stable")
         parts = np.array_split(order, self.subsets)
         # Larger parts would go to workers through files.

@@ -24,8 +24,7 @@ _STEPS = 20
 
 @dataclass(frozen=True)
 class TrimmedGradientDescent(RobustDescent):
-    """Each coordinate of the gradient by its trimmed, clamped mean with arsinh-normal noise; a projected
-    step.
+    """Trimmed, clamped means of each coordinate of the gradient, arsinh-normal noise, a projected step.
 
     Privacy: (epsilon, delta)-differential privacy through zCDP: d T means, each with its share of rho;
     neighbours by replacing one record, n public. Printed are two things that do not hold

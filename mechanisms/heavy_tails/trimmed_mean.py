@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.trimming import Trimming
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arrays import as_reals
@@ -87,7 +87,7 @@ class TrimmedMean:
                 f"this plan was made for {self.trimming.n} records of {self.dimension} numbers, the data "
                 f"have shape {columns.shape}: plan again for it"
             )
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         point = self.trimming.release(columns.T, source)
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return RealRelease(point, spend, self.noise)

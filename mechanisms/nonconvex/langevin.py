@@ -31,9 +31,9 @@ class EnergyTrace:
     Attributes:
         norms: |w_k|_2 for k = 1, ..., shape (steps + 1,).
         energy: an unbiased estimate of F^r(w_k) - F^r(w_1) up to the curvature of the path, shape (steps +
-            1,): the noisy gradients integrated along the path by the trapezoid rule. A step follows the
-                noise of its own
-            gradient, which makes that product low by eta sigma^2 d on average; that is added again.
+            1,): the noisy gradients integrated along the path by the trapezoid rule. A step follows the noise
+            of its own gradient, which makes that product low by eta sigma^2 d on average; that is added
+            again.
         deviation: the standard deviation of the noise in ``energy``, shape (steps + 1,), to first order.
     """
 
@@ -67,9 +67,8 @@ class DPLangevin(FullBatchMechanism):
     Privacy: as ``FullBatchMechanism``; the whole path, ``EnergyTrace`` included, is covered.
 
     Source: Wang, Chen and Xu (2019), Algorithm 1 (last iterate: Theorem 2; random iterate: Theorem 3). Their
-        listing
-    forgets the regulariser of their equation (1), which is here; it is (lambda / 2) |w|^2. Their step size
-    c n^2 epsilon^2 / (L^2 beta T log(1/delta)) with a constant c is replaced by the exact one.
+    listing forgets the regulariser of their equation (1), which is here; it is (lambda / 2) |w|^2. Their step
+    size c n^2 epsilon^2 / (L^2 beta T log(1/delta)) with a constant c is replaced by the exact one.
 
     Attributes:
         beta: the inverse temperature.

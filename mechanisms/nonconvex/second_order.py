@@ -17,7 +17,7 @@ from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, whole_
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.convex.smooth import SmoothCertificate
@@ -122,8 +122,7 @@ class SecondOrderMechanism(RiskMechanism):
 
     Attributes:
         alpha, gamma: what points are tested for, gradients and curvature; ``failure`` bounds the probability
-        that any point that passes
-            fails it.
+            that any point that passes fails it.
         usual_share, usual_tests: of the class: the defaults of the next two; None: a Hessian every step.
         tests: the most Hessians that a run looks at.
         failure: of the noise being larger than the tests allow for, in all.
@@ -179,40 +178,22 @@ class SecondOrderMechanism(RiskMechanism):
         """
         space = cls._space(facts, convex_set)
         need_smooth(cls.name, regularizer)
-        if output not in (None, Output.LAST):
-            raise PrivacyParameterError(
-                f"{cls.name} has no choice of iterates: it returns the one that passes"
-            )
-        if not math.isfinite(facts.hessian_lipschitz) or facts.hessian_lipschitz == 0:
-            raise PrivacyParameterError(
-                f"{cls.name} needs a Lipschitz constant of the Hessian, and "
-                f"{type(facts.loss).__name__} declares none: a loss with curvature_lipschitz, or dp-gld"
-            )
-        if hessian_share is None:
-            hessian_share = cls.usual_share
+        cls._check_searchable(facts, output)
+        hessian_share = cls.usual_share if hessian_share is None else hessian_share
         for name, value in (("hessian_share", hessian_share), ("failure", failure)):
             if not 0 < check_positive(value, name) < 1:
                 raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
         together = check_count(releases, "releases")
         mu = gaussian_mu(epsilon, delta) * (1 - 1e-12)  # the sum of two squares is rounded
-        each = mu / math.sqrt(together)
+        for_gradients, for_hessians = mu * math.sqrt(1 - hessian_share), mu * math.sqrt(hessian_share)
         if steps is None:
-            mu_each = each * math.sqrt(1 - hessian_share) / facts.sensitivity
-            steps = cls._default_steps(facts, space, regularizer, mu_each, failure)
-        steps = check_count(steps, "steps")
-        looks = cls.usual_tests or steps
-        tests = min(steps, looks if tests is None else check_count(tests, "tests"))
-        if cls.usual_tests is None and tests < steps:
-            raise PrivacyParameterError(f"{cls.name} looks at a Hessian every step: tests is {steps}")
+            each = for_gradients / math.sqrt(together) / facts.sensitivity
+            steps = cls._default_steps(facts, space, regularizer, each, failure)
+        tests = cls._checked_tests(check_count(steps, "steps"), tests)
         d = facts.dimension
-        gradients = noise_at_level(
-            mu * math.sqrt(1 - hessian_share),
-            *(steps * together, facts.sensitivity, d),
-        )
-        entries = noise_at_level(
-            mu * math.sqrt(hessian_share),
-            *(tests * together, facts.hessian_sensitivity * (1 + 1e-12), d * (d + 1) // 2),
-        )
+        gradients = noise_at_level(for_gradients, steps * together, facts.sensitivity, d)
+        frobenius = facts.hessian_sensitivity * (1 + 1e-12)
+        entries = noise_at_level(for_hessians, tests * together, frobenius, d * (d + 1) // 2)
         level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
         note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
         spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
@@ -226,7 +207,31 @@ class SecondOrderMechanism(RiskMechanism):
             gradient_noise=gradients,
             hessian_noise=MatrixNoise(entries, d),
         )
-        steep, curved, usual = made._floors()
+        return made._aiming(alpha, gamma)
+
+    @classmethod
+    def _check_searchable(cls, facts: RiskFacts, output: Output | None) -> None:
+        if output not in (None, Output.LAST):
+            raise PrivacyParameterError(
+                f"{cls.name} has no choice of iterates: it returns the one that passes"
+            )
+        if not math.isfinite(facts.hessian_lipschitz) or facts.hessian_lipschitz == 0:
+            raise PrivacyParameterError(
+                f"{cls.name} needs a Lipschitz constant of the Hessian, and "
+                f"{type(facts.loss).__name__} declares none: a loss with curvature_lipschitz, or dp-gld"
+            )
+
+    @classmethod
+    def _checked_tests(cls, steps: int, tests: int | None) -> int:
+        """How many Hessians are paid for: no more than there are steps."""
+        looks = (cls.usual_tests or steps) if tests is None else check_count(tests, "tests")
+        if cls.usual_tests is None and looks < steps:
+            raise PrivacyParameterError(f"{cls.name} looks at a Hessian every step: tests is {steps}")
+        return min(steps, looks)
+
+    def _aiming(self, alpha: float | None, gamma: float | None) -> Self:
+        """The same plan, looking for alpha and gamma, or for what its noise lets pass."""
+        steep, curved, usual = self._floors()
         alpha = usual if alpha is None else alpha
         if check_positive(alpha, "alpha") <= steep:
             raise PrivacyParameterError(
@@ -234,14 +239,14 @@ class SecondOrderMechanism(RiskMechanism):
                 f"take {usual:.4g} or more, or more records, a larger epsilon, or fewer steps"
             )
         if gamma is None:
-            gamma = math.sqrt(facts.hessian_lipschitz * alpha)
-            gamma = max(2 * curved, min(gamma, made._slow_curvature()))
+            gamma = math.sqrt(self.facts.hessian_lipschitz * alpha)
+            gamma = max(2 * curved, min(gamma, self._slow_curvature()))
         elif check_positive(gamma, "gamma") <= curved:
             raise PrivacyParameterError(
                 f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "
                 "a larger gamma, a larger hessian_share, more records, or fewer tests"
             )
-        return dataclasses.replace(made, alpha=alpha, gamma=gamma)
+        return dataclasses.replace(self, alpha=alpha, gamma=gamma)
 
     @classmethod
     def _default_steps(
@@ -336,7 +341,7 @@ class SecondOrderMechanism(RiskMechanism):
     ) -> LocalMinimumRelease:
         """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source = noise or NoiseSource()
+        source = checked_source(noise)
         done = self._search(risk, self._start(start), source, started(limits))
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return LocalMinimumRelease(

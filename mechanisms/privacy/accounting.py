@@ -27,8 +27,9 @@ from privopt.mechanisms.privacy.parameters import (
     check_delta,
     check_epsilon,
     check_positive,
-    largest,
+    largest_below,
     smallest,
+    smallest_below,
 )
 
 # SciPy is imported by what computes with it: a ledger of plain sums opens without.
@@ -78,13 +79,13 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     mu, delta = check_positive(mu, "mu"), check_delta(delta)
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    return smallest(lambda e: gaussian_delta(mu, e) <= delta)
+    return smallest_below(lambda e: gaussian_delta(mu, e), delta)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    return largest(lambda mu: gaussian_delta(mu, epsilon) <= delta)
+    return largest_below(lambda mu: gaussian_delta(mu, epsilon), delta)
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float, steps: int = 1) -> float:
@@ -123,7 +124,7 @@ def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho for which ``zcdp_epsilon`` stays within ``epsilon``, rounded down."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    return largest(lambda rho: zcdp_epsilon(rho, delta) <= epsilon)
+    return largest_below(lambda rho: zcdp_epsilon(rho, delta), epsilon)
 
 
 def pure_to_zcdp(epsilon: float) -> float:
@@ -155,32 +156,6 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
     2019); noisy max with Laplace noise and permute-and-flip are not.
     """
     return check_epsilon(epsilon) ** 2 / 8
-
-
-def bounded_range_to_gdp(width: float) -> float:
-    """The least mu for which every release of bounded range ``width`` is mu-GDP: ``pure_to_gdp(width / 2)``.
-
-    The ratio of probabilities lies in [e^(t-w), e^t] for a t in [0, w] and has the mean 1 under the
-    neighbour, so of all laws that of the two ends alone is told apart best. Its trade-off curve is two
-    straight lines, which meet where the upper end has the probabilities p = (1 - e^(t-w)) / (1 - e^-w) and
-    a = e^-t p; as 1 - p = e^(t-w) (1 - a), logit p - logit a = w whatever t is. The curve of mu-GDP is convex
-    and has the same ends, so it lies below if mu >= Phi^-1(p) - Phi^-1(a) for all t. The function Phi^-1 of
-    the inverse of logit is odd, and concave above 0 (the normal law precedes the logistic one in van Zwet's
-    order of symmetric laws, 1964), so a step of w from logit a to logit p gains most if it is centred at 0:
-    p = 1 - a = 1 / (1 + e^(-w/2)), the corner of (w / 2)-DP.
-    """
-    return pure_to_gdp(check_positive(width, "width") / 2)
-
-
-def bounded_range_at_gdp(mu: float) -> float:
-    """The largest width of which ``bounded_range_to_gdp`` is at most mu, down: its inverse."""
-    from scipy import special
-
-    half = float(special.log_ndtr(check_positive(mu, "mu") / 2) - special.log_ndtr(-mu / 2))
-    width = 2 * half * (1 - 1e-9)
-    if bounded_range_to_gdp(width) > mu:
-        raise PrivacyParameterError("the calibrated range does not meet its own target: report this")
-    return width
 
 
 def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
@@ -215,7 +190,7 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
 def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
     """The largest mu that may go with a release of bounded range ``width`` under (epsilon, delta), down."""
     epsilon, delta, width = check_epsilon(epsilon), check_delta(delta), check_positive(width, "width")
-    return largest(lambda mu: beside_range_delta(mu, width, epsilon) <= delta)
+    return largest_below(lambda mu: beside_range_delta(mu, width, epsilon), delta)
 
 
 def bounded_range_step_epsilon(epsilon: float, delta: float, steps: int) -> float:

@@ -130,7 +130,7 @@ class Budget:
         if self.rule != "basic" or after.epsilon > self.epsilon * _ROUNDING:
             return text
         wanted = "a larger --delta" if self.delta else "--delta"
-        return f"{text}. Only delta is short: create the ledger with {wanted}"
+        return f"{text}. Only delta is short: create the ledger, or another budget in it, with {wanted}"
 
     @property
     def _converted(self) -> float:

@@ -9,10 +9,13 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidTypeError
 
-# A bracket that has doubled this often has left the range of doubles.
+# A bracket that has doubled this often has left the range of doubles, but for the least to begin with.
 _DOUBLINGS = 1100
+_OUT_OF_REACH = "no noise level reaches the requested privacy"
 # Bisection stops at this relative width; callers' tolerances are far coarser.
 _RELATIVE_WIDTH = 1e-10
+# Secant steps between logarithms: the first, the longest, and how many.
+_SECANT, _LONGEST_MOVE, _SECANT_STEPS = 0.1, 2.0, 20
 
 
 def check_positive(value: float, name: str) -> float:
@@ -48,7 +51,11 @@ def check_count(value: int, name: str) -> int:
 
 
 def smallest(
-    satisfied: Callable[[float], bool], *, start: float = 1.0, width: float = _RELATIVE_WIDTH
+    satisfied: Callable[[float], bool],
+    *,
+    start: float = 1.0,
+    width: float = _RELATIVE_WIDTH,
+    ratio: float = 2.0,
 ) -> float:
     """Nearly the smallest x > 0 with ``satisfied(x)``, for a test that stays true once it is true.
 
@@ -57,24 +64,29 @@ def smallest(
 
     Args:
         satisfied: the test.
-        start: where to begin; the search doubles or halves from here, so a costly test wants it close.
+        start: where to begin; the search moves away from here, so a costly test wants it close.
         width: relative distance to the root at which to stop.
+        ratio: of the first step; each is the square of the one before, up to 2.
 
     Raises:
         PrivacyParameterError: no representable x passes.
     """
-    high = start
+    low, high, step = 0.0, start, ratio
     for _ in range(_DOUBLINGS):
         if satisfied(high):
             break
-        high *= 2
+        low, high, step = high, high * step, min(step * step, 2.0)
         if math.isinf(high):
-            raise PrivacyParameterError("no noise level reaches the requested privacy")
-    low = high / 2
-    for _ in range(_DOUBLINGS):
-        if low == 0 or not satisfied(low):
-            break
-        low, high = low / 2, low
+            raise PrivacyParameterError(_OUT_OF_REACH)
+    else:
+        raise PrivacyParameterError(_OUT_OF_REACH)
+    if low == 0:  # the start has passed
+        low = high / ratio
+        for _ in range(_DOUBLINGS):
+            if low == 0 or not satisfied(low):
+                break
+            step = min(step * step, 2.0)
+            low, high = low / step, low
     while high - low > width * high:
         middle = 0.5 * (low + high)
         if satisfied(middle):
@@ -87,6 +99,36 @@ def smallest(
 def largest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float:
     """Nearly the largest x > 0 with ``satisfied(x)``, for a test that stays false once it is false."""
     return 1 / smallest(lambda t: satisfied(1 / t), start=1 / start)
+
+
+def smallest_below(value: Callable[[float], float], bound: float, *, start: float = 1.0) -> float:
+    """As ``smallest`` of ``value(x) <= bound``, in a fifth of the calls where ``value``, > 0, is smooth.
+
+    Secant steps between logarithms say where to begin; what is returned has passed the test.
+    """
+
+    def excess(log_x: float) -> float:
+        return math.log(value(math.exp(log_x)) / bound)
+
+    begin, ratio = start, 2.0
+    try:
+        last, x = math.log(start), math.log(start) + _SECANT
+        before, now = excess(last), excess(x)
+        for _ in range(_SECANT_STEPS):
+            move = now * (last - x) / (now - before)
+            last, before, x = x, now, x + max(-_LONGEST_MOVE, min(move, _LONGEST_MOVE))
+            if abs(move) <= _RELATIVE_WIDTH / 4:
+                begin, ratio = math.exp(x) * (1 + _RELATIVE_WIDTH / 4), 1 + _RELATIVE_WIDTH / 2
+                break
+            now = excess(x)
+    except (ArithmeticError, ValueError):
+        pass  # a value of 0, or one that does not change
+    return smallest(lambda x: value(x) <= bound, start=begin, ratio=ratio)
+
+
+def largest_below(value: Callable[[float], float], bound: float, *, start: float = 1.0) -> float:
+    """As ``largest`` of ``value(x) <= bound``: see ``smallest_below``."""
+    return 1 / smallest_below(lambda t: value(1 / t), bound, start=1 / start)
 
 
 def _number(value: float, name: str) -> float:

@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 from scipy.special import rel_entr
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.noise import DiscreteLaplaceRelease, NoiseSource
+from privopt.mechanisms.privacy.grid_releases import DiscreteLaplaceRelease
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import (
     check_count,
     check_delta,
@@ -180,7 +181,8 @@ class TiltedMean:
 
         Args:
             answer: tilt -> (point, gap), raising an error for a gap above ``alpha``: then nothing is
-            released. workers: threads.
+                released.
+            workers: threads.
         """
         questions = self.tilts(source)
         parallel = joblib.Parallel(n_jobs=check_count(workers, "workers"), prefer="threads")

@@ -18,7 +18,7 @@ from privopt.mechanisms.privacy.parameters import (
     check_delta,
     check_epsilon,
     check_positive,
-    smallest,
+    smallest_below,
 )
 
 # Cells of the Riemann sum: more cells tighten the bound, any number is valid.
@@ -42,7 +42,8 @@ def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
     start = max(threshold, 0.0)
     # Beyond the median of chi the tail falls faster than a Gaussian's; the rest is added at the end.
     t = np.linspace(start, max(start, math.sqrt(dof)) + 8.0, _CELLS + 1)
-    tail = special.gammaincc(dof / 2, t * t / 2)
+    squares = t * t / 2
+    tail = np.exp(-squares) if dof == 2 else special.gammaincc(dof / 2, squares)
     kept = np.exp(-a * (t - threshold))
     below_start = -math.expm1(min(0.0, a * threshold))
     inside = float(np.sum(tail[:-1] * kept[:-1] * -np.expm1(-a * np.diff(t))))
@@ -54,7 +55,7 @@ def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:
     delta = check_delta(delta)
     if shift_delta(0.0, sigma, shift, dof) <= delta:
         return 0.0
-    return smallest(lambda epsilon: shift_delta(epsilon, sigma, shift, dof) <= delta)
+    return smallest_below(lambda epsilon: shift_delta(epsilon, sigma, shift, dof), delta)
 
 
 def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
@@ -63,4 +64,4 @@ def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
     check_positive(shift, "shift")
     check_count(dof, "dof")
     start = shift * math.sqrt(dof) / epsilon
-    return smallest(lambda sigma: shift_delta(epsilon, sigma, shift, dof) <= delta, start=start)
+    return smallest_below(lambda sigma: shift_delta(epsilon, sigma, shift, dof), delta, start=start)

@@ -31,7 +31,6 @@ class CardFacts:
         wishes: what the schema asks of the points of columns.
         spans: (first, last + 1) of the features of each column of the schema, its missing level included.
         lines: (feature, lowest, highest) of each feature that is a number, as the schema declares it.
-        spreads: of each column, the largest squared l2 distance of a record's features from ``middle``.
         max_columns: how many of those may get points; None: all.
     """
 
@@ -46,7 +45,6 @@ class CardFacts:
     wishes: tuple[Wish, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
     lines: tuple[tuple[int, float, float], ...] = ()
-    spreads: tuple[float, ...] = ()
     max_columns: int | None = None
 
     def __post_init__(self) -> None:
@@ -81,11 +79,10 @@ class CardFacts:
         check_forced(schema, asked, max_columns)
         return cls(
             *(n_records, box, known.parts, schema.intercept, norm, schema.denominator, costs, middle, asked),
-            *(schema.spans, known.lines, tuple(float(c.squared_spread) for c in schema.columns), max_columns),
+            *(schema.spans, known.lines, max_columns),
         )
 
-    def known(self, active: tuple[int, ...]) -> Columns:
-        """What is public about some of the columns, numbers of ``spans``."""
-        spans = [self.spans[j] for j in active]
-        parts = [(a, b) for a, b in self.columns if any(start <= a < stop for start, stop in spans)]
-        return Columns(tuple(parts), self.middle, self.lines)
+    @property
+    def known(self) -> Columns:
+        """What is public about the columns."""
+        return Columns(self.columns, self.middle, self.lines)

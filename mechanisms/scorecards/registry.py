@@ -21,6 +21,7 @@ from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.arguments import check_type, told
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -56,8 +57,8 @@ class CardPlan:
     reason: str
     seconds: float | None
 
-    def prepare(self, table: ZeroOneHalfspace) -> Any:
-        """What ``plan.release`` wants, for the data.
+    def prepare(self, table: ZeroOneHalfspace, coded: CodedRows | None = None) -> Any:
+        """What ``plan.release`` wants, for the data; ``coded`` as for ``SeededScorecard.prepare``.
 
         Raises:
             PlanMismatchError: the plan was made for another table.
@@ -70,7 +71,7 @@ class CardPlan:
             raise UnknownOracleError(
                 f"{self.plan.name} needs a GibbsOracle, which draws, got {told(self.oracle)}"
             )
-        return self.plan.prepare(table, drawing)
+        return self.plan.prepare(table, drawing, coded)
 
 
 def card_mechanisms() -> tuple[str, ...]:
@@ -138,9 +139,8 @@ def plan_card(
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
-        if seeded.picks is not None:
-            drawn, there = len(seeded.picks.draws), len(schema.columns)
-            reason += f"; at this budget it first draws {drawn} of the {there} columns to give points to"
+        if seeded.means is not None:
+            reason += "; at this budget means of the numbers come first, and say in what units to read them"
         return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
     if name not in MECHANISMS:
         known = card_mechanisms()

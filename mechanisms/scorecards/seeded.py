@@ -16,14 +16,15 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.facts import CardFacts
-from privopt.mechanisms.scorecards.picks import ColumnPicks, Pick, Units
 from privopt.mechanisms.scorecards.rounding import candidate_cards
+from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.limits import Limits, Watch, started
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
@@ -46,9 +47,10 @@ _POINTS, _POINTS_OF_NUMBERS = 10, 40
 
 @dataclass(frozen=True)
 class SeededData:
-    """A table, and the oracle that draws from a list of cards for it."""
+    """A table, its features as floats, and the oracle that draws from a list of cards for it."""
 
     table: ZeroOneHalfspace
+    features: Floats | CodedRows
     oracle: GibbsOracle
 
 
@@ -62,10 +64,10 @@ class SeededScorecard:
     together: where the model is one Gaussian release, mu-GDP, the choice adds its bounded range, of which
     ``beside_range_delta`` is the proof; otherwise the model is (epsilon_1, delta)-private, the choice
     epsilon_2-private (pure), and both add up: basic composition, which holds for adaptive choices (Dwork and
-    Roth 2014, theorem B.1). Where the budget is small, columns are drawn first, mu_0-GDP; the model, mu_1-GDP
-    whatever they are, is then made of those alone: together sqrt(mu_0^2 + mu_1^2)-GDP, which stands for mu
-    above. The running time of the choice depends on the number of records, features and cards alone, and the
-    linear model's solver stops after a public number of passes.
+    Roth 2014, theorem B.1). Where the budget is small, means of numbers are released first, mu_0-GDP; the
+    model, mu_1-GDP whatever they are, reads numbers in the units that they suggest: together
+    sqrt(mu_0^2 + mu_1^2)-GDP, which stands for mu above. The running time of the choice depends on the number
+    of records, features and cards alone, and the linear model's solver stops after a public number of passes.
 
     An instance is a plan: noise and spend, fixed before data.
 
@@ -74,7 +76,7 @@ class SeededScorecard:
         seed: the plan of the linear model.
         choice: the plan of the choice among its roundings.
         spend: the claim.
-        picks: the plan of the draws of columns, where not all of them are used.
+        means: the plan of the means of numbers, where those decide in what units the model reads them.
     """
 
     name: ClassVar[str] = "seeded"
@@ -83,7 +85,7 @@ class SeededScorecard:
     seed: RiskMechanism
     choice: ExponentialMechanism
     spend: PrivacySpend
-    picks: ColumnPicks | None = None
+    means: NumberMeans | None = None
 
     @classmethod
     def plan(
@@ -118,34 +120,35 @@ class SeededScorecard:
             CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest
         )
         mu = mu_beside_range(epsilon, delta, choice.width)
-        # What is drawn is read from moments, which are of all features.
-        few = loss is None and model == "auto" and facts.lattice.dimension <= MOST_FEATURES
-        picks = ColumnPicks.plan(facts, mu) if few else None
         risk = RiskFacts(
             *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss()),
-            *(facts.row_norm if picks is None else picks.row_norm, "l2"),
+            *(facts.row_norm, "l2"),
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
-        moments = loss is None and model == "auto" and _moments_do(facts, mu)
-        if picks is not None or moments:
-            own = mu if picks is None else math.sqrt((mu - picks.level) * (mu + picks.level)) * (1 - 1e-12)
+        means: NumberMeans | None = None
+        if loss is None and model == "auto" and _moments_do(facts, mu):
+            means = NumberMeans.plan(facts, mu)
+            own = mu if means is None else math.sqrt((mu - means.level) * (mu + means.level)) * (1 - 1e-12)
             seed: RiskMechanism = _moments(facts, risk, epsilon, own)
         else:
             seed = _seed(model, risk, rest, delta, mu)
         if seed.spend.level is None or seed.spend.notion != "gdp":
-            claims = f"{seed.name} at epsilon = {seed.spend.epsilon:.4g}, then a choice at {left:.4g}"
+            claims = (
+                f"a model at epsilon = {seed.spend.epsilon:.4g} ({seed.name}), its rounding at {left:.4g}"
+            )
         else:
-            drawn = 0.0 if picks is None else picks.level
-            together = math.hypot(seed.spend.level, drawn) * (1 + 1e-12)
+            first = 0.0 if means is None else means.level
+            together = math.hypot(seed.spend.level, first) * (1 + 1e-12)
             if beside_range_delta(together, choice.width, epsilon) > delta:
                 raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
             claims = (
-                f"{seed.name}, {seed.spend.level:.4g}-GDP, and a choice of bounded range {choice.width:.4g}"
+                f"a model at {seed.spend.level:.4g}-GDP ({seed.name}), its rounding of bounded range "
+                f"{choice.width:.4g}"
             )
-            if picks is not None:
-                claims = f"{len(picks.draws)} columns drawn, {drawn:.4g}-GDP, {claims}"
+            if means is not None:
+                claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
-        return cls(facts, seed, choice, spend, picks)
+        return cls(facts, seed, choice, spend, means)
 
     @staticmethod
     def default_lattice(schema: Schema) -> IntegerLattice:
@@ -166,8 +169,16 @@ class SeededScorecard:
         """Of the linear model, in its own words; and the temperature of the choice."""
         return {**self.seed.noise, **self.choice.noise}
 
-    def prepare(self, table: ZeroOneHalfspace, oracle: GibbsOracle) -> SeededData:
+    def prepare(
+        self, table: ZeroOneHalfspace, oracle: GibbsOracle, coded: CodedRows | None = None
+    ) -> SeededData:
         """Match table and oracle with the plan. Costs nothing: what is refused is refused here.
+
+        Args:
+            table: the records.
+            oracle: what draws from lists.
+            coded: the features of the table over their denominator, by their codes, where these are known:
+                the linear model is then found sooner.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
@@ -183,9 +194,7 @@ class SeededScorecard:
         alike = CandidateCards(table, cards, ladders)
         self.choice.check_problem(alike)
         oracle.prepare(alike, self.choice.question)
-        if self.picks is not None:
-            self.picks.prepare(table, oracle)
-        return SeededData(table, oracle)
+        return SeededData(table, table.X / self.facts.denominator if coded is None else coded, oracle)
 
     def release(
         self, data: SeededData, noise: NoiseSource | None = None, limits: Limits | None = None
@@ -196,16 +205,16 @@ class SeededScorecard:
             UnfinishedDrawError, CertificateError: a limit was reached, or the linear model's solver fell
                 short; nothing is released.
         """
-        source, clock = noise or NoiseSource(), started(limits)
+        source, clock = checked_source(noise), started(limits)
         table, facts = data.table, self.seed.facts
-        features, seed = table.X / self.facts.denominator, self.seed
-        units = Units(self.facts, tuple(Pick(j, None) for j in range(len(self.facts.spans))))
-        if self.picks is not None:
-            units = Units(self.facts, self.picks.release(table, data.oracle, source, clock))
+        units = Units(self.facts) if self.means is None else self.means.release(table, source)
+        features = data.features
         if self.facts.middle:
-            features = units.features(features)
-        if isinstance(seed, SufficientStatistics) and seed.columns is not None:
-            seed = dataclasses.replace(seed, columns=self.facts.known(units.active))
+            features = (
+                features.mapped(units.features)
+                if isinstance(features, CodedRows)
+                else units.features(features)
+            )
         risk = EmpiricalRisk(
             *(features, table.y, facts.loss),
             row_norm=facts.row_norm,
@@ -213,7 +222,7 @@ class SeededScorecard:
             constant=facts.constant,
             counts=table.counts,
         )
-        weights = seed.release(risk, source, limits=_left(clock)).point
+        weights = self.seed.release(risk, source, limits=_left(clock)).point
         if self.facts.middle:
             weights = units.weights(weights)
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
@@ -233,7 +242,7 @@ def _moments_do(facts: CardFacts, mu: float) -> bool:
 def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> SufficientStatistics:
     """One release of moments at that mu, to be read column by column."""
     plan = SufficientStatistics.plan(risk, epsilon=epsilon, delta=_delta_of(mu, epsilon))
-    return dataclasses.replace(plan, columns=facts.known(tuple(range(len(facts.spans)))))
+    return dataclasses.replace(plan, columns=facts.known)
 
 
 def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) -> RiskMechanism:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,10 @@ from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError
 
-_LBFGS_STEPS, _NEWTON_STEPS, _CG_STEPS, _HALVINGS = 30, 60, 500, 30
-_DENSE_HESSIAN = 512  # up to so many features Newton systems are solved directly
+_LBFGS_STEPS, _NEWTON_STEPS, _CG_STEPS, _HALVINGS = 30, 120, 500, 30
+_DENSE_HESSIAN = 512  # up to so many features Hessians are inverted
+# Steps with one Hessian, which costs as much as several gradients.
+_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,10 @@ def minimize_ridge(
 ) -> SmoothAnswer:
     """argmin over R^p of F(w) + (l2/2) |w|^2 + <linear, w>, for a convex loss and l2 > 0.
 
-    A few L-BFGS steps, then Newton steps, halved until they shrink the gradient, as the Newton direction of a
-    strongly convex function does when short enough.
+    Newton steps, halved until they shrink the gradient, as the Newton direction of a strongly convex function
+    does when short enough. A Hessian is kept for a few steps, and learns from each what the gradient's change
+    tells of it (BFGS); where there are too many features for it, L-BFGS steps come first, and conjugate
+    gradients find directions.
 
     float32 data are copied to float64: the gradient of float32 predictions is a step function, and its zero
     may be farther from the minimum than neighbouring minima are from each other.
@@ -131,25 +136,35 @@ def minimize_ridge(
 
     w = np.zeros(len(tilt))
     value, gradient, status = math.inf, np.full(len(tilt), math.inf), Status.HEURISTIC
-    options = {"maxiter": _LBFGS_STEPS, "gtol": tolerance / (2 * len(tilt)), "ftol": 0.0, "maxcor": 20}
+    dense = len(tilt) <= _DENSE_HESSIAN
     try:
-        found: Any = minimize(  # type: ignore[call-overload]  # the stubs miss jac=True
-            objective, w, jac=True, method="L-BFGS-B", options=options
-        )
-        w = np.asarray(found.x)
+        if not dense:
+            w = _lbfgs(objective, w, tolerance)
         value, gradient = objective(w)
+        inverse: Vector = np.zeros((0, 0))
+        age = 0
         for _ in range(_NEWTON_STEPS):
             if np.linalg.norm(gradient) <= tolerance / 4:
                 break
-            direction = _newton_direction(risk, w, l2, gradient)
-            for _ in range(_HALVINGS):
+            if dense and age == 0:
+                curved = risk.hessian(w) + l2 * np.eye(len(w))
+                inverse = np.asarray(np.linalg.inv(curved), dtype=np.float64)
+            direction = -inverse @ gradient if dense else _newton_direction(risk, w, l2, gradient)
+            for _ in range(1 if age else _HALVINGS):
                 following = objective(w + direction)
                 if np.linalg.norm(following[1]) < np.linalg.norm(gradient):
                     break
                 direction = direction / 2
             else:
-                break  # as small as rounding allows
+                if age == 0:
+                    break  # as small as rounding allows
+                age = 0
+                continue
+            change = following[1] - gradient
             w, (value, gradient) = w + direction, following
+            age = (age + 1) % _KEPT if dense and direction @ change > 0 else 0
+            if age:
+                inverse = _learnt(inverse, direction, change)
     except _Stopped:
         status = watch.stop() or Status.INTERRUPTED
     sizes = float(np.linalg.norm(gradient)) + 2.0**-50 * (
@@ -168,13 +183,26 @@ def _rounding(risk: EmpiricalRisk, w: Vector) -> float:
     return facts.gradient_bound * (facts.rounding + 2.0**-48) + predictions
 
 
-def _newton_direction(risk: EmpiricalRisk, w: Vector, l2: float, gradient: Vector) -> Vector:
-    p = len(w)
-    if p <= _DENSE_HESSIAN:
-        return np.asarray(np.linalg.solve(risk.hessian(w) + l2 * np.eye(p), -gradient), dtype=np.float64)
+def _lbfgs(objective: Callable[[Vector], tuple[float, Vector]], start: Vector, tolerance: float) -> Vector:
+    gtol = tolerance / (2 * len(start))
+    options = {"maxiter": _LBFGS_STEPS, "gtol": gtol, "ftol": 0.0, "maxcor": 20}
+    found: Any = minimize(  # type: ignore[call-overload]  # the stubs miss jac=True
+        objective, start, jac=True, method="L-BFGS-B", options=options
+    )
+    return np.asarray(found.x)
 
+
+def _learnt(inverse: Vector, step: Vector, change: Vector) -> Vector:
+    """An inverse Hessian that maps the change of the gradient to the step, near to the one before (BFGS)."""
+    product, along = inverse @ change, float(step @ change)
+    crossed = np.outer(step, product / along)
+    scale = (1 + float(change @ product) / along) / along
+    return np.asarray(inverse + scale * np.outer(step, step) - crossed - crossed.T)
+
+
+def _newton_direction(risk: EmpiricalRisk, w: Vector, l2: float, gradient: Vector) -> Vector:
     def product(v: Vector) -> Vector:
         return risk.hessian_vector(w, v.ravel()) + l2 * v.ravel()
 
-    hessian: Any = LinearOperator((p, p), matvec=product, dtype=np.float64)
+    hessian: Any = LinearOperator((len(w), len(w)), matvec=product, dtype=np.float64)
     return np.asarray(cg(hessian, -gradient, rtol=1e-4, maxiter=_CG_STEPS)[0])

@@ -9,6 +9,7 @@ from mmap import mmap
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import scipy.sparse as sp
 
 from privopt.problems.convex.losses import RealArray
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
@@ -32,7 +33,7 @@ class PartitionedRisk(EmpiricalRisk):
     So all parts together have a mark (``mark_of``), and another one than at first is refused.
 
     Args:
-        parts: risks of the same loss and bounds, with counts: what a row adds then depends on it alone.
+        parts: risks of the same loss and bounds, where what a row adds depends on it alone: ``PartRisk``.
         facts: of all of them: n is the sum of theirs.
     """
 
@@ -76,8 +77,9 @@ class PartRisk(EmpiricalRisk):
     of a memory-mapped file are copied first: others may write to it between two looks.
 
     Args:
-        X: dense rows, float32 or float64, a record each; without the constant feature where there is one
-            that is not stored. Not copied if float64, C-contiguous and in memory.
+        X: rows, dense or CSR, float32 or float64, a record each; without the constant feature where there is
+            one that is not stored. Not copied if float64, C-contiguous (or CSR without duplicates) and in
+            memory.
         y: labels as the loss wants them, shape (rows,).
         facts: of the whole table; ``n_records`` is that of the part.
         longest: the bound on the rows of X.
@@ -89,16 +91,19 @@ class PartRisk(EmpiricalRisk):
     def __init__(self, X: Any, y: Any, facts: RiskFacts, longest: float) -> None:
         self._bound, self._beside = longest, X.shape[1] < facts.dimension
         super().__init__(
-            *(_in_memory(X), y, facts.loss),
+            *(_in_memory(X).astype(np.float64, copy=False), y, facts.loss),
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
-            counts=np.ones(len(X), dtype=np.int64),
         )
         self.facts = replace(self.facts, dimension=facts.dimension)
 
-    def clipped_rows(self) -> Vector:
+    def clipped_rows(self) -> Any:
         return self._doubles(slice(0, len(self.y)))
+
+    @property
+    def _alone(self) -> bool:
+        return isinstance(self.X, np.ndarray)
 
     @property
     def _longest(self) -> float:
@@ -125,9 +130,21 @@ class PartRisk(EmpiricalRisk):
         super()._add(total[:-1], b, weights)
         total[-1] += self._last * float(np.sum(weights))
 
-    def _doubles(self, b: slice) -> Vector:
-        rows = np.asarray(self.X[b] * self._scale[b, None])
-        return np.column_stack([rows, np.full(len(rows), self._last)]) if self._beside else rows
+    def _doubles(self, b: slice) -> Any:
+        rows = self._shortened(slice(0, len(self.y)) if sp.issparse(self.X) else b)
+        if not self._beside:
+            return rows
+        stack: Any = partial(sp.hstack, format="csr") if sp.issparse(rows) else np.hstack
+        return stack([rows, np.full((rows.shape[0], 1), self._last)])
+
+    def bare_rows(self, b: slice) -> Any:
+        return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]
+
+    def _shortened(self, b: slice) -> Any:
+        """Some rows, as the table of which this is a part would have them in memory."""
+        rows: Any = self.X[b]
+        diagonal: Any = sp.diags_array(self._scale[b])
+        return diagonal @ rows if sp.issparse(rows) else rows * self._scale[b, None]
 
     def _squares(self) -> Vector:
         return np.ones(len(self.y))

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import RealArray
 from privopt.problems.errors import InvalidInputError
 
@@ -33,6 +34,7 @@ _T = TypeVar("_T")
 # it is read the second time.
 BLOCK_BYTES = 1 << 20
 _SPARSE_BLOCK = 1024  # rows: their length in bytes is a fact about the records
+_CODED_BLOCK = 1 << 15  # rows: what is computed for them stays in cache
 # Parts are what threads share out. Each has an accumulator as long as a row, so parts are so few that these
 # hold at most a quarter as many numbers as the matrix.
 _MOST_PARTS = 64
@@ -62,7 +64,9 @@ class Rows(Protocol):
 
 
 def rows_of(X: Any) -> Rows:
-    """The rows of a C-contiguous array or a CSR matrix, float32 or float64. Not copied."""
+    """The rows of a C-contiguous array, a CSR matrix or coded ones, float32 or float64. Not copied."""
+    if isinstance(X, CodedRows):
+        return CodeRows(X)
     if isinstance(X, sp.csr_array):
         return SparseRows(X.data, X.indices, X.indptr)
     return DenseRows(X)
@@ -116,6 +120,41 @@ class SparseRows:
     def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
         starts = self.indptr[rows.start : rows.stop + 1]
         _add_sparse(self.data, self.indices, starts, scale[rows], _one_per_row(weights, rows), total)
+
+
+@dataclass(frozen=True, eq=False)
+class CodeRows:
+    """Rows by their codes: predictions and sums of the table's rows, looked up and counted."""
+
+    X: CodedRows
+
+    @property
+    def stored(self) -> int:
+        return int(self.X.codes.size)
+
+    @property
+    def block(self) -> int:
+        return _CODED_BLOCK
+
+    def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
+        found = np.empty_like(scale[rows])
+        each: Any = predict_each(self.X.table, np.ones(len(self.X.table)), w)
+        _predict_coded(self.X.codes[rows], each, scale[rows], found)
+        return found
+
+    def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
+        sums = np.zeros(len(self.X.table))
+        _add_coded(self.X.codes[rows], scale[rows], _one_per_row(weights, rows), sums)
+        _add_dense(self.X.table, sums, np.ones(len(sums)), total)
+
+    def squares(self, weights: Vector) -> Vector:
+        """The sum of weights_i row_i row_i' over all rows, before they are scaled, shape (d, d)."""
+        levels, table = len(self.X.table), self.X.table
+        pairs = np.zeros((levels, levels))
+        _pair_coded(self.X.codes, weights, pairs)
+        pairs[np.diag_indices(levels)] /= 2
+        half = table.T @ pairs @ table
+        return np.asarray(half + half.T)
 
 
 def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
@@ -328,6 +367,32 @@ def _add_dense(X: RealArray, scale: RealArray, weights: RealArray, total: Vector
         a = np.float64(scale[i]) * weights[i]
         for j in range(d):
             total[j] += a * X[i, j]
+
+
+@njit(cache=True, nogil=True)
+def _predict_coded(codes: NDArray[np.int32], each: Vector, scale: RealArray, found: RealArray) -> None:
+    for i in range(codes.shape[0]):
+        a = 0.0
+        for j in range(codes.shape[1]):
+            a += each[codes[i, j]]
+        found[i] = scale[i] * a
+
+
+@njit(cache=True, nogil=True)
+def _add_coded(codes: NDArray[np.int32], scale: RealArray, weights: RealArray, sums: Vector) -> None:
+    for i in range(codes.shape[0]):
+        a = scale[i] * weights[i]
+        for j in range(codes.shape[1]):
+            sums[codes[i, j]] += a
+
+
+@njit(cache=True, nogil=True)
+def _pair_coded(codes: NDArray[np.int32], weights: Vector, pairs: Vector) -> None:
+    """Codes of a later column are larger: all that is written is on the diagonal, or below it."""
+    for i in range(codes.shape[0]):
+        for j in range(codes.shape[1]):
+            for k in range(j + 1):
+                pairs[codes[i, j], codes[i, k]] += weights[i]
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)

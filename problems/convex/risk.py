@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arguments import check_real, check_type, told
 from privopt.problems.arrays import as_reals, record_counts
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import Loss, RealArray
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
@@ -158,8 +159,8 @@ class EmpiricalRisk:
         row_norm: public bound that rows are clipped to, > 0.
         norm: which norm is clipped: "l2", or "linf" for l1 geometry.
         constant: what the last feature is in every row of X; 0: there is no such feature.
-        counts: how many records each row stands for, shape (rows,); None: one each. With them X is dense, and
-            read as float64.
+        counts: how many records each row stands for, shape (rows,); None: one each. With them X is read as
+            float64, or ``CodedRows``.
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
@@ -179,10 +180,10 @@ class EmpiricalRisk:
     ) -> None:
         self.X = _matrix(X)
         self._counted = counts is not None
+        if _is_coded(self.X) and not self._counted:
+            raise InvalidInputError("coded rows are distinct records: counts are needed")
         if self._counted:
-            if _is_sparse(self.X):
-                raise InvalidInputError("counts are for dense features: leave them out, or use X.toarray()")
-            self.X = self.X.astype(np.float64, copy=False)
+            self.X = self.X if _is_coded(self.X) else self.X.astype(np.float64, copy=False)
         rows, columns = self.X.shape
         self.counts = record_counts(counts, int(rows))
         n = int(np.sum(self.counts))
@@ -219,7 +220,7 @@ class EmpiricalRisk:
 
     def clipped_rows(self) -> Any:
         """A copy of the rows, shortened to the norm, shape (rows, d), sparse if they are. Not private."""
-        return sp.diags_array(self._scale) @ self.X
+        return sp.diags_array(self._scale) @ (self.X[:] if _is_coded(self.X) else self.X)
 
     def gradient(self, w: ArrayLike) -> Vector:
         """The gradient of F at w, shape (d,). Not private."""
@@ -282,10 +283,14 @@ class EmpiricalRisk:
         return self._sums(visit)[1]
 
     def _hessian_sum(self, w: Vector) -> Vector:
+        from privopt.problems.convex.passes import CodeRows
+
         total = np.zeros((self.facts.dimension, self.facts.dimension))
         z = self.predictions(w)
         weights = self.facts.loss.curvature(z, self.y).astype(np.float64) * self._squares()
         weights = weights * self.counts if self._counted else weights
+        if isinstance(self._rows, CodeRows):
+            return self._rows.squares(weights)
         for b in self._blocks():
             rows = self._doubles(b)
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
@@ -296,6 +301,13 @@ class EmpiricalRisk:
     def _doubles(self, b: slice) -> Any:
         """Some rows, which are all where X is sparse, before they are shortened."""
         return (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
+
+    def bare_rows(self, b: slice) -> Any:
+        """Some rows in float64 without the constant feature, before they are shortened with it. Not private.
+
+        Estimators shorten rows that a declared norm bounds before the constant joins them.
+        """
+        return self.X[b, : self.facts.dimension - bool(self.facts.constant)].astype(np.float64, copy=False)
 
     def _squares(self) -> Vector:
         """What the squares of ``_doubles`` are multiplied by."""
@@ -341,7 +353,9 @@ class EmpiricalRisk:
         return mark_of(self.X, self.y)
 
     def _row_scales(self) -> RealArray:
-        if self._counted:
+        if _is_coded(self.X):
+            norms = self.X.norms(self.facts.norm == "linf")
+        elif self._alone:
             from privopt.problems.convex.passes import norms_each
 
             norms = norms_each(self.X, self.facts.norm == "linf")
@@ -357,6 +371,11 @@ class EmpiricalRisk:
             )
         bound = self._longest * (1 - self._slack)
         return np.asarray(np.minimum(1, bound / np.maximum(norms, bound)), dtype=self.X.dtype)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether rows go through the kernels for one row each, as sparse ones always do."""
+        return self._counted and isinstance(self.X, np.ndarray)
 
     @property
     def _longest(self) -> float:
@@ -383,7 +402,7 @@ class EmpiricalRisk:
         return full_pass(visit, len(self.y), self.facts.dimension, self._rows.stored, self._rows.block)
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:
-        if self._counted:
+        if self._alone:
             from privopt.problems.convex.passes import predict_each
 
             return predict_each(self.X[b], self._scale[b], w)
@@ -421,7 +440,13 @@ def _is_sparse(X: Any) -> bool:
     return bool(sp.issparse(X))
 
 
+def _is_coded(X: Any) -> bool:
+    return isinstance(X, CodedRows)
+
+
 def _matrix(X: Any) -> Any:
+    if _is_coded(X):
+        return X
     if _is_sparse(X):
         matrix: Any = sp.csr_array(X)
         if matrix.dtype not in (np.float32, np.float64):

@@ -447,11 +447,11 @@ class Binned(Number):
     def _floats(self) -> NDArray[np.float64]:
         return np.array([float(e) for e in self.edges])
 
-    @property
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
         return tuple(f"{self.name} in {level}" for level in self.levels)
 
-    @property
+    @cached_property
     def levels(self) -> tuple[str, ...]:
         texts = [_text(e) for e in self.edges]
         closing = [")"] * (len(texts) - 2) + ["]"]

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.problems.arrays import record_counts
+from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import IntegerFeatures, Schema
@@ -96,6 +97,11 @@ class CountedRecords:
     def features(self) -> IntegerFeatures:
         """Of the distinct records, times their common denominator."""
         return self.schema.features(self.codes)
+
+    @cached_property
+    def coded(self) -> CodedRows | None:
+        """The same features as floats, by their codes; None where there are too many codes."""
+        return self.schema.coded(self.codes)
 
     @property
     def labels(self) -> NDArray[Any]:

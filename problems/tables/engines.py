@@ -14,18 +14,21 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.columns import Categorical, Column, Number, Refused
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
+from privopt.problems.tables.frames import check_distinct, missing_columns
 from privopt.problems.tables.missing import plain_column
-from privopt.problems.tables.schema import Schema, missing_columns
+from privopt.problems.tables.schema import Schema
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096
@@ -98,11 +101,17 @@ def _parquet(ibis: Any, data: str) -> Any:
     if not data.lower().endswith(".parquet"):
         raise InvalidInputError(f"{data}: patterns of files end in .parquet")
     try:
-        return ibis.duckdb.connect(**_NO_FILES).read_parquet(data, hive_partitioning=False)
+        # By the names and types of all files: by the first one's, 0.9 in another becomes 1, and "7" a number.
+        options = {"union_by_name": True, "hive_partitioning": False}
+        table = ibis.duckdb.connect(**_NO_FILES).read_parquet(data, **options)
     except Exception as error:
         raise InvalidInputError(
             f"{data}: no Parquet files that can be read together ({type(error).__name__})"
         ) from None
+    if any(name.removesuffix("_1") in table.columns for name in table.columns if name.endswith("_1")):
+        for file in glob(data, recursive=True):  # DuckDB renames the second of two columns of one name
+            check_distinct(file, pyarrow.parquet.read_schema(file).names)
+    return table
 
 
 def count_records(
@@ -126,6 +135,10 @@ def count_records(
     """
     if not isinstance(target, str):
         raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
+    if not isinstance(table, _ibis().Table):
+        raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
+    if len(set(classes)) < max(len(classes), 2):
+        raise InvalidInputError("at least 2 different classes are needed, each of them once")
     names = list(table.columns)
     if lacking := [c for c in (*(c.name for c in schema.columns), target) if c not in names]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, names)}")
@@ -279,6 +292,10 @@ class _Cell:
             return self.raw > _literal(math.floor(threshold))
         return self.number > _double(threshold)
 
+    def before(self, known: Any) -> Any:
+        """Whether the value comes before ``known``, a number below 2^53 or text, by its bytes."""
+        return self.value < _exact_literal(known, self.engine) if self.text else self.below(float(known))
+
     def equals(self, known: Any) -> Any:
         """Whether the value is ``known``, as Python has it."""
         if self.text:
@@ -313,7 +330,8 @@ def _whole(cell: _Cell, gap: int, inner: Any, own: int) -> Any:
     ibis = _ibis()
     if (wrong := cell.misplaced) is not None:
         inner = ibis.ifelse(wrong, _literal(_refused(own, Refused.KIND)), inner)
-    return ibis.ifelse(cell.missing, _literal(gap), inner)
+    # Plain integers are of 32 bits to most engines, and keys are products; one of 64 makes all of them so.
+    return ibis.ifelse(cell.missing, ibis.literal(gap, "int32").cast("int64"), inner)
 
 
 def _refused(own: int, reason: Refused) -> int:
@@ -382,8 +400,23 @@ def _typed(cell: _Cell, text: str) -> list[Any]:
 
 def _matched(cell: _Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
     """The place of the first list that holds the value, or ``other``."""
-    steps = [(cell.equals(value), _literal(k)) for k, values in enumerate(known) for value in values]
-    return _first_of(steps, _literal(other))
+    places: dict[Any, int] = {}
+    for place, values in enumerate(known):
+        for value in values:
+            places.setdefault(value, place)
+    if not cell.text and any(abs(value) >= _WHOLE for value in places):  # no doubles that order them
+        return _among(cell, list(places.items()), other, len(places))
+    order = sorted(places.items(), key=lambda item: item[0].encode() if cell.text else item[0])
+    return _among(cell, order, other, _IN_A_ROW)
+
+
+def _among(cell: _Cell, order: Sequence[tuple[Any, int]], other: int, most: int) -> Any:
+    """The place beside a value: up to ``most`` are compared one after the other, more by halves."""
+    if len(order) <= most:
+        return _first_of([(cell.equals(value), _literal(place)) for value, place in order], _literal(other))
+    middle = len(order) // 2
+    halves = [_among(cell, part, other, most) for part in (order[:middle], order[middle:])]
+    return _ibis().ifelse(cell.before(order[middle][0]), *halves)
 
 
 def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
@@ -396,6 +429,7 @@ def _literal(code: int) -> Any:
     return _ibis().literal(code, "int64")
 
 
+@cache
 def _double(value: float) -> Any:
     """A double that no engine's way of reading decimals can change: an integer times powers of two."""
     ibis = _ibis()

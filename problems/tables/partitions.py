@@ -96,13 +96,16 @@ class DaskParts(Parts):
             LostPartsError: Dask gave up.
         """
         asked = [_dask().delayed(_told)(task, piece) for piece in self.pieces]
+        lost = ""
         try:
             answers = _dask().compute(*asked)
         except Exception as error:  # Dask has many, and those of whoever reads the table can quote cells
+            lost = type(error).__name__
+        if lost:  # raised here, the error has no context that quotes them
             raise LostPartsError(
-                f"Dask could not compute on every partition ({type(error).__name__}): workers or the "
-                "scheduler are gone, or the table cannot be read. Nothing was released"
-            ) from None
+                f"Dask could not compute on every partition ({lost}): workers or the scheduler are gone, or "
+                "the table cannot be read. Nothing was released"
+            )
         for answer in answers:
             if isinstance(answer, _Refused):
                 raise answer.error
@@ -187,9 +190,11 @@ def _has_cluster() -> bool:
     return True
 
 
-def _pair(X: Any, y: Any) -> tuple[Any, Any] | None:
+def _pair(X: Any, y: Any) -> tuple[Any, Any] | _Refused | None:
     """A partition and its labels; None: no records."""
-    return None if X.shape[0] == 0 == len(y) else (X, y)
+    if X.shape[0] != len(y):
+        return _Refused(InvalidInputError(_ALIGNED))
+    return (X, y) if len(y) else None
 
 
 def _told(task: Callable[[Any], Any], part: Any) -> Any:

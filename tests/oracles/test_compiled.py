@@ -22,7 +22,7 @@ from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.minimize.interval import IntervalOracle
-from privopt.oracles.minimize.native import solver
+from privopt.oracles.minimize.native import worker
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.select import gibbs_oracle
 from privopt.oracles.task import Task
@@ -166,13 +166,13 @@ def test_what_a_stopped_search_leaves_bounds_the_minimum(monkeypatch: pytest.Mon
     """Trees that are left after every node, or hold everything that was not searched."""
     bounds: list[int] = []
 
-    def observed(tree: Any, inner: Callable[[Any], int] = solver.trees.open_bound) -> int:
+    def observed(tree: Any, inner: Callable[[Any], int] = worker.trees.open_bound) -> int:
         bounds.append(inner(tree))
         return bounds[-1]
 
-    monkeypatch.setattr(solver, "_SLICE", 1)
-    monkeypatch.setattr(solver, "_next_slice", lambda nodes, took: 1)
-    monkeypatch.setattr(solver.trees, "open_bound", observed)
+    monkeypatch.setattr(worker, "_SLICE", 1)
+    monkeypatch.setattr(worker, "_next_slice", lambda nodes, took: 1)
+    monkeypatch.setattr(worker.trees, "open_bound", observed)
     X = one_hot(200, (2, 2, 2, 2), scale=4, seed=1)
     problem = ZeroOneHalfspace(X, labels(200), IntegerLattice(-1, 1, dimension=8, radius=2.0))
     ours, reference = (

@@ -500,7 +500,7 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
         "sample-aggregate",
         "evaluation",
         "prevalence",
-        "column-picks",
+        "number-means",
         SeededScorecard.name,
         *OPSAMP_AUDITS,
     }
@@ -525,7 +525,7 @@ SHARES = {
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
     "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.62, "dp-gld": 0.99,
-    "net": 0.86, "dp-spider": 0.88, "prevalence": 0.99, "column-picks": 0.9,
+    "net": 0.86, "dp-spider": 0.88, "prevalence": 0.99, "number-means": 0.9,
     "dp-sosp": 0.56, "dp-newton": 0.56, "dp-gd-so": 0.56,
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a
     # factor of 5 in rho.

@@ -106,7 +106,7 @@ def test_a_scorecard_with_risks_on_the_command_line(clinic: Path) -> None:
     )
     text = run(*words, "--epsilon", 2, "--risk-share", 0.25, "--save", card, "--json", clinic / "fit.json")
     assert "risk of state = 1" in text
-    assert "its risks at 0.5" in text
+    assert "the risks at 0.5" in text
     rows = json.loads((clinic / "fit.json").read_text())["risks"]
     table = pd.read_csv(io.StringIO(run("predict", card, data, "--proba")))
     assert set(table["probability of 1"]) <= {row["risk"] for row in rows}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
@@ -23,7 +27,7 @@ from privopt.problems import Binned, Categorical, Numeric, Schema
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.parts import Blocks
-from privopt.problems.tables.partitions import parts_of
+from privopt.problems.tables.partitions import LostPartsError, parts_of
 
 dask = pytest.importorskip("dask", reason="Dask is not installed")
 da = pytest.importorskip("dask.array")
@@ -122,6 +126,41 @@ class TestThreads:
             np.testing.assert_allclose(found.compute(), expected, rtol=1e-12)
         assert model.score(dX, dy) == model.score(X, y)
 
+    @pytest.mark.parametrize("norm", ["l2", "linf"])
+    @pytest.mark.parametrize("mechanism", ["dp-gd", "sufficient-statistics"])
+    def test_sparse_partitions_of_unknown_lengths_are_the_matrix_in_memory(
+        self, mechanism: str, norm: str
+    ) -> None:
+        X, y = arrays()
+        X[np.abs(X) < 0.2] = 0
+        whole, (dX, dy) = sparse.csr_matrix(X), lazy(X, y)
+        facts: dict[str, Any] = {**FACTS, "norm": norm, "mechanism": mechanism}
+        model = PrivateLogisticRegression(1.0, **facts).fit(whole, y)
+        dense = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
+        close(dense, model)
+        for kind in (sparse.csr_matrix, sparse.coo_array):
+            thin = dX.rechunk((300, 4)).map_blocks(kind, dtype=float)
+            thin._chunks = ((np.nan,) * len(thin.chunks[0]), thin.chunks[1])
+            close(PrivateLogisticRegression(1.0, **facts).fit(thin, dy), model)
+        predicted = model.predict(thin)
+        assert np.isnan(predicted.shape[0])
+        assert predicted.compute().tolist() == model.predict(whole).tolist()
+        assert model.score(thin, dy) == model.score(whole, y)
+        found = evaluate(model, thin, dy, insecure_seed=5)
+        expected = evaluate(model, whole, y, insecure_seed=5)
+        assert found.histogram.counts.tolist() == expected.histogram.counts.tolist()
+
+    def test_sparse_partitions_are_refused_where_sparse_matrices_are(self) -> None:
+        dX, dy = lazy(*arrays())
+        thin = dX.map_blocks(sparse.csr_array, dtype=float)
+        schema = Schema([Numeric(f"x{k}", -1, 1) for k in range(4)])
+        for made in (PrivateHalfspaceClassifier, PrivateLogisticRegression):
+            with pytest.raises(InvalidInputError, match="got csr_array"):
+                made(1.0, schema=schema, classes=(0, 1)).fit(thin, dy)
+        thin = dX.rechunk((300, 4)).map_blocks(lambda x: sparse.csr_array(x * np.nan), dtype=float)
+        with pytest.raises(InvalidInputError, match=r"NaN|infin"):
+            PrivateLogisticRegression(1.0, **FACTS).fit(thin, dy)
+
     def test_an_evaluation_counts_every_record_once(self) -> None:
         X, y = arrays()
         model = PrivateLogisticRegression(1.0, **FACTS).fit(X, y)
@@ -197,6 +236,9 @@ class TestFrames:
         model = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
         close(model, PrivateLogisticRegression(1.0, **facts).fit(table, y))
         assert model.predict(dX).compute().tolist() == model.predict(table).tolist()
+        for name in ("decision_function", "predict_proba"):
+            np.testing.assert_allclose(getattr(model, name)(dX).compute(), getattr(model, name)(table))
+        assert model.score(dX, dy) == model.score(table, y)
         found = evaluate(model, dX, dy, insecure_seed=5)
         assert found.histogram.counts.tolist() == (
             evaluate(model, table, y, insecure_seed=5).histogram.counts.tolist()
@@ -247,6 +289,84 @@ class TestFrames:
                 PrivateLogisticRegression(1.0, **facts).fit(parts[list(table.columns)], parts["state"])
             assert "sekret" not in str(caught.value)
 
+    def test_partitions_may_differ_in_types_and_dictionaries_as_tables_in_memory_may(self) -> None:
+        schema, table, y = frame()
+        facts: dict[str, Any] = {"schema": schema, "classes": ("well", "ill"), "insecure_seed": 2}
+        kinds: list[tuple[Any, Any, str]] = [
+            (object, "category", "int64"),
+            ("string[pyarrow]", object, "Int64"),
+            (pd.CategoricalDtype(["yes", "no"]), "string[pyarrow]", "float64"),
+            ("string[python]", "category", "float32"),
+            (pd.CategoricalDtype(["other", "no", "yes"]), "string[python]", "int8"),
+        ]
+
+        def another(part: Any, partition_info: Any = None) -> Any:
+            smoker, state, age = kinds[(partition_info or {"number": 0})["number"]]
+            return part.astype({"smoker": smoker, "state": state, "age": age})
+
+        whole = dd.from_pandas(pd.concat([table, y], axis=1), npartitions=5)
+        whole = whole.map_partitions(another, meta=whole._meta)
+        data = whole[list(table.columns)], whole["state"]
+        model = PrivateLogisticRegression(1.0, mechanism="sufficient-statistics", **facts)
+        card = PrivateHalfspaceClassifier(1.0, mechanism="seeded", **facts)
+        weights = [fitted.fit(table, y).coef_.tolist() for fitted in (model, card)]
+        assert [fitted.fit(*data).coef_.tolist() for fitted in (model, card)] == weights
+        assert card.predict(data[0]).compute().tolist() == card.predict(table).tolist()
+
+    def test_labels_that_do_not_lie_beside_the_records_are_refused(self) -> None:
+        schema, table, y = frame()
+        X, facts = dd.from_pandas(table, npartitions=3), {"schema": schema, "classes": ("well", "ill")}
+        for labels in (
+            dd.from_pandas(y, npartitions=4),
+            dd.from_pandas(y[:-9], npartitions=3),
+            da.from_array(y.to_numpy(object), chunks=(666, 667, 667)),
+        ):
+            for made in (PrivateHalfspaceClassifier, PrivateLogisticRegression):
+                with pytest.raises(InvalidInputError, match="same partitions"):
+                    made(1.0, **facts).fit(X, labels)
+
+    def test_what_fails_while_dask_reads_is_one_error_without_a_cell(self) -> None:
+        schema, table, y = frame()
+
+        def failing(part: Any) -> Any:
+            raise ValueError("sekret")
+
+        X = dd.from_pandas(table, npartitions=3).map_partitions(failing, meta=table[:0])
+        with pytest.raises(LostPartsError, match=r"\(ValueError\)") as caught:
+            PrivateLogisticRegression(1.0, schema=schema, classes=("well", "ill")).fit(
+                X, dd.from_pandas(y, npartitions=3)
+            )
+        assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+# Fits, predicts and evaluates a file of 128 MB where 64 MB may be had, beyond what libraries took.
+_LITTLE_MEMORY = """
+import re, resource, sys
+from pathlib import Path
+import numpy as np
+from privopt.mechanisms import PrivateLogisticRegression, evaluate
+
+rows = 2_000_000
+X = np.lib.format.open_memmap(sys.argv[1], "w+", np.float64, (rows, 8))  # holes: zeros, on no disk
+y = np.zeros(rows, dtype=np.int8)
+y[::3] = 1
+facts = {"data_norm": 1.0, "classes": (0, 1), "mechanism": "dp-gd", "steps": 1, "insecure_seed": 1}
+
+def run(X, y):
+    model = PrivateLogisticRegression(1.0, **facts).fit(X, y)
+    assert len(model.predict(X)) == int(np.sum(evaluate(model, X, y).histogram.n_records))
+
+run(X[:1000], y[:1000])
+taken = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (taken + (64 << 20),) * 2)
+run(X, y)
+try:
+    np.array(X)
+except MemoryError:
+    sys.exit(0)
+sys.exit("the limit does not hold")
+"""
+
 
 class TestFiles:
     @pytest.fixture
@@ -274,6 +394,27 @@ class TestFiles:
         monkeypatch.undo()
         close(model, PrivateLogisticRegression(1.0, mechanism="dp-gd", steps=3, **FACTS).fit(np.array(X), y))
         np.testing.assert_allclose(model.decision_function(X), model.decision_function(np.array(X)))
+
+    @pytest.mark.parametrize("kind", ["float32", "int8", ">f8"])
+    @pytest.mark.parametrize("columns_first", [False, True])
+    def test_files_of_other_numbers_and_orders(self, kind: str, columns_first: bool, tmp_path: Path) -> None:
+        X, y = arrays()
+        X = (4 * X).astype(kind)
+        np.save(tmp_path / "X.npy", np.asfortranarray(X) if columns_first else X)
+        mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+        assert mapped.flags.c_contiguous is not columns_first
+        model = PrivateLogisticRegression(1.0, mechanism="dp-gd", steps=3, **FACTS).fit(mapped, y)
+        whole = X.astype(float)
+        close(model, PrivateLogisticRegression(1.0, mechanism="dp-gd", steps=3, **FACTS).fit(whole, y))
+        assert model.predict(mapped).tolist() == model.predict(whole).tolist()
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and /proc are Linux's")
+    def test_a_file_twice_as_large_as_the_memory_that_is_left(self, tmp_path: Path) -> None:
+        subprocess.run(
+            [sys.executable, "-c", _LITTLE_MEMORY, str(tmp_path / "X.npy")],
+            check=True,
+            env={**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
 
     def test_facts_that_are_not_declared_are_read_off_it_as_off_an_array(
         self, mapped: tuple[Any, Any]

@@ -99,6 +99,23 @@ def test_risks_rise_and_their_intervals_cover(epsilon: float) -> None:
     assert covered >= 0.93 * rows  # of 95%: rows of one table are not independent
 
 
+@pytest.mark.parametrize(("positive", "most"), [(100, 0.8), (500, 0.7), (1000, 0.8)])
+def test_the_share_of_all_is_what_is_likely_given_its_noise(positive: int, most: float) -> None:
+    """Of 2,000 records, where noise has a third of them: nearer than what is seen, by the mean square."""
+    bins = ScoreBins(tuple(float(k) for k in range(-4, 4)))
+    plan, source = HistogramPlan.plan(bins, epsilon=0.01), NoiseSource(insecure_seed=1)
+    labels, errors = np.arange(2000) < positive, []
+    for _ in range(300):
+        histogram = plan.release(np.zeros(2000), labels, source)
+        seen = np.clip(histogram.fitted[:, 1].sum() / 2000, 0, 1)
+        (risk,) = RiskTable.of(histogram).risks
+        errors.append([risk - positive / 2000, seen - positive / 2000])
+    told, raw = np.mean(np.square(errors), axis=0)
+    assert told < most * raw
+    exact = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=100.0).release(np.zeros(10), labels[:10], source)
+    assert RiskTable.of(exact).risks == pytest.approx([(10 + 0.5) / 11])
+
+
 def test_without_support_there_is_one_row_for_all() -> None:
     plan = HistogramPlan.plan(ScoreBins((-1.0, 0.0, 1.0)), epsilon=0.001)
     for seed in range(20):
@@ -119,7 +136,7 @@ def test_both_parts_are_paid_for_together(tmp_path: Path) -> None:
     assert model.histogram_.spend.epsilon == pytest.approx(0.2)
     assert model.release_.noise["beta"] == pytest.approx(0.8 / 2, rel=1e-3)  # the card had the rest
     assert model.release_.spend == model.spend_
-    assert "its risks at 0.2" in model.spend_.note
+    assert "the risks at 0.2" in model.spend_.note
     gaussian = PrivacySpend.gdp(0.1, 1e-6, "rspm")
     whole = CardBudget.of(2 * gaussian.epsilon, 0.5).whole(gaussian)
     assert (whole.notion, whole.delta, whole.level) == ("approximate", 1e-6, None)

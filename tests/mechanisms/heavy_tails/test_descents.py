@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import special
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails import robust_stochastic
@@ -149,6 +150,22 @@ def test_logistic_ridge_and_sparse_rows() -> None:
         assert point @ w > 0.8 * np.linalg.norm(point) * np.linalg.norm(w)
     with pytest.raises(PrivacyParameterError, match="sparse"):
         planned("trimmed-gd", *X.shape).release(UnclippedRisk(sp.csr_array(X), y, PLAIN_SQUARES))
+
+
+def test_steps_are_as_long_as_the_smoothness_with_the_penalty_allows() -> None:
+    facts, descent = unclipped_facts(5000, 3, PLAIN_SQUARES), Descent(smoothness=2.0)
+    plan = RobustGradientDescent.plan(
+        *(facts, L2Ball(3, 5.0), ridge(0.5)), epsilon=1.0, delta=1e-5, moment=4.0, descent=descent
+    )
+    assert plan.step_sizes == (1 / 2.5, 1 / 2.5)
+
+
+def test_gradients_are_truncated_where_their_own_noise_says() -> None:
+    for runs, steps in ((1, 1), (1, 30), (3, 30)):
+        plan = planned("robust-gd", 5000, 4, steps=steps, releases=runs)
+        noise = -float(special.ndtri(0.025)) * plan.vector_noise.sigma / plan.truncation.scale
+        best = SoftTruncation.balanced(5000, 4.0, 0.05, noise)
+        assert plan.truncation.scale == pytest.approx(best.scale, rel=1e-5)
 
 
 def test_steps_follow_public_facts() -> None:

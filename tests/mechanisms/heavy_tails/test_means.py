@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.heavy_tails import grid
+from privopt.mechanisms.heavy_tails import arsinh_noise, grid
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise, lipschitz
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
@@ -20,8 +21,20 @@ from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_rho
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems import InvalidInputError
 from privopt.problems.convex.truncation import INFLUENCE
+from privopt.problems.errors import InvalidTypeError
 
 # ---------------------------------------------------------------- robust means
+
+
+@pytest.mark.parametrize("source", [0, np.random.default_rng(0)])
+def test_randomness_comes_from_noise_sources_alone(source: object) -> None:
+    means = (
+        RobustMean.plan(10, 2, moment=1.0, epsilon=1.0, delta=1e-3),
+        TrimmedMean.plan(10, 2, mean_range=(0.0, 1.0), epsilon=1.0, delta=1e-3),
+    )
+    for plan in means:
+        with pytest.raises(InvalidTypeError, match="must be a NoiseSource"):
+            plan.release(np.zeros((10, 2)), source)  # type: ignore[arg-type]
 
 
 def test_robust_means_spend_their_claim() -> None:
@@ -41,6 +54,31 @@ def test_noise_is_less_than_printed_at_the_printed_scale() -> None:
     soft = SoftTruncation.as_printed(n, v, failure)
     plan = RobustMean.plan(n, d, moment=v, epsilon=epsilon, delta=delta, truncation=soft)
     assert 0.6 * printed < plan.vector_noise.sigma < printed
+
+
+def test_deviation_and_the_balanced_scale_are_those_of_the_proof() -> None:
+    """(1 + 1/beta) v / (2 s) + s log(2/p) / n at probability p; with noise in proportion, the least sum."""
+    n, v, failure = 500, 3.0, 0.05
+    soft = SoftTruncation(4.0, 2.0)
+    assert soft.deviation(n, v, failure) == pytest.approx(1.5 * 3 / 8 + 4 * math.log(40) / 500)
+    for noise in (1e-4, 1e-2, 1.0):
+        found = SoftTruncation.balanced(n, v, failure, noise)
+
+        def error(scale: float, noise: float = noise, beta: float = found.beta) -> float:
+            return SoftTruncation(scale, beta).deviation(n, v, 2 * failure) + noise * scale
+
+        assert error(found.scale) <= min(error(found.scale * 0.999), error(found.scale * 1.001))
+    for bad in (0.0, 0.5, math.nan):
+        with pytest.raises(PrivacyParameterError, match="failure"):
+            soft.deviation(n, v, 2 * bad)
+
+
+def test_a_mean_is_truncated_where_its_own_noise_says() -> None:
+    for failure in (0.01, 0.2):
+        plan = RobustMean.plan(2000, 10, moment=3.0, epsilon=0.5, delta=1e-5, failure=failure)
+        noise = -float(special.ndtri(failure / 4)) * plan.vector_noise.sigma / plan.truncation.scale
+        best = SoftTruncation.balanced(2000, 3.0, failure, noise)
+        assert plan.truncation.scale == pytest.approx(best.scale, rel=1e-6)
 
 
 def test_the_balanced_scale_beats_the_printed_one_where_noise_dominates() -> None:
@@ -219,6 +257,15 @@ def test_renyi_divergences_stay_below_the_claim(rho: float) -> None:
             for order in (1.001, 2.0, 8.0, 64.0)
         ]
         assert 0.05 < max(shares) <= 1
+
+
+def test_what_lies_between_points_of_the_grid_is_in_the_margin() -> None:
+    """Either function moves by less than 4 for each unit of y, so by twice a step from the nearest point."""
+    assert 2 * np.max(np.diff(arsinh_noise._GRID)) <= arsinh_noise._BETWEEN * (1 + 1e-9)
+    assert arsinh_noise._GRID[0] == 0
+    for slopes in arsinh_noise._slopes():
+        assert np.max(np.abs(np.diff(slopes) / np.diff(arsinh_noise._GRID))) < 4
+        assert slopes[-1] < 0.7 * np.max(slopes)
 
 
 def test_the_lipschitz_bound_bounds_slopes_of_the_privacy_loss() -> None:

@@ -15,7 +15,9 @@ from privopt.mechanisms.privacy.parameters import (
     check_delta,
     check_positive,
     largest,
+    largest_below,
     smallest,
+    smallest_below,
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
@@ -40,6 +42,8 @@ def test_a_coarse_search_stops_where_it_is_told_to() -> None:
     assert len(asked) < 10
     with pytest.raises(PrivacyParameterError, match="no noise level"):
         smallest(lambda x: False)
+    with pytest.raises(PrivacyParameterError, match="no noise level"):  # too far to double to
+        smallest(lambda x: x >= 1e200, start=1e-300)
     assert smallest(lambda x: True) == 0 or smallest(lambda x: True) < 1e-300
 
 
@@ -118,3 +122,28 @@ def test_zcdp_in_many_digits(rho: float, delta: float) -> None:
             low, high = (low, b) if value(a) < value(b) else (a, high)
         exact = value((low + high) / 2)
         assert max(exact, 0) <= zcdp_epsilon(rho, delta) <= max(exact, 0) + 1e-6 * (1 + abs(exact))
+
+
+@pytest.mark.parametrize("root", [1e-250, 3e-9, 0.7, 1.0, 4e5])
+@pytest.mark.parametrize("start", [1.0, 1e-3])
+def test_values_that_fall_meet_their_bound_where_the_plain_search_does(root: float, start: float) -> None:
+    """A smooth value, one that is flat far from its root, and one with a jump there."""
+    for value in (lambda x: root / x, lambda x: min(1.5, root / x), lambda x: 2.0 if x < root else 0.5):
+        found = smallest_below(value, 1.0, start=start)
+        assert value(found) <= 1
+        assert root * (1 - 1e-15) <= found <= root * (1 + 3e-10)
+    rising = largest_below(lambda x: x / root, 1.0, start=start)
+    assert root * (1 - 3e-10) <= rising <= root * (1 + 1e-15)
+
+
+def test_smooth_values_are_asked_for_seldom() -> None:
+    asked = []
+
+    def value(x: float) -> float:
+        asked.append(x)
+        return 5.0 / x
+
+    smallest_below(value, 1e-6)
+    assert len(asked) <= 12
+    with pytest.raises(PrivacyParameterError, match="no noise level"):
+        smallest_below(lambda _: 2.0, 1.0)

@@ -87,11 +87,12 @@ def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
     assert plan.choice.spend.delta == 0
     # A loss moves by at most 1 when a record is replaced, and by 2 beta in the exponent of the law.
     assert 2 * plan.choice.beta <= plan.choice.spend.epsilon
-    assert plan.picks is None  # few of the columns are numbers; with draws: test_picks.py
     if plan.seed.spend.notion == "gdp":
         assert plan.seed.spend.level is not None
-        assert 0.999e-6 <= beside_range_delta(plan.seed.spend.level, plan.choice.width, epsilon) <= 1e-6
-        assert "GDP, and a choice of bounded range" in plan.spend.note
+        together = math.hypot(plan.seed.spend.level, 0.0 if plan.means is None else plan.means.level)
+        assert 0.999e-6 <= beside_range_delta(together, plan.choice.width, epsilon) <= 1e-6
+        assert "-GDP (" in plan.spend.note
+        assert "its rounding of bounded range" in plan.spend.note
     else:
         assert 0.999 * epsilon <= plan.seed.spend.epsilon + plan.choice.spend.epsilon <= epsilon
         assert plan.seed.spend.delta <= 1e-6
@@ -111,7 +112,7 @@ def test_the_range_of_the_choice_is_that_of_its_law(costs: Costs) -> None:
 def test_a_gaussian_model_keeps_nearly_all_of_the_budget() -> None:
     """A choice at a fifth of epsilon takes a fifth of mu where both are added up, and a tenth here."""
     plan = SeededScorecard.plan(facts(), epsilon=1.0, delta=1e-6, model="sufficient-statistics")
-    assert plan.picks is None
+    assert plan.means is None
     assert plan.choice.spend.epsilon == pytest.approx(0.2)
     assert plan.seed.spend.level is not None
     assert 0.88 < plan.seed.spend.level / gaussian_mu(1.0, 1e-6) < 0.92

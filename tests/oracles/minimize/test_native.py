@@ -16,8 +16,8 @@ from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interval import IntervalOracle
 from privopt.oracles.minimize.native import bounds as bounds
-from privopt.oracles.minimize.native import nested
-from privopt.oracles.minimize.native import solver as native
+from privopt.oracles.minimize.native import nested, solver, worker
+from privopt.oracles.minimize.native.run import Run
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -101,7 +101,7 @@ def test_equals_enumeration(shape: str, task: Task) -> None:
 
 @pytest.mark.parametrize("ties", [0, 1, 3])
 def test_ties_are_broken_however_few_are_opened(ties: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_TIES", ties)
+    monkeypatch.setattr(solver, "_TIES", ties)
     for shape in ("blocks", "flags and a block", "wide weights"):
         problem = make_problem(shape, 7)
         noise = Perturbation.linear(problem.lattice, np.arange(problem.lattice.dimension) % 2)
@@ -114,11 +114,11 @@ def test_ties_are_broken_however_few_are_opened(ties: int, monkeypatch: pytest.M
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_trees_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if shared:  # as if other threads were waiting for parts all the time
-        monkeypatch.setattr(native._Run, "starved", property(lambda run: True))
-    monkeypatch.setattr(native, "_FIRST_TREE_NODES", nodes)
-    monkeypatch.setattr(native, "_TREE_NODES", nodes)
-    monkeypatch.setattr(native._Worker, "_nested", lambda worker, low, number: False)
-    monkeypatch.setattr(native, "_MORE_SWEEPS", 1)
+        monkeypatch.setattr(Run, "starved", property(lambda run: True))
+    monkeypatch.setattr(worker, "_FIRST_TREE_NODES", nodes)
+    monkeypatch.setattr(worker, "_TREE_NODES", nodes)
+    monkeypatch.setattr(worker.Worker, "_nested", lambda *_: False)
+    monkeypatch.setattr(worker, "MORE_SWEEPS", 1)
     for shape in ("three blocks in a ball", "wide weights", "two numbers", "lopsided"):
         problem = make_problem(shape, nodes)
         oracle = NativeOracle(threads=1).prepare(problem, Task.NORMALIZED)
@@ -133,12 +133,12 @@ def test_trees_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_tries_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if shared:  # as if other threads were waiting for parts all the time
-        monkeypatch.setattr(native._Run, "starved", property(lambda run: True))
-    monkeypatch.setattr(native, "_FIRST_TREE_NODES", 1)
-    monkeypatch.setattr(native, "_WORTH", -0.01)  # always
-    monkeypatch.setattr(native, "_PART_NODES", nodes)
-    monkeypatch.setattr(native, "_MORE_SWEEPS", 1)
-    monkeypatch.setattr(native, "_PASSES", nodes)
+        monkeypatch.setattr(Run, "starved", property(lambda run: True))
+    monkeypatch.setattr(worker, "_FIRST_TREE_NODES", 1)
+    monkeypatch.setattr(worker, "_WORTH", -0.01)  # always
+    monkeypatch.setattr(worker, "_PART_NODES", nodes)
+    monkeypatch.setattr(worker, "MORE_SWEEPS", 1)
+    monkeypatch.setattr(worker, "_PASSES", nodes)
     searched = 0
     true_search = nested.search
 

@@ -8,8 +8,9 @@ import pytest
 from privopt.oracles.cells import regions
 from privopt.oracles.minimize.native import bounds as bounds
 from privopt.oracles.minimize.native import nested
+from privopt.oracles.minimize.native.model import climb
 from privopt.oracles.minimize.native.nested import State, Tries
-from privopt.oracles.minimize.native.solver import NativeOracle, climb
+from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.minimize.native.tries import make_tries
 from privopt.oracles.task import Task
 from privopt.problems.datasets.synthetic import make_cells

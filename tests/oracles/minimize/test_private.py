@@ -92,16 +92,19 @@ def test_during_a_solve_the_files_are_in_a_folder_that_nobody_else_may_enter(tem
     problem = ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=24))
     prepared = PulpOracle("CBC", "rows").prepare(problem, Task.LINEAR)
     before = set(Path.cwd().iterdir())
-    worker = threading.Thread(
-        target=lambda: prepared.minimize(Perturbation.zero(problem.lattice), Limits(seconds=2.0))
-    )
+    seen = threading.Event()
+    limits = Limits(cancelled=seen.is_set)
+    worker = threading.Thread(target=prepared.minimize, args=(Perturbation.zero(problem.lattice), limits))
     worker.start()
-    assert wait_for(lambda: solving(temporary))
-    (folder,) = temporary.iterdir()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert any("-pulp.mps" in file.name for file in folder.iterdir())
-    assert set(Path.cwd().iterdir()) == before
-    worker.join()
+    try:
+        assert wait_for(lambda: solving(temporary))
+        (folder,) = temporary.iterdir()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert any("-pulp.mps" in file.name for file in folder.iterdir())
+        assert set(Path.cwd().iterdir()) == before
+    finally:
+        seen.set()
+        worker.join()
     assert list(temporary.iterdir()) == []
     assert running(temporary) == []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.convex.utility import accuracy
@@ -129,10 +130,21 @@ def test_accuracy_is_a_share_of_records() -> None:
     assert accuracy(counted, w) == accuracy(records, w)
 
 
-def test_sparse_rows_have_no_counts() -> None:
-    from scipy import sparse
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_sparse_rows_have_counts_too(norm: Any) -> None:
+    X, y, counts = table(0)
+    X[np.abs(X) < 0.4] = 0
+    dense, thin = (
+        EmpiricalRisk(rows, y, LogisticLoss(), norm=norm, counts=counts) for rows in (X, sparse.csr_array(X))
+    )
+    w, v = np.random.default_rng(1).normal(size=(2, 3))
+    assert thin.facts == dense.facts
+    for name, at in (("value", (w,)), ("gradient", (w,)), ("hessian", (w,)), ("hessian_vector", (w, v))):
+        np.testing.assert_allclose(getattr(thin, name)(*at), getattr(dense, name)(*at), rtol=1e-12)
+    batch = np.array([0, 5, 400])
+    np.testing.assert_allclose(thin.gradient_sum(w, batch), dense.gradient_sum(w, batch), rtol=1e-12)
 
-    with pytest.raises(InvalidInputError, match="dense"):
-        EmpiricalRisk(sparse.csr_array(np.eye(2)), np.ones(2), LogisticLoss(), counts=[1, 2])
+
+def test_counts_of_no_records_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="counts"):
         EmpiricalRisk(np.eye(2), np.ones(2), LogisticLoss(), counts=[0, 2])

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,22 +193,27 @@ def test_an_engine_counts_what_is_counted_in_memory(
 def test_postgresql_counts_what_is_counted_in_memory(
     postgres: str, drawn: tuple[Schema, Rows, dict[str, str]]
 ) -> None:
+    schema, rows, kinds = drawn
+    check_counts(in_postgres(postgres, rows, kinds), schema, rows, kinds)
+
+
+def in_postgres(address: str, rows: Rows, kinds: dict[str, str]) -> Any:
     import psycopg
 
-    schema, rows, kinds = drawn
     types = {**TYPES, "float": "DOUBLE PRECISION", "single": "REAL"}
     columns = ", ".join(f'"{c}" {types[kind]}' for c, kind in kinds.items())
     marks = ", ".join(f"%s::{types[kind]}" for kind in kinds.values())
-    with psycopg.connect(postgres, autocommit=True) as connection, connection.cursor() as cursor:
+    with psycopg.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP TABLE IF EXISTS t; CREATE TABLE t ({columns})".encode())
         cursor.executemany(f"INSERT INTO t VALUES ({marks})".encode(), list(zip(*rows.values(), strict=True)))
-    check_counts(open_table(postgres, "public.t"), schema, rows, kinds)
+    return open_table(address, "public.t")
 
 
 def in_spark(spark: Any, rows: Rows, kinds: dict[str, str]) -> Any:
     types = {**TYPES, "text": "STRING"}
     columns = ", ".join(f"`{c}` {types[kind]}" for c, kind in kinds.items())
-    frame = spark._session.createDataFrame(list(zip(*rows.values(), strict=True)), columns)
+    plain = [[v.item() if isinstance(v, np.generic) else v for v in cells] for cells in rows.values()]
+    frame = spark._session.createDataFrame(list(zip(*plain, strict=True)), columns)
     frame.createOrReplaceTempView("t")
     return spark.table("t")
 
@@ -218,6 +225,56 @@ def test_spark_counts_what_is_counted_in_memory(
 ) -> None:
     schema, rows, kinds = drawn
     check_counts(in_spark(spark, rows, kinds), schema, rows, kinds)
+
+
+@contextmanager
+def anywhere(name: str, rows: Rows, kinds: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The rows in an engine, or in a server that a fixture starts."""
+    if name in ("duckdb", "sqlite"):
+        with engine(name, rows, kinds) as table:
+            yield table
+    else:
+        yield {"postgres": in_postgres, "spark": in_spark}[name](request.getfixturevalue(name), rows, kinds)
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres", "spark"])
+def test_keys_of_many_columns_are_of_64_bits(name: str, request: pytest.FixtureRequest) -> None:
+    """What engines take plain integers for would overflow in them, or wrap around."""
+    rng = np.random.default_rng(0)
+    rows: Rows = {f"x{k}": rng.uniform(0, 9, 30).tolist() for k in range(25)}
+    rows["y"] = rng.choice(CLASSES, 30).tolist()
+    kinds = {**dict.fromkeys(rows, "float"), "y": "text"}
+    schema = Schema([Binned(name, range(10)) for name in rows if name != "y"])
+    with anywhere(name, rows, kinds, request) as table:
+        assert same(count_records(table, schema, "y", CLASSES), in_memory(rows, kinds, schema, CLASSES))
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres", "spark"])
+def test_many_categories_are_found_by_halves(name: str, request: pytest.FixtureRequest) -> None:
+    """Text in the order of its bytes, beginnings of other text and letters beyond ASCII included."""
+    rng = np.random.default_rng(1)
+    letters = ["a", "B", "_", " ", "'", "\u00e9", "\u20ac", "\U0001f600"]
+    texts = sorted({"".join(rng.choice(letters, rng.integers(5))) for _ in range(150)})
+    numbers = [int(k) for k in rng.choice(10**6, 60, replace=False) - 5 * 10**5]
+    schema = Schema(
+        [
+            Categorical("text", texts[::2], outside="ignore"),
+            Categorical("int", [*numbers[:30], 0], outside="ignore"),
+            Categorical("float", numbers[:30], outside="ignore"),
+        ]
+    )
+    rows: Rows = {
+        "text": rng.choice(texts, 400).tolist(),
+        "int": rng.choice([*numbers, 0], 400).tolist(),
+        "float": [
+            x + 0.5 * half for x, half in zip(rng.choice(numbers, 400), rng.random(400) < 0.2, strict=True)
+        ],
+        "y": rng.choice(CLASSES, 400).tolist(),
+    }
+    rows["float"] = [float(x) for x in rows["float"]]
+    kinds = {"text": "text", "int": "int", "float": "float", "y": "text"}
+    with anywhere(name, rows, kinds, request) as table:
+        assert same(count_records(table, schema, "y", CLASSES), in_memory(rows, kinds, schema, CLASSES))
 
 
 def test_spark_fits_the_same_card(spark: Any, tmp_path: Path) -> None:
@@ -385,6 +442,43 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
         counted = count_records(open_table(address), Schema([Binned("x", [0, 1, 2])]), "y", CLASSES)
         assert (counted.counts.tolist(), counted.n_records) == ([6, 3], 9)
     assert not any(map(is_engine_address, (str(tmp_path), str(tmp_path / "part-0.parquet"))))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_of_other_types_are_no_casts_to_those_of_the_first(tmp_path: Path, first: int) -> None:
+    """A number that another file's type would round, and text that would be taken for one."""
+    parts = [pd.DataFrame({"x": [0, 1], "y": CLASSES}), pd.DataFrame({"x": [0.9, 1.6], "y": CLASSES})]
+    for k in (0, 1):
+        parts[k - first].to_parquet(tmp_path / f"{k}.parquet")
+    schema = Schema([Binned("x", [0, 1, 2])])
+    counted = count_records(open_table(f"{tmp_path}/*.parquet"), schema, "y", CLASSES)
+    assert counted.counts.tolist() == [2, 2]
+    parts[0].astype({"x": str}).to_parquet(tmp_path / "0.parquet")
+    with pytest.raises(SchemaError, match="numbers are needed"):
+        count_records(open_table(f"{tmp_path}/*.parquet"), schema, "y", CLASSES)
+    parts[0][["y"]].to_parquet(tmp_path / "0.parquet")
+    with pytest.raises(SchemaError, match="missing"):
+        count_records(open_table(f"{tmp_path}/*.parquet"), schema, "y", CLASSES)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    columns = [pyarrow.array([0.5]), pyarrow.array([1.5]), pyarrow.array(["no"])]
+    for second in ("x_1", "x"):
+        table = pyarrow.Table.from_arrays(columns, names=["x", second, "y"])
+        pyarrow.parquet.write_table(table, tmp_path / f"{second}.parquet")
+    assert open_table(f"{tmp_path}/x_*.parquet").columns == ("x", "x_1", "y")
+    with pytest.raises(SchemaError, match="distinct names"):
+        open_table(f"{tmp_path}/?.parquet")
+
+
+def test_what_is_no_table_and_no_classes_are_refused() -> None:
+    table, schema = ibis.memtable({"x": [0.5], "y": ["no"]}), Schema([Binned("x", [0, 1])])
+    for other in (table.x, table.group_by("x")):
+        with pytest.raises(InvalidInputError, match="Ibis table"):
+            count_records(other, schema, "y", CLASSES)
+    for classes in (["no"], ["no", "no"]):
+        with pytest.raises(InvalidInputError, match="2 different classes"):
+            count_records(table, schema, "y", classes)
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])

@@ -97,7 +97,9 @@ def test_an_overdraft_says_what_is_short(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceededError) as caught:
         ledger.reserve(PrivacySpend.approximate(1.0, 1e-6, "a"))
     assert "of epsilon = 2 and delta = 0 under" in str(caught.value)
-    assert "Only delta is short: create the ledger with --delta. Nothing" in str(caught.value)
+    assert "Only delta is short: create the ledger, or another budget in it, with --delta. Nothing" in str(
+        caught.value
+    )
     with pytest.raises(BudgetExceededError) as caught:
         ledger.reserve(PrivacySpend.approximate(3.0, 1e-6, "b"))
     assert "Only delta" not in str(caught.value)

@@ -1,0 +1,39 @@
+"""A page and a picture of lines that are kept, however far their run has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.kept import Kept, each
+from privopt.problems.files import write_atomically
+
+T = TypeVar("T")
+
+
+def fill(
+    kept: Kept,
+    plan: Sequence[T],
+    do: Callable[[T], None],
+    page: Callable[[pd.DataFrame], str],
+    picture: Callable[[pd.DataFrame], Figure],
+    console: Console,
+) -> pd.DataFrame:
+    """``do`` every part of a plan, then write page and picture beside the lines, from whatever there is.
+
+    The page says below its first paragraph what is missing.
+    """
+    kept.path.parent.mkdir(parents=True, exist_ok=True)
+    missing = each(plan, do, console, kept.path.stem.replace("-", " "))
+    if kept.lines:
+        parts = page(kept.frame).split("\n\n")
+        if missing:
+            parts.insert(2, f"**Not all is there yet.** Missing: {'; '.join(missing)}.")
+        write_atomically(kept.path.with_suffix(".md"), "\n\n".join(parts))
+        save(picture(kept.frame), kept.path.with_suffix(".png"))
+    return kept.frame

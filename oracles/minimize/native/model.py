@@ -1,0 +1,98 @@
+"""What the native minimiser knows before there is noise: made once per problem, shared by its solves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+import numpy as np
+
+from privopt.oracles.cells.regions import BIG, CellModel, give_to_norm, new_region, update
+from privopt.oracles.minimize.native import bounds
+from privopt.oracles.minimize.native.tries import Tries, make_tries
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.objective import UNIT, Perturbation
+
+FIRST_SWEEPS, MORE_SWEEPS = 2, 10  # over a region on its first visit, and later
+_REPRESENTATIVES = 8  # of the numeric weight vectors, to find out where duals should start
+
+
+@dataclass(frozen=True)
+class Model:
+    """What does not depend on the noise."""
+
+    problem: ZeroOneHalfspace
+    regions: CellModel
+    least_loss: IntArray  # sum of the minima of the cells, (r,)
+    rows: IntArray  # number of records of each variable's level, a search order
+    shares: bounds.Shares
+    tilts: IntArray  # where the dual starts on the first and second visit of a region, (2, r)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def make(cls, problem: ZeroOneHalfspace, regions: CellModel) -> Model:
+        shape, starts = regions.shape, regions.cells.table_start[:-1]
+        least = np.minimum.reduceat(regions.tables, starts, axis=1).sum(axis=1, dtype=np.int64)
+        rows = np.bincount(shape.member_var, shape.records[shape.member_factor]).astype(np.int64)
+        shares = bounds.make_shares(shape)
+        return cls(
+            problem, regions, least, rows, shares, _tilts(regions, shares, least, problem.largest_loss)
+        )
+
+    @property
+    def tries(self) -> Tries:
+        """Made when the first region needs them."""
+        with self.lock:
+            return self._tries
+
+    @cached_property
+    def _tries(self) -> Tries:
+        return make_tries(self.regions.shape, self.rows)
+
+
+def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
+    """Good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
+
+    They depend on the room that the numeric weights leave in the norm ball more than on anything else: a
+    representative, one with a low loss, stands for all with about the same |a|^2.
+    """
+    shape, squares = regions.shape, regions.squares
+    tilts = np.zeros((2, len(squares)), dtype=np.int64)
+    if not shape.coupled:
+        return tilts
+    region, costs = new_region(shape, np.int64), regions.costs(Perturbation.zero(regions.cells.lattice))
+    forward, levels = np.zeros_like(region.tables), np.zeros_like(shape.low)
+    tried = (0, *(n * UNIT >> digits for digits in range(13, 4, -1)))
+    at, distinct = [0, 0], np.unique(squares)
+    for part in np.array_split(distinct, min(len(distinct), _REPRESENTATIVES)):
+        same = np.flatnonzero((squares >= part[0]) & (squares <= part[-1]))
+        number = int(same[np.argmin(least[same])])
+
+        @cache
+        def reached(tilt: int, number: int = number) -> tuple[int, int]:
+            """The bounds after few and after many sweeps."""
+            found = -BIG, -BIG
+            if regions.start(region, number, UNIT, costs, regions.all_levels):
+                give_to_norm(shape, region, tilt)
+                update(shape, region, None)
+                sweeps = range(max(FIRST_SWEEPS, MORE_SWEEPS))
+                low = [bounds.sweep(shape, region, forward, shares, BIG, levels) for _ in sweeps]
+                found = low[FIRST_SWEEPS - 1], low[-1]
+            return found
+
+        for stage in range(2):
+            at[stage] = climb(at[stage], len(tried), lambda k: reached(tried[k])[stage])  # noqa: B023
+            tilts[stage, same] = tried[at[stage]]
+    return tilts
+
+
+def climb(at: int, size: int, height: Callable[[int], int]) -> int:
+    """The first of 0..size - 1, from ``at`` on, that is as high as both its neighbours."""
+    while True:
+        best = max((at, max(0, at - 1), min(size - 1, at + 1)), key=height)
+        if height(best) <= height(at):
+            return at
+        at = best

@@ -1,0 +1,183 @@
+"""What the threads of one search share: the regions that wait, and the best point known."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.oracles.cells.regions import BIG, Box, CellCosts
+from privopt.oracles.certificate import Status
+from privopt.oracles.limits import Watch
+from privopt.oracles.minimize.native import bounds
+from privopt.oracles.minimize.native.model import Model
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.objective import UNIT, from_fixed
+
+
+@dataclass
+class Part:
+    """Part of a region, and its dual, put aside."""
+
+    bound: int
+    dom_size: IntArray
+    dom: IntArray
+    shift: IntArray
+    theta: IntArray
+
+
+@dataclass(order=True)
+class Job:
+    """A region, or a part of one, with a lower bound."""
+
+    bound: int
+    number: int
+    swept: bool = False  # whether it had its first sweeps
+    part: Part | None = field(default=None, compare=False)
+    fixed: tuple[int, ...] | None = field(default=None, compare=False)  # levels of a part of a trie
+
+
+class Run:
+    """One search over a box of the lattice; several threads may work on it."""
+
+    def __init__(
+        self,
+        model: Model,
+        costs: CellCosts,
+        watch: Watch,
+        low: IntArray,
+        high: IntArray,
+        *,
+        ties: int = 0,
+        any_below: int | None = None,
+    ) -> None:
+        """
+        Args:
+            ties: how many regions that can at best equal the best point are opened to find one that comes
+                first in lexicographic order.
+            any_below: stop at the first point with a value below this.
+        """
+        self.model, self.costs, self.watch, self.low, self.high = model, costs, watch, low, high
+        self.ties, self.any_below = ties, any_below
+        self.value = BIG if any_below is None else any_below
+        self.point: IntArray | None = None
+        self.nodes = self.searched = 0
+        self.lock = threading.Condition()
+        self._stopped: Status | None = None
+        self._error: BaseException | None = None
+        self._active: dict[int, int] = {}  # bounds of the regions that threads are working on
+        shape = model.regions.shape
+        self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
+        self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # of the whole tries of regions
+        self.flat: set[int] = set()  # regions that tries do not bound better
+        self._waiting = 0  # threads without work
+        self._queue = self._regions()
+
+    def _regions(self) -> list[Job]:
+        """All regions of the box as a heap."""
+        model, regions = self.model, self.model.regions
+        low, high = self.low[regions.cells.numeric], self.high[regions.cells.numeric]
+        index = np.flatnonzero(np.all((regions.weights >= low) & (regions.weights <= high), axis=1))
+        offsets = self.costs.numeric[index] + model.least_loss[index] * UNIT
+        out, squares = np.empty(len(index), dtype=np.int64), regions.squares[index]
+        bounds.quick_bounds(
+            regions.shape, self.costs.unary, self.costs.radial, squares, offsets, *self.box, out
+        )
+        queue = [Job(b, i) for b, i in zip(out.tolist(), index.tolist(), strict=True) if b < BIG]
+        heapq.heapify(queue)
+        return queue
+
+    @property
+    def cutoff(self) -> int:
+        """Only values below this are of interest."""
+        return self.value + (self.ties > 0)
+
+    def bound(self) -> int:
+        """A proved lower bound on the minimum over the box."""
+        with self.lock:  # a region on its way from the queue to a thread must not be missed
+            least = [self.value, *self._active.values()]
+            return min(least if not self._queue else [*least, self._queue[0].bound])
+
+    def describe(self) -> str:
+        return f"{self.searched} of {len(self.model.regions.weights)} numeric weight vectors searched by tree"
+
+    def offer(self, value: int, point: IntArray) -> None:
+        """Take note of a point if it is better, or as good and lexicographically earlier."""
+        with self.lock:
+            earlier = self.point is None or tuple(point.tolist()) < tuple(self.point.tolist())
+            if value < self.value or (value == self.value and self.any_below is None and earlier):
+                self.value, self.point = value, np.array(point, dtype=np.int64)
+                self.lock.notify_all()
+
+    def outcome(self) -> Status | None:
+        """Why the watch stopped the search, if it did; raises what a thread has raised."""
+        if self._error is not None:
+            raise self._error
+        return self._stopped
+
+    @property
+    def over(self) -> bool:
+        found = self.any_below is not None and self.point is not None
+        return found or self._stopped is not None or self._error is not None
+
+    def take(self, leader: bool) -> Job | None:
+        """The open region with the lowest bound; None when there is nothing left to do."""
+        while True:
+            if leader:
+                self.look_around()
+            with self.lock:
+                if self._queue and self._queue[0].bound >= self.cutoff:
+                    self._queue.clear()
+                if self.over or not (self._queue or self._active):
+                    self.lock.notify_all()
+                    return None
+                if self._queue:
+                    job = heapq.heappop(self._queue)
+                    self._active[threading.get_ident()] = job.bound
+                    return job
+                self._waiting += 1
+                self.lock.wait(0.02)
+                self._waiting -= 1
+
+    def settled(self) -> None:
+        """The region that this thread took is done with, or waits again."""
+        with self.lock:
+            del self._active[threading.get_ident()]
+            self.lock.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        with self.lock:
+            self._error = self._error or error
+            self.lock.notify_all()
+
+    def look_around(self) -> None:
+        """Stop if the watch says so; report progress."""
+        self.watch.report(from_fixed(self.value), from_fixed(self.bound()), self.nodes)
+        if (reason := self.watch.stop()) is not None:
+            with self.lock:
+                self._stopped = reason
+                self.lock.notify_all()
+
+    def is_next(self, bound: int) -> bool:
+        """Whether no region that waits has a lower bound."""
+        with self.lock:
+            return not self._queue or bound <= self._queue[0].bound
+
+    @property
+    def starved(self) -> bool:
+        """Whether a thread waits for work and there is none."""
+        return self._waiting > 0 and not self._queue
+
+    def postpone(self, job: Job) -> None:
+        """Put work aside, for any thread."""
+        with self.lock:
+            heapq.heappush(self._queue, job)
+            self.lock.notify_all()
+
+    def count(self, nodes: int, ties: int) -> None:
+        with self.lock:
+            self.nodes += nodes
+            self.ties = max(0, self.ties - ties)
