@@ -119,9 +119,9 @@ class _PrivateRobustModel(PrivateLinearModel):
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
         if plan.search is None and numbers:  # public: n, epsilon and the columns
             warnings.warn(
-                f"{n} records are too few at epsilon = {self.epsilon:g} to find units of {numbers} columns of "
-                "numbers privately: they are taken as they are, which goes wrong where they are not about 1. "
-                "Divide by units that you know, or declare bounds, to a linear model that is not robust",
+                f"{n} records are too few at epsilon = {self.epsilon:g} to find units of {numbers} columns "
+                "of numbers privately: they are taken as they are, which goes wrong where they are not about "
+                "1. Divide by units that you know, or declare bounds, to a linear model that is not robust",
                 stacklevel=2,
             )
         source = NoiseSource(self.insecure_seed)
