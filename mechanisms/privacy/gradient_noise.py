@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import bounded_range_step_epsilon, gaussian_mu
-from privopt.mechanisms.privacy.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
+from privopt.mechanisms.privacy.grid_releases import DiscreteGaussianRelease
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.convex.regularizers import Vector

@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 from scipy.special import rel_entr
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.noise import DiscreteLaplaceRelease, NoiseSource
+from privopt.mechanisms.privacy.grid_releases import DiscreteLaplaceRelease
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import (
     check_count,
     check_delta,

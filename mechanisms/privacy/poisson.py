@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.privacy.grid_releases import DiscreteGaussianRelease
 from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
-from privopt.mechanisms.privacy.noise import MAX_EXPONENT, DiscreteGaussianRelease, NoiseSource
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 
 # Cells of the distributions. Their rounding is pessimistic, so a coarse one is valid, quick and a little too

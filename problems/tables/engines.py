@@ -24,10 +24,12 @@ import pyarrow.parquet
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.columns import Categorical, Column, Number, Refused
+from privopt.problems.tables.columns import Categorical, Column, Number
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
+from privopt.problems.tables.frames import check_distinct, missing_columns
 from privopt.problems.tables.missing import plain_column
-from privopt.problems.tables.schema import Schema, check_distinct, missing_columns
+from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.values import Refused
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096
@@ -291,6 +293,10 @@ class _Cell:
             return self.raw > _literal(math.floor(threshold))
         return self.number > _double(threshold)
 
+    def before(self, known: Any) -> Any:
+        """Whether the value comes before ``known``, a number below 2^53 or text, by its bytes."""
+        return self.value < _exact_literal(known, self.engine) if self.text else self.below(float(known))
+
     def equals(self, known: Any) -> Any:
         """Whether the value is ``known``, as Python has it."""
         if self.text:
@@ -395,8 +401,23 @@ def _typed(cell: _Cell, text: str) -> list[Any]:
 
 def _matched(cell: _Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
     """The place of the first list that holds the value, or ``other``."""
-    steps = [(cell.equals(value), _literal(k)) for k, values in enumerate(known) for value in values]
-    return _first_of(steps, _literal(other))
+    places: dict[Any, int] = {}
+    for place, values in enumerate(known):
+        for value in values:
+            places.setdefault(value, place)
+    if not cell.text and any(abs(value) >= _WHOLE for value in places):  # no doubles that order them
+        return _among(cell, list(places.items()), other, len(places))
+    order = sorted(places.items(), key=lambda item: item[0].encode() if cell.text else item[0])
+    return _among(cell, order, other, _IN_A_ROW)
+
+
+def _among(cell: _Cell, order: Sequence[tuple[Any, int]], other: int, most: int) -> Any:
+    """The place beside a value: up to ``most`` are compared one after the other, more by halves."""
+    if len(order) <= most:
+        return _first_of([(cell.equals(value), _literal(place)) for value, place in order], _literal(other))
+    middle = len(order) // 2
+    halves = [_among(cell, part, other, most) for part in (order[:middle], order[middle:])]
+    return _ibis().ifelse(cell.before(order[middle][0]), *halves)
 
 
 def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:

@@ -133,7 +133,7 @@ def test_a_classifier_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_levels_that_are_as_rare_as_the_noise_of_counts_do_not_blow_predictions_up() -> None:
-    """Their units are public: a search for them would end far below 1 for one in twenty."""
+    """Their units are public: a search for them costs budget, and may leave them out."""
     rng, n = np.random.default_rng(0), 3000
     levels = [f"ward {k}" for k in range(40)]
     table = pd.DataFrame({"ward": rng.choice(levels, n), "cost": rng.lognormal(0, 1, n).clip(0, 9)})

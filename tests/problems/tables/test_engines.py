@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sqlite3
 import sys
@@ -213,7 +212,8 @@ def in_postgres(address: str, rows: Rows, kinds: dict[str, str]) -> Any:
 def in_spark(spark: Any, rows: Rows, kinds: dict[str, str]) -> Any:
     types = {**TYPES, "text": "STRING"}
     columns = ", ".join(f"`{c}` {types[kind]}" for c, kind in kinds.items())
-    frame = spark._session.createDataFrame(list(zip(*rows.values(), strict=True)), columns)
+    plain = [[v.item() if isinstance(v, np.generic) else v for v in cells] for cells in rows.values()]
+    frame = spark._session.createDataFrame(list(zip(*plain, strict=True)), columns)
     frame.createOrReplaceTempView("t")
     return spark.table("t")
 
@@ -227,6 +227,16 @@ def test_spark_counts_what_is_counted_in_memory(
     check_counts(in_spark(spark, rows, kinds), schema, rows, kinds)
 
 
+@contextmanager
+def anywhere(name: str, rows: Rows, kinds: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The rows in an engine, or in a server that a fixture starts."""
+    if name in ("duckdb", "sqlite"):
+        with engine(name, rows, kinds) as table:
+            yield table
+    else:
+        yield {"postgres": in_postgres, "spark": in_spark}[name](request.getfixturevalue(name), rows, kinds)
+
+
 @pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres", "spark"])
 def test_keys_of_many_columns_are_of_64_bits(name: str, request: pytest.FixtureRequest) -> None:
     """What engines take plain integers for would overflow in them, or wrap around."""
@@ -235,13 +245,35 @@ def test_keys_of_many_columns_are_of_64_bits(name: str, request: pytest.FixtureR
     rows["y"] = rng.choice(CLASSES, 30).tolist()
     kinds = {**dict.fromkeys(rows, "float"), "y": "text"}
     schema = Schema([Binned(name, range(10)) for name in rows if name != "y"])
-    with contextlib.ExitStack() as stack:
-        if name in ("duckdb", "sqlite"):
-            table = stack.enter_context(engine(name, rows, kinds))
-        else:
-            table = {"postgres": in_postgres, "spark": in_spark}[name](
-                request.getfixturevalue(name), rows, kinds
-            )
+    with anywhere(name, rows, kinds, request) as table:
+        assert same(count_records(table, schema, "y", CLASSES), in_memory(rows, kinds, schema, CLASSES))
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres", "spark"])
+def test_many_categories_are_found_by_halves(name: str, request: pytest.FixtureRequest) -> None:
+    """Text in the order of its bytes, beginnings of other text and letters beyond ASCII included."""
+    rng = np.random.default_rng(1)
+    letters = ["a", "B", "_", " ", "'", "\u00e9", "\u20ac", "\U0001f600"]
+    texts = sorted({"".join(rng.choice(letters, rng.integers(5))) for _ in range(150)})
+    numbers = [int(k) for k in rng.choice(10**6, 60, replace=False) - 5 * 10**5]
+    schema = Schema(
+        [
+            Categorical("text", texts[::2], outside="ignore"),
+            Categorical("int", [*numbers[:30], 0], outside="ignore"),
+            Categorical("float", numbers[:30], outside="ignore"),
+        ]
+    )
+    rows: Rows = {
+        "text": rng.choice(texts, 400).tolist(),
+        "int": rng.choice([*numbers, 0], 400).tolist(),
+        "float": [
+            x + 0.5 * half for x, half in zip(rng.choice(numbers, 400), rng.random(400) < 0.2, strict=True)
+        ],
+        "y": rng.choice(CLASSES, 400).tolist(),
+    }
+    rows["float"] = [float(x) for x in rows["float"]]
+    kinds = {"text": "text", "int": "int", "float": "float", "y": "text"}
+    with anywhere(name, rows, kinds, request) as table:
         assert same(count_records(table, schema, "y", CLASSES), in_memory(rows, kinds, schema, CLASSES))
 
 
