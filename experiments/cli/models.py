@@ -10,7 +10,7 @@ import pandas as pd
 from privopt.experiments.cli.linear import load_linear
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import missing_columns
+from privopt.problems.tables.frames import missing_columns
 
 
 def load_model(path: Path) -> Any:

@@ -21,7 +21,6 @@ from scipy import special, stats
 from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
-from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.grid import NARROWEST
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
@@ -32,7 +31,6 @@ from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.truncation import INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 
@@ -84,7 +82,7 @@ class CountSampler:
         return list(np.count_nonzero(self.points.points(runs, noise) > 0.5, axis=1).tolist())
 
 
-def _claim(
+def law_claim(
     plan: Any,
     pair: tuple[tuple[float, ...], tuple[float, ...]],
     name: str,
@@ -92,6 +90,8 @@ def _claim(
     law: Law,
     mutants: Mapping[str, Any],
 ) -> AuditedClaim:
+    """A plan and its mutants on a pair of data sets, by runs and by their laws."""
+
     def subject(name: str, one: Any) -> Subject:
         laws = law(one, pair[0]), law(one, pair[1])
         kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
@@ -136,7 +136,7 @@ def _robust_mean() -> tuple[AuditedClaim, ...]:
 
     mutants = {"noise halved": _quieter(plan)}
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
-    return (_claim(plan, pair, "outlier, d = 1", _binned(MeanSampler, edges), law, mutants),)
+    return (law_claim(plan, pair, "outlier, d = 1", _binned(MeanSampler, edges), law, mutants),)
 
 
 def _robust_descent() -> tuple[AuditedClaim, ...]:
@@ -152,7 +152,7 @@ def _robust_descent() -> tuple[AuditedClaim, ...]:
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
     mutants = {"noise halved": _quieter(plan)}
-    return (_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
+    return (law_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
 
 
 def _robust_stochastic() -> tuple[AuditedClaim, ...]:
@@ -174,7 +174,7 @@ def _robust_stochastic() -> tuple[AuditedClaim, ...]:
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
     mutants = {"noise halved": _quieter(plan), "everyone sampled": dataclasses.replace(plan, sampling=1.0)}
-    return (_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
+    return (law_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
 
 
 # --- trimmed means ---------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _below(edges: Floats, trim: Trimming, records: tuple[float, ...], sign: floa
     return np.asarray(special.ndtr(reach) if sign > 0 else special.ndtr(-reach))
 
 
-def _count_law(dimension: int, above: Floats) -> Floats:
+def count_law(dimension: int, above: Floats) -> Floats:
     return np.asarray(stats.binom.pmf(np.arange(dimension + 1), dimension, above))
 
 
@@ -230,11 +230,11 @@ def _trimmed_mean() -> tuple[AuditedClaim, ...]:
     far = TrimmedMean.plan(1000, 1, mean_range=(0.0, 1.0), epsilon=_EPSILON, delta=_SMALL_DELTA, trimmed=300)
 
     def counts(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
-        return _count_law(one.dimension, _above(one.trimming, records))
+        return count_law(one.dimension, _above(one.trimming, records))
 
     quieter = dataclasses.replace(medians, trimming=_louder(medians.trimming, 8.0))
     return (
-        _claim(
+        law_claim(
             *(medians, _MEDIANS, f"medians, d = {_MANY}"),
             *(lambda plan, records: CountSampler(MeanSampler(plan, records)), counts),
             {"noise an eighth": quieter},
@@ -253,7 +253,7 @@ def outlier_claim(plan: TrimmedMean, outlier: float) -> AuditedClaim:
 
     printed = dataclasses.replace(plan, trimming=printed_scale(plan.trimming))
     pair = (0.0,) * n, (*(0.0,) * (n - 1), outlier)
-    return _claim(
+    return law_claim(
         *(plan, pair, "outlier, d = 1", _binned(MeanSampler, wide), bins), {"printed scale": printed}
     )
 
@@ -271,7 +271,7 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
 
     def counts(one: TrimmedGradientDescent, records: tuple[float, ...]) -> Floats:
         above = _above(one.trimming, tuple(-y for y in records), sign=-1.0)
-        return _count_law(one.facts.dimension, above)
+        return count_law(one.facts.dimension, above)
 
     # epsilon where epsilon-tilde belongs: (1/2) epsilon^2-zCDP for the whole run.
     printed = ArsinhNoise.within(_EPSILON**2 / 2 / _MANY, enough=plan.trimming.noise.t)
@@ -282,7 +282,7 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
         ),
     }
     return (
-        _claim(
+        law_claim(
             *(plan, _MEDIANS, f"medians, d = {_MANY}"),
             *(lambda one, records: CountSampler(DescentSampler(one, records)), counts),
             mutants,
@@ -362,103 +362,8 @@ def _sample_aggregate() -> tuple[AuditedClaim, ...]:
         "maximum up to m": changed(BriefMaximum),
     }
     return (
-        _claim(plan, majority, f"{_MAJORITY}, d = 1", run, law, quieter),
-        _claim(plan, outlier, f"{_OUTLIER}, d = 1", run, law, printed),
-    )
-
-
-# --- private units, moments and steps --------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FitSampler:
-    """Runs a plan's own ``release`` on two records of one number and a label."""
-
-    plan: ClippedNewton
-    records: tuple[float, ...]  # (x, y) of the first; the second is 0, 0
-    product: bool  # of slope and intercept, or the intercept alone
-
-    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        X, y = np.array([[self.records[0]], [0.0]]), np.array([self.records[1], 0.0])
-        points = np.array([self.plan.release(X, [y], noise)[0].point for _ in range(runs)])
-        seen = points[:, 0] * points[:, 1] if self.product else points[:, 1]
-        return list((seen > 0).astype(int).tolist())
-
-
-@dataclass(frozen=True)
-class SearchSampler:
-    """How many of equal columns a plan's search finds a centre above 0 for."""
-
-    plan: ClippedNewton
-    ones: int
-
-    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        n, search = self.plan.n_records, self.plan.search
-        assert search is not None
-        columns = np.repeat((np.arange(n) < self.ones)[:, None], search.counts.dimension, axis=1).astype(
-            np.float64
-        )
-        found = [search.centres(columns, noise) for _ in range(runs)]
-        return list(np.count_nonzero(np.array(found) > 0, axis=1).tolist())
-
-
-def _clipped_newton() -> tuple[AuditedClaim, ...]:
-    """Far labels, which the steps show; rows on either side, which moments do; a median, which counts do."""
-    small = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.5, delta=_DELTA, steps=1)
-    strict = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.25, delta=_DELTA, steps=1)
-    large = ClippedNewton.plan(500, _FEW, LogisticLoss(), epsilon=0.5, delta=_DELTA, steps=1)
-
-    def labels(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
-        # Whatever the metric is, the intercept is normal, and its mean half a clipping norm in its unit.
-        mean = math.copysign(one.clip_of(1, one.loss) / 2, records[1])
-        above = float(special.ndtr(mean / one.step_noise.sigma))
-        return np.array([1 - above, above])
-
-    def rows(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
-        # Labels of 0: weights are noise, turned by the metric, an average over what it may be.
-        z = np.array([[math.copysign(1.0, records[0]), 0.5], [0.0, 0.5]])  # shortened
-        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-        share = weights / math.sqrt(2 * math.pi)
-        above, sigma = 0.0, one.moment_noise.sigma
-        for x, p in zip(nodes, share, strict=True):
-            for y, q in zip(nodes, share, strict=True):
-                A = z.T @ z / 2 + sigma * np.array([[x, y / math.sqrt(2)], [y / math.sqrt(2), 0.0]])
-                turn = one.metric(A)
-                cov = turn @ turn.T
-                above += p * q * (0.5 + math.asin(cov[0, 1] / math.sqrt(cov[0, 0] * cov[1, 1])) / math.pi)
-        return np.array([1 - above, above])
-
-    def counts(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
-        assert one.search is not None
-        noise = one.search.counts
-        zeros = one.n_records - records[0]
-        return _count_law(
-            noise.dimension, np.asarray(special.ndtr((one.n_records / 2 - zeros) / noise.sigma))
-        )
-
-    def quieter(plan: Any, part: str, factor: float) -> Any:
-        noise = getattr(plan, part)
-        return dataclasses.replace(plan, **{part: dataclasses.replace(noise, sigma=noise.sigma / factor)})
-
-    assert large.search is not None
-    loud = dataclasses.replace(large, search=quieter(large.search, "counts", 30.0))
-    far, sides, tie = ((0.0, _FAR), (0.0, -_FAR)), ((_FAR, 0.0), (-_FAR, 0.0)), ((250.0,), (249.0,))
-    return (
-        _claim(
-            *(small, far, "far label, d = 1"),
-            *(lambda plan, records: FitSampler(plan, records, False), labels),
-            {"noise of steps a quarter": quieter(small, "step_noise", 4.0)},
-        ),
-        _claim(
-            *(strict, sides, "sides, d = 1"),
-            *(lambda plan, records: FitSampler(plan, records, True), rows),
-            {"noise of moments a fiftieth": quieter(strict, "moment_noise", 50.0)},
-        ),
-        _claim(
-            *(large, tie, f"tied medians, d = {_FEW}"),
-            *(lambda plan, records: SearchSampler(plan, int(records[0])), counts),
-            {"noise of counts a thirtieth": loud},
-        ),
+        law_claim(plan, majority, f"{_MAJORITY}, d = 1", run, law, quieter),
+        law_claim(plan, outlier, f"{_OUTLIER}, d = 1", run, law, printed),
     )
 
 
@@ -469,5 +374,4 @@ HEAVY_TAILED_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     TrimmedMean.name: _trimmed_mean,
     TrimmedGradientDescent.name: _trimmed_descent,
     SampleAggregate.name: _sample_aggregate,
-    ClippedNewton.name: _clipped_newton,
 }

@@ -17,6 +17,7 @@ import numpy as np
 
 from privopt.mechanisms.audit.audit import Outcome
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.convex import RISK_AUDITS
 from privopt.mechanisms.audit.evaluation import evaluation_claims
 from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
@@ -143,5 +144,6 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     NumberMeans.name: means_claims,
     PrevalencePlan.name: prevalence_claims,
     **HEAVY_TAILED_AUDITS,
+    **NEWTON_AUDITS,
     **OPSAMP_AUDITS,
 }

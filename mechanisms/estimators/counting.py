@@ -16,8 +16,9 @@ from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import count_records, is_engine_table
+from privopt.problems.tables.frames import Table
 from privopt.problems.tables.partitions import parts_of
-from privopt.problems.tables.schema import IntegerFeatures, Schema, Table
+from privopt.problems.tables.schema import IntegerFeatures, Schema
 
 _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "

@@ -19,7 +19,7 @@ from privopt.mechanisms.estimators.validation import check_no_text, without_valu
 from privopt.problems.arguments import told
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.columns import check_exact, positions
+from privopt.problems.tables.values import check_exact, positions
 
 # What pandas calls arrays that hold text alone, or whole numbers alone: neither has missing entries.
 _ONE_KIND = ("string", "integer", "boolean")
@@ -52,9 +52,11 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         # It compares labels with themselves as integers; and how many different ones there are is not told.
-        with np.errstate(invalid="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            check_classification_targets(y)
+        # A column of whole numbers, which it never refuses, is not sorted for it.
+        if given.dtype.kind not in "iub" or np.ndim(y) != 1:
+            with np.errstate(invalid="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
     except ValueError as error:
         raise InvalidInputError(without_values(error)) from None

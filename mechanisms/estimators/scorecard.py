@@ -51,8 +51,9 @@ from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.partitions import is_dask
-from privopt.problems.tables.schema import Schema, columns_of
+from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger

@@ -18,9 +18,10 @@ Floats = NDArray[np.float64]
 
 # Halvings of the public grids below: of centres, of scales, of one length.
 CENTRE_ROUNDS, SCALE_ROUNDS, LENGTH_ROUNDS = 16, 9, 6
-# Where all but about as many distances as a scale may leave are 0, a search may end anywhere below these: a
-# column is left out if too many distances are beyond eight times its scale, asked thrice.
-_CHECKS, _FAR, _TOO_MANY = 3, 8.0, 0.55
+# Where all but about as many distances as a scale may leave are 0, a search may end anywhere below these,
+# with nothing near: a column is left out if too few distances lie between half and eight times its scale,
+# asked thrice.
+_CHECKS, _NEAR, _TOO_FEW = 3, (0.5, 8.0), 0.5
 # The probability that a search for scales takes a wrong turn where nothing is beyond a number.
 _LOST = 1e-3
 COUNT_ROUNDS = CENTRE_ROUNDS + SCALE_ROUNDS + _CHECKS
@@ -32,10 +33,10 @@ _BLOCK = 1 << 20  # numbers that are compared at a time
 class ColumnSearch:
     """Medians of columns, a tail quantile of their distances from them, and one of a length of each row.
 
-    Every question is "how many records are beyond this number?", asked of all columns at once and answered
-    with Gaussian noise; which number comes next depends on noisy answers alone. The grids are public: centres
-    are floats with 8 binary digits, scales powers of sqrt 2 from 2^-128 to 2^128, lengths powers of 2^(1/4)
-    from 2^-6 to 2^10.
+    Every question is "how many records are beyond this number?", or lie between two, asked of all columns
+    at once and answered with Gaussian noise; which number comes next depends on noisy answers alone. The
+    grids are public: centres are floats with 8 binary digits, scales powers of sqrt 2 from 2^-128 to 2^128,
+    lengths powers of 2^(1/4) from 2^-6 to 2^10.
 
     Privacy: mu-GDP with mu = ``level``, whatever the columns hold; neighbours by replacing one record, n
     public. One record moves a count by at most 1, and so the counts of c columns by sqrt(c) in l2; adaptively
@@ -112,9 +113,9 @@ class ColumnSearch:
         end = np.full(distances.shape[1], 1 << SCALE_ROUNDS - 1)
         found = _halved(lower, lambda i: 2.0 ** (i / 2), -end, end, SCALE_ROUNDS)
         again = self.counts.adder(source, _CHECKS)
-        far = _count(distances, _FAR * found, np.greater)
-        beyond = np.mean([again(far) for _ in range(_CHECKS)], axis=0)
-        usual = (found > 2.0**-127.4) & (beyond < _TOO_MANY * ranks)  # the lowest end is 2^-127.5
+        beyond, far = (_count(distances, end * found, np.greater) for end in _NEAR)
+        near = np.mean([again(beyond - far) for _ in range(_CHECKS)], axis=0)
+        usual = (found > 2.0**-127.4) & (near > _TOO_FEW * ranks)  # the lowest end is 2^-127.5
         return np.where(usual, found, 0.0)
 
     def length(self, lengths: Floats, share: float, source: NoiseSource) -> float:

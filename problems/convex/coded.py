@@ -13,6 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.problems.errors import InvalidInputError
+
 Vector = NDArray[np.float64]
 
 
@@ -66,9 +68,26 @@ class CodedRows:
         return found
 
     def norms(self, largest: bool) -> Vector:
-        """The l2 norms of the rows, or their largest entries, shape (n,)."""
+        """The l2 norms of the rows, or their largest entries, shape (n,).
+
+        Raises:
+            InvalidInputError: rows in which two levels share a feature, whose norms are none of these.
+        """
+        self._check_apart()
         sizes = np.max(np.abs(self.table), axis=1) if largest else np.sum(self.table**2, axis=1)
         found = sizes[self.codes[:, 0]]
         for codes in self.codes.T[1:]:
             found = np.maximum(found, sizes[codes]) if largest else found + sizes[codes]
         return found if largest else np.asarray(np.sqrt(found))
+
+    def _check_apart(self) -> None:
+        """Codes are records', and may be anything: those of one place need features that no other has."""
+        users = np.zeros(self.table.shape[1], dtype=np.int64)
+        for codes in self.codes.T:
+            if np.min(codes, initial=0) < 0 or np.max(codes, initial=0) >= len(self.table):
+                raise InvalidInputError("codes of records must be those of levels in the table")
+            used = np.zeros(len(self.table), dtype=bool)
+            used[codes] = True
+            users += np.any(self.own[used], axis=0)
+        if np.any(users > 1) or np.any(self.table[~self.own]):
+            raise InvalidInputError("a code stands for a level of another column: count the records again")

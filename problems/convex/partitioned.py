@@ -33,7 +33,7 @@ class PartitionedRisk(EmpiricalRisk):
     So all parts together have a mark (``mark_of``), and another one than at first is refused.
 
     Args:
-        parts: risks of the same loss and bounds, with counts: what a row adds then depends on it alone.
+        parts: risks of the same loss and bounds, where what a row adds depends on it alone: ``PartRisk``.
         facts: of all of them: n is the sum of theirs.
     """
 
@@ -91,16 +91,19 @@ class PartRisk(EmpiricalRisk):
     def __init__(self, X: Any, y: Any, facts: RiskFacts, longest: float) -> None:
         self._bound, self._beside = longest, X.shape[1] < facts.dimension
         super().__init__(
-            *(_in_memory(X), y, facts.loss),
+            *(_in_memory(X).astype(np.float64, copy=False), y, facts.loss),
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
-            counts=np.ones(X.shape[0], dtype=np.int64),
         )
         self.facts = replace(self.facts, dimension=facts.dimension)
 
     def clipped_rows(self) -> Any:
         return self._doubles(slice(0, len(self.y)))
+
+    @property
+    def _alone(self) -> bool:
+        return isinstance(self.X, np.ndarray)
 
     @property
     def _longest(self) -> float:

@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import inspect
-import io
 import itertools
 import json
 import math
-import re
 import tomllib
 import warnings
-import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from privopt.problems.arguments import as_path, told
-from privopt.problems.arrays import check_unmasked
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
-from privopt.problems.tables.columns import (
-    FEATURE_LIMIT,
-    Binned,
-    Categorical,
-    Column,
-    Numeric,
-    as_levels,
-    as_numbers,
-    is_numeric,
-)
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.rules import KEYS, PointRule
-
-Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
+from privopt.problems.tables.values import FEATURE_LIMIT, as_levels, as_numbers, is_numeric
 
 # Schema.infer: about this many grid points per column. All feature values are then multiples of 1/120,
 # so the common denominator does not grow with the number of columns.
@@ -54,8 +35,6 @@ _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
 _MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
 # Tables of levels, and of pairs of them, are no longer than this.
 _MOST_LEVELS = 1024
-# Messages list at most so many columns.
-_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +286,7 @@ class Schema:
             except SchemaError as error:
                 refused.append(str(error))
         if refused:  # all at once: wide tables have many
-            raise SchemaError("; ".join(refused[:_MOST_NAMED]) + "; ..." * (len(refused) > _MOST_NAMED))
+            raise SchemaError("; ".join(refused[:MOST_NAMED]) + "; ..." * (len(refused) > MOST_NAMED))
         try:
             return cls(columns, intercept)
         except SchemaError:  # which quotes names
@@ -395,209 +374,11 @@ class Schema:
         file.write_text(text + "\n", "utf-8")
 
 
-def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
-    """Read a table: CSV with a header (.csv, also compressed as .csv.gz), or .parquet.
-
-    CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
-    after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
-    text. Empty lines are skipped, except where there is one column: there each is an empty cell.
-
-    Args:
-        path: the file.
-        text: columns of a CSV file that are not to be read as numbers, whatever they look like.
-
-    Raises:
-        SchemaError: another extension, or a file that cannot be read. No content is repeated.
-    """
-    with _told_apart(path) as file:
-        return _read_parquet(file) if _is_parquet(file) else _read_csv(file, text)
-
-
-def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
-    """The names of a table's columns, of a Parquet file with their types; no record is read.
-
-    Raises:
-        SchemaError: as ``read_table``.
-    """
-    with _told_apart(path) as file:
-        return pyarrow.parquet.read_schema(file) if _is_parquet(file) else _csv_header(file)[1]
-
-
-def _is_parquet(file: Path) -> bool:
-    return file.name.lower().endswith(".parquet")
-
-
-@contextmanager
-def _told_apart(path: str | Path) -> Iterator[Path]:
-    """A file that may be a table; what goes wrong with it becomes SchemaError, and repeats no content."""
-    file = as_path(path, "a table")
-    name = file.name.lower()
-    if file.is_dir():
-        raise SchemaError(
-            f"{file}: that is a folder; name a table in it, or all by a pattern such as {file}/*.parquet"
-        )
-    if not name.endswith((".csv", ".csv.gz", ".parquet")):
-        raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
-    try:
-        yield file
-    except FileNotFoundError:
-        raise SchemaError(f"{file}: no such file") from None
-    except PermissionError:
-        raise SchemaError(f"{file}: permission denied") from None
-    except UnicodeDecodeError:
-        raise SchemaError(f"{file}: not UTF-8 text; save it as CSV in UTF-8") from None
-    except SchemaError:
-        raise
-    except (OSError, ValueError, EOFError, zlib.error):  # messages of parsers can quote records
-        kind = {"parquet": "Parquet", "csv": "CSV", "gz": "gzip-compressed CSV"}[name.rpartition(".")[2]]
-        raise SchemaError(f"{file}: damaged, or not a {kind} file") from None
-
-
-def _read_parquet(file: Path) -> pd.DataFrame:
-    check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
-    return pd.read_parquet(file)
-
-
-def check_distinct(where: str, names: Sequence[str]) -> None:
-    """Raise SchemaError for two columns of one name."""
-    if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
-        places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
-        raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
-
-
-def _csv_header(file: Path) -> tuple[str, list[str]]:
-    """The separator, and the names of the columns."""
-    with _csv_text(file) as stream:
-        first = stream.readline()
-        separator = next((s for s in ",;\t" if s in first), ",")
-        stream.seek(0)
-        header = next(csv.reader(stream, delimiter=separator, skipinitialspace=True), [])
-    if not any(header):
-        raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
-    check_distinct(str(file), header)
-    return separator, header
-
-
-def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
-    separator, header = _csv_header(file)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
-            frame = pd.read_csv(
-                file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
-                keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
-                skipinitialspace=True, skip_blank_lines=len(header) > 1,
-            )  # fmt: skip
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        _check_lines(file, separator, len(header))
-        open_quote = re.search(r"EOF inside string starting at row (\d+)", str(error))
-        where = f"; the quote that opens in record {open_quote[1]} is never closed" if open_quote else ""
-        raise SchemaError(f"{file}: damaged, or not a CSV file{where}") from None
-    if frame.iloc[:, -1].isna().any():  # as after a line that is too short
-        _check_lines(file, separator, len(header))
-    return frame
-
-
-@contextmanager
-def _csv_text(file: Path) -> Iterator[io.TextIOWrapper]:
-    compressed = file.name.lower().endswith(".gz")
-    with gzip.open(file) if compressed else file.open("rb") as raw:
-        yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-
-
-def _check_lines(file: Path, separator: str, width: int) -> None:
-    """Raise SchemaError at the first line that does not hold ``width`` cells."""
-    with _csv_text(file) as stream:
-        lines = csv.reader(stream, delimiter=separator, skipinitialspace=True)
-        try:
-            for cells in lines:
-                if cells and len(cells) != width:
-                    raise SchemaError(
-                        f"{file}, line {lines.line_num}: {len(cells)} cells where the header has {width}"
-                    )
-        except csv.Error:
-            raise SchemaError(f"{file}, line {lines.line_num}: a quote is never closed") from None
-
-
-def missing_columns(missing: Sequence[str], there: Sequence[str]) -> str:
-    """Names that a table lacks. Those that it has are not quoted: without a header they are a record.
-
-    Args:
-        missing: the names that were looked for in vain.
-        there: the names of the table.
-    """
-    wanted = ", ".join(f"column {name!r}{_similar(name, there)}" for name in missing[:_MOST_NAMED])
-    more = ", ..." if len(missing) > _MOST_NAMED else ""
-    count = "1 column" if len(there) == 1 else f"{len(there)} columns"
-    return (
-        f"{wanted}{more}. The table has {count}, and names must match exactly; is the first line of the file "
-        "its header?"
-    )
-
-
-def _similar(name: str, there: Sequence[str]) -> str:
-    """Where a name stands that is much like the one looked for."""
-    known = [other.strip().lower() for other in there]
-    close = get_close_matches(name.strip().lower(), known, n=1)
-    return f" (column {known.index(close[0]) + 1} of the table has a similar name)" if close else ""
-
-
-def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
-    """The columns of a table with their names (None for arrays), of one common length.
-
-    Raises:
-        SchemaError: not a table, no columns, columns that differ in length, or masked ones.
-    """
-    named: list[tuple[str | None, NDArray[Any]]]
-    check_unmasked(table, "the table")
-    table = as_pandas(table)
-    if isinstance(table, (pd.DataFrame, Mapping)):
-        named = [(str(label), _array(values)) for label, values in table.items()]
-    elif isinstance(table, np.ndarray) and table.ndim == 2:
-        named = [(None, table[:, j]) for j in range(table.shape[1])]
-    else:
-        raise SchemaError(
-            "expected a data frame (pandas, polars, pyarrow), a dict of columns, or an array of shape "
-            f"(n, columns); got {type(table).__name__}"
-            + (": call its collect() first" if hasattr(table, "collect") else "")
-        )
-    if not named:
-        raise SchemaError("the table has no columns")
-    if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:
-        raise SchemaError("all columns of a table must be one-dimensional and of the same length")
-    return named
-
-
-def as_pandas(table: Any) -> Any:
-    """A data frame of another library (polars, pyarrow) as pandas has it; anything else as it is.
-
-    Raises:
-        SchemaError: columns that its ``to_pandas`` does not convert.
-    """
-    if isinstance(table, pd.DataFrame) or not callable(getattr(table, "to_pandas", None)):
-        return table
-    try:
-        return table.to_pandas()
-    except Exception as error:  # every library has its own, and they can quote cells
-        raise SchemaError(
-            f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
-        ) from None
-
-
 def _schema_file(path: str | Path) -> Path:
     file = as_path(path, "a schema file")
     if file.suffix not in (".toml", ".json"):
         raise SchemaError(f"schema file {file}: its name must end in .toml or .json")
     return file
-
-
-def _array(values: object) -> NDArray[Any]:
-    """An array; lists become arrays of objects, so that NumPy does not turn numbers among text into text."""
-    check_unmasked(values, "a column")
-    try:
-        return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
-    except (TypeError, ValueError):
-        raise SchemaError("all columns of a table must be one-dimensional and of the same length") from None
 
 
 def _checked_keys(

@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.engines import is_engine_address, open_table
-from privopt.problems.tables.schema import header_of, missing_columns, toml_line
+from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.reading import header_of
+from privopt.problems.tables.schema import toml_line
 
 
 class Held(Enum):

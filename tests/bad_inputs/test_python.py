@@ -47,7 +47,7 @@ from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
-from privopt.problems.tables.schema import read_table
+from privopt.problems.tables.reading import read_table
 
 # A secret in everything that could hold a record: no message may show it.
 SECRET = 48611

@@ -19,7 +19,7 @@ from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegres
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.tables.columns import Column
-from privopt.problems.tables.schema import read_table
+from privopt.problems.tables.reading import read_table
 
 BIG = 1 << 53
 WHOLE = [0, 1, 2, -1, BIG - 1, BIG, BIG + 1, -BIG - 1, 2**63, 2**64 - 1, 10**30, True, False]

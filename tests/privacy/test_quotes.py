@@ -32,7 +32,7 @@ from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk
 from privopt.problems.nonconvex.factorisation import FactorRisk
-from privopt.problems.tables.schema import read_table
+from privopt.problems.tables.reading import read_table
 
 # Cells near declared names, categories and numbers, so that every kind of hint could pick them up.
 SECRETS = ("nonsmoker", "xsmoker", "statte", "age7", "wellx", "48611", "4.8611", "Quagmire")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -17,10 +18,12 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression, evaluate
+from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.partitions import DaskParts, LostPartsError
 from tests.mechanisms.estimators.test_partitions import FACTS, arrays, close, lazy
+from tests.mechanisms.heavy_tails.test_sample_aggregate import planned
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
@@ -82,6 +85,19 @@ def test_joblib_spreads_fits_over_the_workers(cluster: Any) -> None:
     with joblib.parallel_config(backend="dask"):
         found = joblib.Parallel()(joblib.delayed(fitted)(seed) for seed in range(3))
     assert found == [fitted(seed) for seed in range(3)]
+
+
+def test_joblib_sends_subsets_of_records_to_the_workers(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    plan = dataclasses.replace(planned(), n_records=12, subsets=4, averaged=2)
+    monkeypatch.setattr(SampleAggregate, "shortened", lambda self, z: (seen.append(z), z)[1])
+    with joblib.parallel_config(backend="dask"):
+        plan.release(
+            np.zeros((12, 1)), np.zeros(12), lambda rows, labels: np.array([float(os.getpid())]), workers=2
+        )
+    assert set(seen[0].ravel()) <= set(map(float, cluster.run(os.getpid).values()))
 
 
 def test_a_killed_worker_costs_its_partitions_and_changes_no_bit(

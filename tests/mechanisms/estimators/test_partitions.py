@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,6 +236,9 @@ class TestFrames:
         model = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
         close(model, PrivateLogisticRegression(1.0, **facts).fit(table, y))
         assert model.predict(dX).compute().tolist() == model.predict(table).tolist()
+        for name in ("decision_function", "predict_proba"):
+            np.testing.assert_allclose(getattr(model, name)(dX).compute(), getattr(model, name)(table))
+        assert model.score(dX, dy) == model.score(table, y)
         found = evaluate(model, dX, dy, insecure_seed=5)
         assert found.histogram.counts.tolist() == (
             evaluate(model, table, y, insecure_seed=5).histogram.counts.tolist()
@@ -333,6 +339,35 @@ class TestFrames:
         assert caught.value.__cause__ is caught.value.__context__ is None
 
 
+# Fits, predicts and evaluates a file of 128 MB where 64 MB may be had, beyond what libraries took.
+_LITTLE_MEMORY = """
+import re, resource, sys
+from pathlib import Path
+import numpy as np
+from privopt.mechanisms import PrivateLogisticRegression, evaluate
+
+rows = 2_000_000
+X = np.lib.format.open_memmap(sys.argv[1], "w+", np.float64, (rows, 8))  # holes: zeros, on no disk
+y = np.zeros(rows, dtype=np.int8)
+y[::3] = 1
+facts = {"data_norm": 1.0, "classes": (0, 1), "mechanism": "dp-gd", "steps": 1, "insecure_seed": 1}
+
+def run(X, y):
+    model = PrivateLogisticRegression(1.0, **facts).fit(X, y)
+    assert len(model.predict(X)) == int(np.sum(evaluate(model, X, y).histogram.n_records))
+
+run(X[:1000], y[:1000])
+taken = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (taken + (64 << 20),) * 2)
+run(X, y)
+try:
+    np.array(X)
+except MemoryError:
+    sys.exit(0)
+sys.exit("the limit does not hold")
+"""
+
+
 class TestFiles:
     @pytest.fixture
     def mapped(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
@@ -359,6 +394,27 @@ class TestFiles:
         monkeypatch.undo()
         close(model, PrivateLogisticRegression(1.0, mechanism="dp-gd", steps=3, **FACTS).fit(np.array(X), y))
         np.testing.assert_allclose(model.decision_function(X), model.decision_function(np.array(X)))
+
+    @pytest.mark.parametrize("kind", ["float32", "int8", ">f8"])
+    @pytest.mark.parametrize("columns_first", [False, True])
+    def test_files_of_other_numbers_and_orders(self, kind: str, columns_first: bool, tmp_path: Path) -> None:
+        X, y = arrays()
+        X = (4 * X).astype(kind)
+        np.save(tmp_path / "X.npy", np.asfortranarray(X) if columns_first else X)
+        mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+        assert mapped.flags.c_contiguous is not columns_first
+        model = PrivateLogisticRegression(1.0, mechanism="dp-gd", steps=3, **FACTS).fit(mapped, y)
+        whole = X.astype(float)
+        close(model, PrivateLogisticRegression(1.0, mechanism="dp-gd", steps=3, **FACTS).fit(whole, y))
+        assert model.predict(mapped).tolist() == model.predict(whole).tolist()
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and /proc are Linux's")
+    def test_a_file_twice_as_large_as_the_memory_that_is_left(self, tmp_path: Path) -> None:
+        subprocess.run(
+            [sys.executable, "-c", _LITTLE_MEMORY, str(tmp_path / "X.npy")],
+            check=True,
+            env={**os.environ, "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
 
     def test_facts_that_are_not_declared_are_read_off_it_as_off_an_array(
         self, mapped: tuple[Any, Any]

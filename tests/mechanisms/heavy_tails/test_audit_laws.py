@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
 from privopt.mechanisms.privacy.noise import NoiseSource
 
+CLAIMS = {**HEAVY_TAILED_AUDITS, **NEWTON_AUDITS}
 # Releases of 32 medians take longer than those of one number.
 RUNS = {"trimmed-mean": 200, "trimmed-gd": 200, "sample-aggregate": 100, "clipped-newton": 100}
 
@@ -24,10 +26,10 @@ def fit(counts: np.ndarray, law: np.ndarray) -> float:
     return float(stats.chisquare(seen[~rare], due[~rare]).pvalue)
 
 
-@pytest.mark.parametrize("name", HEAVY_TAILED_AUDITS)
+@pytest.mark.parametrize("name", CLAIMS)
 def test_releases_follow_the_laws(name: str) -> None:
     runs = RUNS.get(name, 600)
-    for audited in HEAVY_TAILED_AUDITS[name]():
+    for audited in CLAIMS[name]():
         for subject in (audited.claim, *audited.mutants):
             assert subject.laws is not None
             for side, sampler in enumerate((subject.first, subject.second)):

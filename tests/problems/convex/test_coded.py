@@ -103,3 +103,21 @@ def test_many_levels_stay_dense_and_counts_are_needed() -> None:
     rows = rows_of(counted(Schema(COLUMNS)))[1]
     with pytest.raises(InvalidInputError, match="counts are needed"):
         EmpiricalRisk(rows, np.ones(rows.shape[0]), LogisticLoss())
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_codes_of_other_columns_are_refused(norm: str) -> None:
+    """Whoever counts says what codes are. Two for one level make a row twice as long, not 1.4 times."""
+    schema = Schema((Categorical("a", ["x", "y"]), Categorical("b", ["x", "y"])), False)
+    for a, b in ((2, 0), (3, 1), (0, -1), (-1, 0), (4, 0), (1 << 32, 4)):
+        codes = (np.array([0, a]), np.array([0, b]))
+        lying = CountedRecords(schema, codes, ("n", "p"), np.array([0, 1]), np.array([5, 1]))
+        rows, y = lying.coded, np.array([-1.0, 1.0])
+        assert rows is not None
+        with pytest.raises(InvalidInputError, match="level"):
+            EmpiricalRisk(rows, y, LogisticLoss(), counts=lying.counts, norm=norm)  # type: ignore[arg-type]
+    honest = schema.coded([np.array([0, 1]), np.array([0, 1])])
+    assert honest is not None
+    spilled = CodedRows(honest.codes, honest.table + 0.1, honest.own)
+    with pytest.raises(InvalidInputError, match="level"):
+        EmpiricalRisk(spilled, y, LogisticLoss(), counts=np.array([5, 1]), norm=norm)  # type: ignore[arg-type]

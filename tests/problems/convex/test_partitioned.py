@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.estimators.prepared import outline_of_part, risk_facts, risk_of
 from privopt.mechanisms.nonconvex.spider import difference_sensitivity
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
-from privopt.problems.convex.partitioned import PartitionedRisk
+from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Blocks
@@ -70,9 +71,24 @@ def test_what_is_computed_for_a_row_does_not_depend_on_the_part_that_it_lies_in(
         table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None, part=True))
         risk = risk_of(table, 0, None, facts)
         assert isinstance(risk, PartitionedRisk)
-        assert all(risk.parts.each(lambda part: part._counted))  # rows go through the kernel for one row
+        assert all(risk.parts.each(lambda part: part._alone))  # rows go through the kernel for one row
         found.append(np.concatenate(risk.parts.each(lambda part: part.predictions(w))).tolist())
     assert found == [found[0]] * 4
+
+
+def test_nor_of_sparse_rows() -> None:
+    X, y = records(60, 117)
+    X[np.abs(X) < 0.5] = 0
+    w, facts = (
+        np.random.default_rng(2).normal(size=118) * 1e6,
+        RiskFacts(60, 118, LogisticLoss(), 3.0, "l2", 1.0),
+    )
+    found = []
+    for rows in (1, 7, 60):
+        parts = [slice(k, k + rows) for k in range(0, 60, rows)]
+        risks = [PartRisk(sparse.csr_array(X[b]), y[b], facts, 2.0) for b in parts]
+        found.append(np.concatenate([risk.predictions(w) for risk in risks]).tolist())
+    assert found == [found[0]] * 3
 
 
 def told(X: Any, y: Any, norm: Any, longest: float, rows: int = 7) -> PartitionedRisk:

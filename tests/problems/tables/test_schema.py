@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.missing import MissingLevel
-from privopt.problems.tables.schema import Schema, _round_up, columns_of, read_table
+from privopt.problems.tables.reading import read_table
+from privopt.problems.tables.schema import Schema, _round_up
 
 PAPER = Schema(
     [

@@ -1,0 +1,100 @@
+"""Tables in memory, of whatever library: their columns as arrays, and the names that they lack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.problems.arrays import check_unmasked
+from privopt.problems.errors import SchemaError
+
+Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
+
+# Messages list at most so many columns.
+MOST_NAMED = 20
+
+
+def check_distinct(where: str, names: Sequence[str]) -> None:
+    """Raise SchemaError for two columns of one name."""
+    if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
+        places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
+        raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
+
+
+def missing_columns(missing: Sequence[str], there: Sequence[str]) -> str:
+    """Names that a table lacks. Those that it has are not quoted: without a header they are a record.
+
+    Args:
+        missing: the names that were looked for in vain.
+        there: the names of the table.
+    """
+    wanted = ", ".join(f"column {name!r}{_similar(name, there)}" for name in missing[:MOST_NAMED])
+    more = ", ..." if len(missing) > MOST_NAMED else ""
+    count = "1 column" if len(there) == 1 else f"{len(there)} columns"
+    return (
+        f"{wanted}{more}. The table has {count}, and names must match exactly; is the first line of the file "
+        "its header?"
+    )
+
+
+def _similar(name: str, there: Sequence[str]) -> str:
+    """Where a name stands that is much like the one looked for."""
+    known = [other.strip().lower() for other in there]
+    close = get_close_matches(name.strip().lower(), known, n=1)
+    return f" (column {known.index(close[0]) + 1} of the table has a similar name)" if close else ""
+
+
+def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
+    """The columns of a table with their names (None for arrays), of one common length.
+
+    Raises:
+        SchemaError: not a table, no columns, columns that differ in length, or masked ones.
+    """
+    named: list[tuple[str | None, NDArray[Any]]]
+    check_unmasked(table, "the table")
+    table = as_pandas(table)
+    if isinstance(table, (pd.DataFrame, Mapping)):
+        named = [(str(label), _array(values)) for label, values in table.items()]
+    elif isinstance(table, np.ndarray) and table.ndim == 2:
+        named = [(None, table[:, j]) for j in range(table.shape[1])]
+    else:
+        raise SchemaError(
+            "expected a data frame (pandas, polars, pyarrow), a dict of columns, or an array of shape "
+            f"(n, columns); got {type(table).__name__}"
+            + (": call its collect() first" if hasattr(table, "collect") else "")
+        )
+    if not named:
+        raise SchemaError("the table has no columns")
+    if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:
+        raise SchemaError("all columns of a table must be one-dimensional and of the same length")
+    return named
+
+
+def as_pandas(table: Any) -> Any:
+    """A data frame of another library (polars, pyarrow) as pandas has it; anything else as it is.
+
+    Raises:
+        SchemaError: columns that its ``to_pandas`` does not convert.
+    """
+    if isinstance(table, pd.DataFrame) or not callable(getattr(table, "to_pandas", None)):
+        return table
+    try:
+        return table.to_pandas()
+    except Exception as error:  # every library has its own, and they can quote cells
+        raise SchemaError(
+            f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
+        ) from None
+
+
+def _array(values: object) -> NDArray[Any]:
+    """An array; lists become arrays of objects, so that NumPy does not turn numbers among text into text."""
+    check_unmasked(values, "a column")
+    try:
+        return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    except (TypeError, ValueError):
+        raise SchemaError("all columns of a table must be one-dimensional and of the same length") from None

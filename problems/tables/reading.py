@@ -1,0 +1,137 @@
+"""Tables in files: CSV, compressed or not, and Parquet. No error repeats what a file holds."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import warnings
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet
+
+from privopt.problems.arguments import as_path
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.frames import check_distinct
+
+
+def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
+    """Read a table: CSV with a header (.csv, also compressed as .csv.gz), or .parquet.
+
+    CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
+    after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
+    text. Empty lines are skipped, except where there is one column: there each is an empty cell.
+
+    Args:
+        path: the file.
+        text: columns of a CSV file that are not to be read as numbers, whatever they look like.
+
+    Raises:
+        SchemaError: another extension, or a file that cannot be read. No content is repeated.
+    """
+    with _told_apart(path) as file:
+        return _read_parquet(file) if _is_parquet(file) else _read_csv(file, text)
+
+
+def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
+    """The names of a table's columns, of a Parquet file with their types; no record is read.
+
+    Raises:
+        SchemaError: as ``read_table``.
+    """
+    with _told_apart(path) as file:
+        return pyarrow.parquet.read_schema(file) if _is_parquet(file) else _csv_header(file)[1]
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.name.lower().endswith(".parquet")
+
+
+@contextmanager
+def _told_apart(path: str | Path) -> Iterator[Path]:
+    """A file that may be a table; what goes wrong with it becomes SchemaError, and repeats no content."""
+    file = as_path(path, "a table")
+    name = file.name.lower()
+    if file.is_dir():
+        raise SchemaError(
+            f"{file}: that is a folder; name a table in it, or all by a pattern such as {file}/*.parquet"
+        )
+    if not name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise SchemaError(f"{file.name}: tables end in .csv, .csv.gz or .parquet")
+    try:
+        yield file
+    except FileNotFoundError:
+        raise SchemaError(f"{file}: no such file") from None
+    except PermissionError:
+        raise SchemaError(f"{file}: permission denied") from None
+    except UnicodeDecodeError:
+        raise SchemaError(f"{file}: not UTF-8 text; save it as CSV in UTF-8") from None
+    except SchemaError:
+        raise
+    except (OSError, ValueError, EOFError, zlib.error):  # messages of parsers can quote records
+        kind = {"parquet": "Parquet", "csv": "CSV", "gz": "gzip-compressed CSV"}[name.rpartition(".")[2]]
+        raise SchemaError(f"{file}: damaged, or not a {kind} file") from None
+
+
+def _read_parquet(file: Path) -> pd.DataFrame:
+    check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
+    return pd.read_parquet(file)
+
+
+def _csv_header(file: Path) -> tuple[str, list[str]]:
+    """The separator, and the names of the columns."""
+    with _csv_text(file) as stream:
+        first = stream.readline()
+        separator = next((s for s in ",;\t" if s in first), ",")
+        stream.seek(0)
+        header = next(csv.reader(stream, delimiter=separator, skipinitialspace=True), [])
+    if not any(header):
+        raise SchemaError(f"{file}: the first line must hold the names of the columns, and it is empty")
+    check_distinct(str(file), header)
+    return separator, header
+
+
+def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
+    separator, header = _csv_header(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
+            frame = pd.read_csv(
+                file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
+                keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
+                skipinitialspace=True, skip_blank_lines=len(header) > 1,
+            )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        _check_lines(file, separator, len(header))
+        open_quote = re.search(r"EOF inside string starting at row (\d+)", str(error))
+        where = f"; the quote that opens in record {open_quote[1]} is never closed" if open_quote else ""
+        raise SchemaError(f"{file}: damaged, or not a CSV file{where}") from None
+    if frame.iloc[:, -1].isna().any():  # as after a line that is too short
+        _check_lines(file, separator, len(header))
+    return frame
+
+
+@contextmanager
+def _csv_text(file: Path) -> Iterator[io.TextIOWrapper]:
+    compressed = file.name.lower().endswith(".gz")
+    with gzip.open(file) if compressed else file.open("rb") as raw:
+        yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+
+
+def _check_lines(file: Path, separator: str, width: int) -> None:
+    """Raise SchemaError at the first line that does not hold ``width`` cells."""
+    with _csv_text(file) as stream:
+        lines = csv.reader(stream, delimiter=separator, skipinitialspace=True)
+        try:
+            for cells in lines:
+                if cells and len(cells) != width:
+                    raise SchemaError(
+                        f"{file}, line {lines.line_num}: {len(cells)} cells where the header has {width}"
+                    )
+        except csv.Error:
+            raise SchemaError(f"{file}, line {lines.line_num}: a quote is never closed") from None
