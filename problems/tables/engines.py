@@ -24,11 +24,12 @@ import pyarrow.parquet
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.columns import Categorical, Column, Number, Refused
+from privopt.problems.tables.columns import Categorical, Column, Number
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.frames import check_distinct, missing_columns
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.values import Refused
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096

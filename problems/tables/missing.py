@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, Refused
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.values import Refused
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,11 @@ from privopt.problems.arguments import as_path, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
-from privopt.problems.tables.columns import (
-    FEATURE_LIMIT,
-    Binned,
-    Categorical,
-    Column,
-    Numeric,
-    as_levels,
-    as_numbers,
-    is_numeric,
-)
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.rules import KEYS, PointRule
+from privopt.problems.tables.values import FEATURE_LIMIT, as_levels, as_numbers, is_numeric
 
 # Schema.infer: about this many grid points per column. All feature values are then multiples of 1/120,
 # so the common denominator does not grow with the number of columns.

@@ -10,6 +10,7 @@ import pytest
 
 from privopt.experiments import ledgers
 from privopt.mechanisms.privacy.ledger import Ledger, verify
+from privopt.mechanisms.privacy.spend import PrivacySpend
 
 
 def test_a_made_up_ledger_spreads_over_two_months(tmp_path: Path) -> None:
@@ -24,10 +25,11 @@ def test_a_made_up_ledger_spreads_over_two_months(tmp_path: Path) -> None:
 
 def test_the_last_tenth_is_compared_with_the_first_of_a_new_ledger(tmp_path: Path) -> None:
     long, new = (Ledger.create(tmp_path / name, 1e6) for name in ("long.db", "new.db"))
-    times = ledgers.booking_times(long, new, 20)
+    long.reserve(PrivacySpend.pure(0.1, "m"))
+    times = ledgers.booking_times(long, new, 2)
     assert times.shape == (2, 4)
     assert (times > 0).all(axis=None)
-    assert [len(ledger.entries()) for ledger in (long, new)] == [20, 2]
+    assert [len(ledger.entries()) for ledger in (long, new)] == [3, 2]
     made = {("reserve", "first"): [1.0, 2.0, 9.0], ("reserve", "last"): [2.0, 6.0, 9.0]}
     made |= {("commit", which): [1.0] * 3 for which in ("first", "last")}
     table = ledgers.compared(pd.DataFrame(made))
@@ -41,8 +43,9 @@ def test_a_page_tells_of_each_place_and_crowd(tmp_path: Path, monkeypatch: pytes
     assert set(steps["where"]) == {ledgers.FILE}
     assert crowds["analysts at once"].tolist() == [1, 2]
     assert (crowds["longest, ms"] >= crowds["median, ms"]).all()
-    # Each process of a crowd makes one release beside the one that counts.
-    assert len(Ledger(tmp_path / "crowd.db").entries()) == 2 + 4
+    # Each process of a crowd makes one release beside those that count.
+    assert len(Ledger(tmp_path / "long.db").entries()) == 10 + 1 + 2
+    assert len(Ledger(tmp_path / "new.db").entries()) == 1
     text = ledgers.page(steps, crowds, "this", 10)
     assert text.count("| reserve |") == 1
     assert text.count(f"| {ledgers.FILE} |") == 4

@@ -76,8 +76,8 @@ class Ledger:
         """Start a budget, and a ledger if there is none at that address; see ``Budget``.
 
         Args:
-            address: as above, with at most one name; without one it is "main". A budget "adult/ana" is made
-                within "adult", which must be there.
+            address: as above, with at most one name; the first may go without, and is "main". A budget
+                "adult/ana" is made within "adult", which must be there.
             epsilon: what may be spent in total, > 0.
             delta: the same, in [0, 1).
             rule: "basic", "zcdp" or "gdp".
@@ -98,6 +98,11 @@ class Ledger:
                 raise LedgerError(
                     f"{place}: a budget {name!r} exists already; `privopt budget show {place}` tells what it "
                     "holds"
+                )
+            if there and not place.names:
+                raise LedgerError(
+                    f"{place} holds budgets by name ({', '.join(sorted(there)[:20])}): name the new one "
+                    f"behind a #, as in {place}#NAME"
                 )
             if missing := [other for other in containing if other not in there]:
                 raise LedgerError(
@@ -153,10 +158,7 @@ class Ledger:
         Raises:
             LedgerCorruptError: something is wrong with it; ``verify`` says what.
         """
-        rows, found = self._store.examined()
-        if found:
-            raise self._store.corrupt(found[0])
-        return rows
+        return self._store.verified()
 
     def course(self) -> dict[str, list[tuple[datetime, Total]]]:
         """By name, for the budgets that are meant or all: what had been spent when, at some hundred moments.
@@ -282,9 +284,10 @@ class Ledger:
 
     def _stands(self, identifier: str) -> bool:
         """Whether a reservation was made although no answer came: a connection may break after a commit."""
-        with suppress(LedgerUnavailableError), self._store.booking() as book:  # which waits for that commit
-            return book.reserved(identifier) is not None
-        return False
+        found = False
+        with suppress(LedgerUnavailableError), self._store.reading() as book:  # which waits for that commit
+            found = book.reserved(identifier) is not None
+        return found  # what was seen is there, however this connection ended
 
     def _meant(self, book: Book) -> list[Account]:
         """All budgets that a release is booked in."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from privopt.mechanisms.errors import LedgerError
 from privopt.mechanisms.privacy.ledger.store import Store
-from privopt.mechanisms.privacy.ledger.trail import Row, replay
+from privopt.mechanisms.privacy.ledger.trail import replay
 
 
 def move(source: Store, target: Store) -> None:
@@ -20,7 +20,7 @@ def move(source: Store, target: Store) -> None:
         LedgerError: there is another ledger, or ``source`` was moved elsewhere.
         LedgerUnavailableError: a database does not answer.
     """
-    where, rows = target.address.location, _verified(source)
+    where, rows = target.address.location, source.verified()
     if rows[-1].destination not in ("", where):
         raise LedgerError(f"{source} was moved to {rows[-1].destination} before, and so not to {where}")
     target.make_room()
@@ -29,7 +29,7 @@ def move(source: Store, target: Store) -> None:
             raise LedgerError(f"{target} holds a ledger: move to an empty place")
         with source.booking() as book:
             book.append("move", {"to": where})
-        rows = _verified(source)
+        rows = source.verified()
     with target.making() as book:
         if not book.number:
             book.copy(rows)
@@ -38,12 +38,4 @@ def move(source: Store, target: Store) -> None:
                 book.put(account)
         elif not book.contains(rows[-1]):
             raise LedgerError(f"{target} holds another ledger than {source}, which was to be moved there")
-    _verified(target)
-
-
-def _verified(store: Store) -> list[Row]:
-    """The whole trail, in which nothing is wrong."""
-    rows, found = store.examined()
-    if found:
-        raise store.corrupt(found[0])
-    return rows
+    target.verified()

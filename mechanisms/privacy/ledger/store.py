@@ -194,10 +194,6 @@ class Book:
         head = {"number": self.number, "hash": self.hash, **({"start": self.number} if start else {})}
         self._db.execute(_HEAD.update().values(head))
 
-    def history(self) -> list[Row]:
-        """All rows of the trail, in order."""
-        return self._rows(_TRAIL.select().order_by(_TRAIL.c.number))
-
     def _rows(self, query: Any) -> list[Row]:
         return [Row(*row) for row in self._db.execute(query)]
 
@@ -313,6 +309,17 @@ class Store:
             except LedgerCorruptError as error:
                 return rows, [*found, error.what]
         return rows, found or list(miscounted(rows, accounts))
+
+    def verified(self) -> list[Row]:
+        """The trail from its beginning, in which nothing is wrong.
+
+        Raises:
+            LedgerCorruptError: something is.
+        """
+        rows, found = self.examined()
+        if found:
+            raise self.corrupt(found[0])
+        return rows
 
     def who(self, db: Connection) -> str:
         """Who books: the role in a server, the user of the operating system, the machine."""

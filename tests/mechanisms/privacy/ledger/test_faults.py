@@ -396,20 +396,23 @@ def test_an_answer_that_is_lost_is_asked_for_once_more(
 
 
 def test_an_answer_that_is_lost_counts_as_spent(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server has committed, the client does not hear of it: nothing runs, and the budget is spent."""
+    """The server has committed, and cannot be asked any more: nothing runs, and the budget is spent."""
     import psycopg
 
     ledger, commit = Ledger.create(empty_database, 1.0), psycopg.Connection.commit
+    name = database(empty_database)
 
-    def unheard(connection: psycopg.Connection) -> None:
+    def gone(connection: psycopg.Connection) -> None:
         commit(connection)
+        administer(empty_database, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(psycopg.Connection, "commit", unheard)
+    monkeypatch.setattr(psycopg.Connection, "commit", gone)
     ran = False
     with pytest.raises(LedgerUnavailableError, match="closed the connection"), ledger.spending(TENTH):
         ran = True
     monkeypatch.undo()
+    administer(empty_database, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     assert not ran
     assert [e.state for e in ledger.entries()] == ["reserved"]
     assert ledger.total().epsilon == 0.1

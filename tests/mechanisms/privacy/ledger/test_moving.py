@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from privopt.experiments.cli.main import app
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError, LedgerUnavailableError
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.ledger.place import Address
@@ -198,3 +199,15 @@ def test_whoever_books_while_it_moves_is_in_the_new_place(place: str, tmp_path: 
 )
 def test_a_location_tells_databases_apart_and_keeps_secrets(url: str, location: str) -> None:
     assert Address.of(url).location == location
+
+
+def test_a_move_is_told_without_the_password(
+    empty_database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = empty_database.replace("postgres:@", "postgres:hunter2@")
+    Ledger.create(url, 1.0)
+    assert "hunter2" in url
+    assert app(["budget", "move", url, str(tmp_path / "l.db")], standalone_mode=False) is None
+    said = capsys.readouterr().out
+    assert "hunter2" not in said
+    assert "is closed" in said
