@@ -297,8 +297,9 @@ def page(results: Sequence[Measured], command: str) -> str:
         + "So the longer the table, the nearer "
         "the ratio is to that of the two queries; ours also looks for values that the schema refuses, and "
         "compares whole numbers as such. A gradient reads every number twice, for predictions and for their "
-        "sum, a sum once; from a file it also measures every row again, since the file may not be what it "
-        "was. The constant feature is not stored: its part of a gradient is a plain sum.\n\n"
+        "sum, a sum once; from a file it also copies, measures and hashes every row again, since the file "
+        "may not be what it was. The constant feature is not stored: its part of a gradient is a plain "
+        "sum.\n\n"
         f"{_on_paper(results)}\n"
     )
 
