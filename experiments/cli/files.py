@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable
 
@@ -26,9 +27,11 @@ def check_files(outputs: dict[str, Path | None]) -> None:
 
 @contextmanager
 def released() -> Iterator[None]:
-    """Say of a file that could not be written that the rest is done."""
+    """Say of what fails or is interrupted after a release that the model is paid for."""
     try:
         yield
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError("Interrupted: the model was released, and is paid for") from error
     except OSError as error:
         raise InvalidInputError(
             f"{error.filename}: {(error.strerror or 'cannot be written').lower()}. The model above was "

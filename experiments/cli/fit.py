@@ -233,7 +233,8 @@ def fit(
                 model, seen = fit_linear(records, options, **budget)
             else:
                 model, seen = fit_card(records, target, card, **budget)
-    account = (linear_report if linear else card_report)(model, seen, time.monotonic() - began)
+    with released():
+        account = (linear_report if linear else card_report)(model, seen, time.monotonic() - began)
     # Shown before files are written: what was paid for must not be lost to a full disk.
     (show_linear if linear else show_card)(model, account, tell)
     with released():

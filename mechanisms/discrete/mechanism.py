@@ -140,18 +140,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         Raises:
             PlanMismatchError: another lattice, another type of problem, or records that may lose more.
         """
-        if type(problem) is not self.problem_type or problem.lattice != self.lattice:
-            raise PlanMismatchError(
-                f"this plan was made for {self.problem_type.__name__} over {self.lattice}; "
-                f"the oracle was prepared for {type(problem).__name__} over {problem.lattice}. "
-                f"To do: plan again for that problem"
-            )
-
-        if (bound := problem.record_loss_bound) > self.loss_bound:
-            raise PlanMismatchError(
-                f"this plan was made for records that lose at most {self.loss_bound} each; here one may lose "
-                f"{bound}. To do: plan with loss_bound={bound}"
-            )
+        check_planned(self.problem_type, self.lattice, self.loss_bound, problem)
 
     def check_oracle(self, oracle: Any) -> None:
         """Refuse an oracle that was not prepared, or for another problem or another question.
@@ -188,6 +177,27 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     ) -> Release:
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
         return Release(np.array(point), spend, self.noise, oracle, proof)
+
+
+def check_planned(
+    problem_type: type[DiscreteProblem], lattice: IntegerLattice, loss_bound: int, problem: DiscreteProblem
+) -> None:
+    """Refuse a problem that a plan for these facts was not made for.
+
+    Raises:
+        PlanMismatchError: another lattice, another type of problem, or records that may lose more.
+    """
+    if type(problem) is not problem_type or problem.lattice != lattice:
+        raise PlanMismatchError(
+            f"this plan was made for {problem_type.__name__} over {lattice}; "
+            f"the oracle was prepared for {type(problem).__name__} over {problem.lattice}. "
+            f"To do: plan again for that problem"
+        )
+    if (bound := problem.record_loss_bound) > loss_bound:
+        raise PlanMismatchError(
+            f"this plan was made for records that lose at most {loss_bound} each; here one may lose "
+            f"{bound}. To do: plan with loss_bound={bound}"
+        )
 
 
 def largest_loss(problem_type: type[DiscreteProblem], declared: int | None) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.discrete.calibration import EXPONENTIAL_REACH, within_terms
-from privopt.mechanisms.discrete.mechanism import largest_loss
+from privopt.mechanisms.discrete.mechanism import check_planned, largest_loss
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.perturbed_leader import AveragedRelease, TiltedMean, Vector
@@ -118,16 +118,10 @@ class OPSamp:
             PlanMismatchError: the oracle was prepared for another problem or task.
             CertificateError: a gap above ``alpha``; nothing is released.
         """
-        problem = oracle.problem
-        if type(problem) is not self.problem_type or problem.lattice != self.lattice:
+        check_planned(self.problem_type, self.lattice, self.loss_bound, oracle.problem)
+        if oracle.task is not self.question:
             raise PlanMismatchError(
-                f"this plan was made for {self.problem_type.__name__} over {self.lattice}; the oracle was "
-                f"prepared for {type(problem).__name__} over {problem.lattice}: plan again for that problem"
-            )
-        if problem.record_loss_bound > self.loss_bound or oracle.task is not self.question:
-            raise PlanMismatchError(
-                f"{self.name} wants {self.question} and losses up to {self.loss_bound}; the oracle has "
-                f"{oracle.task}, and losses up to {problem.record_loss_bound}"
+                f"{self.name} needs an oracle prepared for {self.question}, got one for {oracle.task}"
             )
 
         def answer(tilt: Vector) -> tuple[Vector, float]:

@@ -200,7 +200,10 @@ def _promise(spend: PrivacySpend) -> str:
         )
     factor = math.exp(min(spend.epsilon, 700.0))
     times = f"{factor:.3g} times" if factor < 1e6 else "very many times"
-    slack = f", but for a probability of {spend.delta:.2g}" if spend.delta else ""
+    slack = ""
+    if spend.delta:
+        rare = f"one in {int(1 / spend.delta):,}" if spend.delta > 1e-15 else f"{spend.delta:.2g}"
+        slack = f", but for a chance of {rare}"
     weak = " That is a weak promise: epsilon is large." if spend.epsilon > _LARGE else ""
     return (
         f"This card is differentially private with epsilon = {spend.epsilon:g}. Had the record of one person "

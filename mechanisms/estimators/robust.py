@@ -6,6 +6,7 @@ Neighbours: replace-one, number of records public, throughout.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -31,7 +32,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import told
-from privopt.problems.convex.losses import LogisticLoss, Loss
+from privopt.problems.convex.losses import Labels, LogisticLoss, Loss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
@@ -115,6 +116,14 @@ class _PrivateRobustModel(PrivateLinearModel):
             releases=len(targets.labels),
             flags=() if schema is None else schema.flags,
         )
+        numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
+        if plan.search is None and numbers:  # public: n, epsilon and the columns
+            warnings.warn(
+                f"{n} records are too few at epsilon = {self.epsilon:g} to find units of {numbers} columns "
+                "of numbers privately: they are taken as they are, which goes wrong where they are not about "
+                "1. Divide by units that you know, or declare bounds, to a linear model that is not robust",
+                stacklevel=2,
+            )
         source = NoiseSource(self.insecure_seed)
         spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
         with booked(self.ledger, spend):

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 # Log-odds beyond this are a matter of course: bins of models without a schema.
 _FAR = 8.0
 _FEWEST, _MOST = 8, 64
+# Points of a number that say where scores are: with more of them records lie near one end of its range.
+_OF_A_NUMBER = 40
 # Widths that people read with ease, times powers of ten, in quarters.
 _QUARTERS = (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
 
@@ -124,7 +126,10 @@ def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon
     Scores that are integers get bins of whole numbers of points, one each where there are few.
     """
     law, most = score_law(schema, points), _most(n_records, epsilon)
-    low, high = law.usual
+    within = np.array(points)
+    numbers = list(schema.numbers)
+    within[numbers] = np.clip(within[numbers], -_OF_A_NUMBER, _OF_A_NUMBER)
+    low, high = score_law(schema, within).usual
     if schema.denominator > 1:
         return _even(low, high, (high - low) / most)
     if law.high - law.low < most:

@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 # Rungs of a ladder, and how far it reaches, in units of the points that a record can collect.
 _RUNGS, _REACH = 61, 0.5
+# Points of a number that count for that: with more of them records mostly lie near one end of its range.
+_OF_A_NUMBER = 40
 # Where so few points cannot tell weights apart, larger weights are cut off at the bound in some cards.
 _FEW_POINTS, _CUTS = 5, (1.0, 1.6, 2.5)
 
@@ -71,7 +73,10 @@ def _fitting(sizes: Floats, bounds: NDArray[np.int64]) -> float:
 def _ladder(card: IntArray, facts: CardFacts) -> IntArray:
     """Weights of the intercept around a card's own, evenly spaced, within the lattice."""
     low, high = int(facts.lattice.low[-1]), int(facts.lattice.high[-1])
-    points = sum(int(np.max(np.abs(card[a:b]))) for a, b in facts.columns)
+    sizes = np.abs(card)
+    numbers = [feature for feature, _, _ in facts.lines]
+    sizes[numbers] = np.minimum(sizes[numbers], _OF_A_NUMBER)
+    points = sum(int(np.max(sizes[a:b])) for a, b in facts.columns)
     rungs = min(_RUNGS, high - low + 1)
     half = max(rungs // 2, round(_REACH * points))
     first = max(low, int(card[-1]) - half)

@@ -41,8 +41,9 @@ _CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.05, 0.2, 150.0
 _MOST_READ = 1.5e9
 # Up to so many n mu for each feature noisy moments were no worse on synthetic tables than any other model.
 _LARGEST = 200
-# Points of a level when nobody says otherwise, and of all of a number, of which records have a part.
-_POINTS, _POINTS_OF_NUMBERS = 10, 40
+# Points of a level when nobody says otherwise, and of all of a number, of which records have a part: a small
+# one where they lie near one end of its range.
+_POINTS, _POINTS_OF_NUMBERS = 10, 400
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class SeededScorecard:
 
     @staticmethod
     def default_lattice(schema: Schema) -> IntegerLattice:
-        """-10 to 10 points a level, -40 to 40 for all of a number; the intercept: what they add up to."""
+        """-10 to 10 points a level, -400 to 400 for all of a number; the intercept: what they add up to."""
         most = np.full(schema.n_features, _POINTS)
         most[list(schema.numbers)] = _POINTS_OF_NUMBERS
         if schema.intercept:

@@ -15,8 +15,8 @@ from privopt.problems.errors import InvalidInputError
 
 # Scores up to this size are exact in float64, where matrix products are many times as fast as in int64.
 _EXACT_IN_DOUBLES = 1 << 53
-# Entries of features and scores that are converted at a time.
-_CHUNK = 1 << 22
+# Entries of features and scores that are converted at a time: they stay in cache.
+_CHUNK = 1 << 17
 
 
 class CandidateCards(DiscreteProblem):

@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from privopt.mechanisms.errors import LedgerError
@@ -205,8 +205,7 @@ def engine(place: str) -> Engine:
     """How to connect. One transaction writes at a time, and what is committed is on disk."""
     if "://" not in place:
         made = sql.create_engine("sqlite://", creator=partial(_open_file, place), poolclass=NullPool)
-        # sqlite3 would begin at the first change: what is read before could be old by then.
-        sql.event.listen(made, "begin", lambda db: db.exec_driver_sql("BEGIN IMMEDIATE"))
+        sql.event.listen(made, "begin", _begin_in_file)
         return made
     try:
         made = sql.create_engine(
@@ -240,6 +239,24 @@ def _connected(dialect: Any, _: Any, words: Any, more: Any) -> Any:
         time.sleep(random.uniform(0.05, 0.3))
 
 
+def _begin_in_file(db: Connection) -> None:
+    """Lock the file, now: sqlite3 would begin at the first change, and what is read before be old by then.
+
+    SQLite asks again ever more rarely, so that in a crowd whoever waits long waits longest.
+    """
+    end = time.monotonic() + _WAIT
+    while True:
+        try:
+            db.exec_driver_sql("BEGIN IMMEDIATE")
+        except OperationalError as error:
+            if "locked" not in str(error.orig) or time.monotonic() > end:
+                raise
+            time.sleep(random.uniform(0.002, 0.02))
+        else:
+            db.exec_driver_sql(f"PRAGMA busy_timeout = {int(1000 * _WAIT)}")  # for readers from elsewhere
+            return
+
+
 def _begin_on_server(db: Connection) -> None:
     db.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
     # A server may be told to lose the last transactions when its machine stops; not these.
@@ -255,6 +272,7 @@ def _open_file(place: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA busy_timeout = 0")
     except sqlite3.Error:
         connection.close()  # Windows moves no file that somebody holds
         raise

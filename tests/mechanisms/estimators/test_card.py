@@ -343,3 +343,11 @@ def test_a_card_that_says_the_same_of_everybody_says_so(last: int, only: str) ->
     assert "and the risks tell" in shown.warning
     assert card().card_.warning == ""
     assert 'class="warning"' not in card_page(card().card_)
+
+
+@pytest.mark.parametrize(
+    ("delta", "said"), [(6.25e-10, "one in 1,600,000,000"), (1e-40, "a chance of 1e-40")]
+)
+def test_the_page_says_how_rare_the_exception_is(delta: float, said: str) -> None:
+    shown = dataclasses.replace(card().card_, spend=PrivacySpend.approximate(1.0, delta, "seeded"))
+    assert said in card_page(shown)

@@ -171,3 +171,16 @@ def test_unseeded_fits_differ(name: str) -> None:
 def test_the_default_is_the_first() -> None:
     assert next(iter(ROBUST_FITS)) == "clipped-newton"
     assert math.isfinite(PrivateRobustRegression().fit(*incomes(50)[:2]).intercept_)
+
+
+def test_too_few_records_for_units_are_told() -> None:
+    rng = np.random.default_rng(0)
+    X, flags = rng.normal(50, 10, (200, 3)), Schema([Categorical("a", ["no", "yes"])], intercept=True)
+    with pytest.warns(
+        UserWarning, match="200 records are too few at epsilon = 0.5 to find units of 4 columns"
+    ):
+        PrivateRobustRegression(0.5, delta=1e-6).fit(X, X[:, 0])
+    table = pd.DataFrame({"a": ["no", "yes"] * 100})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PrivateRobustClassifier(0.5, delta=1e-6, schema=flags, classes=(0, 1)).fit(table, [0, 1] * 100)

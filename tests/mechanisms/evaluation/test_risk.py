@@ -52,11 +52,10 @@ def test_a_card_with_risks_predicts_them_by_score() -> None:
     assert ((risk > 0) & (risk < 1)).all()
     order = np.argsort(model.decision_function(X), kind="stable")
     assert (np.diff(risk[order, 1]) >= 0).all()
-    # What it says is near what is seen, on other records.
-    for value in np.unique(risk[:, 1]):
-        here = risk[:, 1] == value
-        if here.sum() > 100:
-            assert np.mean(y[here] == "ill") == pytest.approx(value, abs=0.1)
+    # What it says is near what is seen, on other records: in the mean over them.
+    values, row, held = np.unique(risk[:, 1], return_inverse=True, return_counts=True)
+    seen = np.bincount(row, y == "ill") / held
+    assert held @ np.abs(seen - values) / held.sum() < 0.07
     assert "calibration" in evaluate(model, X, y, epsilon=1.0, insecure_seed=0).metrics
 
 

@@ -82,6 +82,8 @@ def test_sampled_sums_pay_for_rounding_and_for_every_number(monkeypatch: pytest.
     assert asked["coordinates"] == 10 * d
     least = INFLUENCE * math.sqrt(d) * (1 + 2 * n * n * 2.0**-53)
     assert least <= plan.vector_noise.sensitivity <= 2 * least
+    few = planned("robust-sgd", 20, d, steps=5, truncation=SoftTruncation(1.0, 1.0))
+    assert few.vector_noise.sensitivity > INFLUENCE * math.sqrt(d) * (1 + 2e-13)
 
 
 def test_sampled_plans_spend_their_claim() -> None:

@@ -103,7 +103,7 @@ def test_a_number_and_its_missing_level_are_not_shifted_together() -> None:
     plain = Schema(SCHEMA.columns, intercept=True)
     lattice = SeededScorecard.default_lattice(plain)
     cards, _ = candidate_cards(np.array([0.0] * 11 + [2.0, -1.0, 0.0]), CardFacts.of(plain, 1000, lattice))
-    assert cards[0][11] == 20  # up to 40 for all of a number, and 10 for a level
+    assert cards[0][11] == 20  # more than a level's 10, which scale both
     assert cards[0][12] == -10
 
 

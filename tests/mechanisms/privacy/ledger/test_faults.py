@@ -404,6 +404,7 @@ def test_an_answer_that_is_lost_counts_as_spent(empty_database: str, monkeypatch
 
     def gone(connection: psycopg.Connection) -> None:
         commit(connection)
+        monkeypatch.undo()  # the administrator commits, too
         administer(empty_database, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
@@ -411,7 +412,6 @@ def test_an_answer_that_is_lost_counts_as_spent(empty_database: str, monkeypatch
     ran = False
     with pytest.raises(LedgerUnavailableError, match="closed the connection"), ledger.spending(TENTH):
         ran = True
-    monkeypatch.undo()
     administer(empty_database, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     assert not ran
     assert [e.state for e in ledger.entries()] == ["reserved"]
