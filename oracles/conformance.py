@@ -9,13 +9,14 @@ import random
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
 from privopt.problems.discrete.conjunction import MonotoneConjunction
@@ -175,6 +176,17 @@ def _location(error: Exception) -> str:
     ]
     own = [(file, line) for file, line in outside if not any(file.is_relative_to(lib) for lib in libraries)]
     return "".join(f" at {file.name}:{line}" for file, line in (own or outside)[-1:])
+
+
+def changed(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]]) -> bool:
+    """Whether arrays differ from the copies made of them. They are put back, so that later checks speak of
+    their own subject."""
+    if not any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
+        return False
+    for a, b in zip(arrays, before, strict=True):
+        if a.flags.writeable:
+            a[...] = b
+    return True
 
 
 class RandomStates:
