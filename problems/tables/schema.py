@@ -211,12 +211,10 @@ class Schema:
     def features(self, codes: Sequence[IntArray]) -> IntegerFeatures:
         """The features of codes as ``codes`` returns them, times the common denominator."""
         X = np.zeros((len(codes[0]), self.n_features), dtype=np.int64)
-        start = 0
-        for column, found in zip(self.columns, codes, strict=True):
-            stop = start + len(column.feature_names)
-            column.write(found, X[:, start:stop], self.denominator)
-            start = stop
-        X[:, start:] = self.denominator  # the intercept, if any
+        for column, found, (first, last) in zip(self.columns, codes, self.spans, strict=True):
+            column.write(found, X[:, first:last], self.denominator)
+        if self.intercept:
+            X[:, -1] = self.denominator
         return IntegerFeatures(X, self.denominator, self.feature_names)
 
     def coded(self, codes: Sequence[IntArray]) -> CodedRows | None:
@@ -225,18 +223,17 @@ class Schema:
         if sum(sizes) > _MOST_LEVELS:
             return None
         starts = np.cumsum([0, *sizes])
-        table = np.zeros((sum(sizes), self.n_features), dtype=np.int64)
+        table = np.zeros((sum(sizes), self.n_features - self.intercept), dtype=np.int64)
         own = np.zeros(table.shape, dtype=bool)
         for column, start, (first, last) in zip(self.columns, starts.tolist(), self.spans, strict=False):
             levels, features = slice(start, start + column.n_codes), slice(first, last)
             column.write(np.arange(column.n_codes), table[levels, features], self.denominator)
             own[levels, features] = True
-        if self.intercept:  # every record has one level of the first column
-            table[: sizes[0], -1], own[: sizes[0], -1] = self.denominator, True
         rows = np.empty((len(codes[0]), len(codes)), dtype=np.int32)
-        for k, found in enumerate(codes):
-            rows[:, k] = found + starts[k]
-        return CodedRows(rows, table / self.denominator, own)
+        for k, code in enumerate(codes):
+            rows[:, k] = code + starts[k]
+        found = CodedRows(rows, table / self.denominator, own)
+        return found.with_constant(1.0) if self.intercept else found
 
     def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
         """The declared columns of a table, in declared order."""
