@@ -389,7 +389,7 @@ def _add_coded(codes: NDArray[np.int32], scale: RealArray, weights: RealArray, s
 
 @njit(cache=True, nogil=True)
 def _pair_coded(codes: NDArray[np.int32], weights: Vector, pairs: Vector) -> None:
-    """Accumulate co-occurrence counts of codes; only the lower triangle, as later columns have larger codes."""
+    """Accumulate co-occurrence counts of codes; the lower triangle, as later columns have larger codes."""
     for i in range(codes.shape[0]):
         for j in range(codes.shape[1]):
             for k in range(j + 1):
