@@ -22,11 +22,12 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
     )
     from privopt.problems.tables.columns import Binned, Categorical, Numeric
     from privopt.problems.tables.counted import CountedRecords
-    from privopt.problems.tables.engines import count_records, open_table
+    from privopt.problems.tables.engines import count_records
     from privopt.problems.tables.missing import MissingLevel
     from privopt.problems.tables.reading import read_table
     from privopt.problems.tables.rules import PointRule
     from privopt.problems.tables.schema import Schema
+    from privopt.problems.tables.sources import open_table
 else:
     __getattr__, __dir__ = lazily(__name__)
 

@@ -25,7 +25,8 @@ from privopt.mechanisms.evaluation.bins import card_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
-from privopt.problems.tables.engines import open_table, rows_of
+from privopt.problems.tables.engines import rows_of
+from privopt.problems.tables.sources import open_table
 
 SCHEMA = Schema(
     [
