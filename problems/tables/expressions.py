@@ -178,12 +178,12 @@ def _number_code(cell: Cell, column: Number, own: int) -> Any:
 def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) -> Any | None:
     """How many of many cuts a cell has reached, computed; None for cuts that are not on an exact grid.
 
-    Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them as
-    engines compute it: integers below 2^53 are doubles, and their quotient is the double nearest to it. The
-    number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x between bounds around all cuts.
-    In doubles p - 1/2 - 2^-10 is off by less than 2^-12. So q, which an engine makes of it by rounding, is
-    k - 1 or k, and by truncating as well, where it is not negative; where it is, k = 0 and both -1 and 0 will
-    do. The next cut, computed exactly, tells which: k = q + [x >= cut q].
+    Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them, in
+    the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the double nearest to it.
+    The number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x between bounds around all
+    cuts. In doubles p - 1/2 - 2^-10 is off by less than 2^-12. So q, which an engine makes of it by rounding,
+    is k - 1 or k, and by truncating as well, where it is not negative; where it is, k = 0 and both -1 and 0
+    will do. The next cut, computed exactly, tells which: k = q + [x >= cut q].
     """
     grid = _grid(column, reached, cuts)
     if grid is None:
