@@ -26,9 +26,8 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import check_type, told
 
 RULES = ("basic", "zcdp", "gdp")
-# Ten tenths are one. A number is the double nearest to the decimal that somebody wrote, at most 2^-53 of it away,
-# and so is a budget: so much is forgiven that a sum of decimals within a budget is within it as doubles are.
-# Both roundings together are below 2^-52.
+# Ten tenths are one. Spends and budgets are doubles, within 2^-53 of the decimals that somebody wrote: what a
+# budget affords in decimals it affords in doubles if 2^-52 of it is forgiven.
 _ROUNDING = 1 + Fraction(1, 1 << 52)
 # Of sums of squares, and what the conversions keep as a larger margin of their own.
 _CONVERTED = 1 + Fraction(1, 10**15)

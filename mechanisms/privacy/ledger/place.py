@@ -245,7 +245,7 @@ def _put_in_place(aside: Path, path: Path) -> None:
 def engine(place: str, *, reads: bool = False) -> Engine:
     """How to connect. One transaction writes at a time, and what is committed is on disk.
 
-    One that only ``reads`` sees the ledger as it was at one moment. It locks nobody out, and needs no right to
+    One that only ``reads`` sees the ledger as it was at one moment, locks nobody out, and needs no right to
     write.
     """
     if "://" not in place:

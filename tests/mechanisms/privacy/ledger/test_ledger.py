@@ -30,7 +30,6 @@ from privopt.mechanisms.errors import (
     BudgetExceededError,
     LedgerCorruptError,
     LedgerError,
-    LedgerUnavailableError,
     PrivacyParameterError,
 )
 from privopt.mechanisms.privacy.budget import Budget, Spent, Total
@@ -147,12 +146,17 @@ def test_a_failed_release_stays_spent(place: str) -> None:
 def test_a_release_that_has_started_is_not_cancelled(place: str) -> None:
     """Neither while it runs nor after it failed: it may have read records."""
     ledger = Ledger.create(place, 1.0)
-    with pytest.raises(RuntimeError), ledger.spending(TENTH) as identifier:
-        with pytest.raises(LedgerError, match="has started, and may have read records: it stays spent"):
-            Ledger(place).cancel(identifier, "nothing was read")
-        raise RuntimeError("y holds labels outside the declared classes")
+
+    def release() -> None:
+        with ledger.spending(TENTH) as identifier:
+            with pytest.raises(LedgerError, match="has started, and may have read records: it stays spent"):
+                Ledger(place).cancel(identifier, "nothing was read")
+            raise RuntimeError("y holds labels outside the declared classes")
+
+    with pytest.raises(RuntimeError):
+        release()
     with pytest.raises(LedgerError, match="it stays spent"):
-        ledger.cancel(identifier, "nothing was read")
+        ledger.cancel(ledger.entries()[0].identifier, "nothing was read")
     assert [e.state for e in ledger.entries()] == ["reserved"]
     assert ledger.total().epsilon == 0.1
     assert verify(place) == []
@@ -180,10 +184,9 @@ def test_a_release_whose_reservation_is_gone_is_withheld(place: str) -> None:
     ledger, handed_over = Ledger.create(place, 1.0), False
 
     def release() -> str:
-        with ledger.spending(TENTH) as identifier:
-            with ledger._store.booking() as book:
-                book.append("cancel", {"reason": "mine"}, reservation=identifier)
-                book.put(replace(book.accounts()[0], spent=Spent()))
+        with ledger.spending(TENTH) as identifier, ledger._store.booking() as book:
+            book.append("cancel", {"reason": "mine"}, reservation=identifier)
+            book.put(replace(book.accounts()[0], spent=Spent()))
         return "released"
 
     with pytest.raises(LedgerError, match="no open reservation of that identifier to commit"):

@@ -76,7 +76,10 @@ def test_analysts_cannot_move_a_ledger(team: tuple[str, str], tmp_path: Path) ->
     with pytest.raises(LedgerError, match="the ledger is moved, by 'postgres' alone"):
         Ledger(hers).move(tmp_path / "hers.db")
     assert not (tmp_path / "hers.db").exists()
-    with pytest.raises(LedgerUnavailableError, match="row-level security"), Ledger(hers)._store.booking() as b:
+    with (
+        pytest.raises(LedgerUnavailableError, match="row-level security"),
+        Ledger(hers)._store.booking() as b,
+    ):
         b.append("move", {"to": "/her/own.db"})  # without asking whose it is
     with Ledger(mine).spending(TENTH):
         pass
@@ -90,7 +93,9 @@ def test_analysts_cannot_raise_a_total(team: tuple[str, str]) -> None:
     changed = "UPDATE privopt_budgets SET " + ", ".join(f"{k} = {v!r}" for k, v in more.items())
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         execute(hers, changed)
-    with pytest.raises(LedgerError, match="budgets are created, and the ledger is moved, by 'postgres' alone"):
+    with pytest.raises(
+        LedgerError, match="budgets are created, and the ledger is moved, by 'postgres' alone"
+    ):
         Ledger.create(f"{hers}#more", 50.0)
     facts = {"epsilon": 50.0, "delta": 0.0, "rule": "basic"}
     for name in ("main", "more"):
@@ -141,7 +146,10 @@ def test_a_ledger_of_an_earlier_version_is_protected_by_its_owner(team: tuple[st
     )
     Ledger(hers).reserve(TENTH)
     Ledger.create(f"{mine}#more", 1.0)
-    with pytest.raises(LedgerUnavailableError, match="row-level security"), Ledger(hers)._store.booking() as b:
+    with (
+        pytest.raises(LedgerUnavailableError, match="row-level security"),
+        Ledger(hers)._store.booking() as b,
+    ):
         b.append("move", {"to": "/her/own.db"})
     assert len(execute(mine, "SELECT 1 FROM pg_indexes WHERE indexname = 'privopt_created'")) == 1
 
@@ -248,7 +256,9 @@ def test_nobody_waits_while_a_history_is_checked(
 
     def during(rows: Any) -> list[str]:
         Ledger(empty_database).reserve(TENTH)
-        open_ones = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL"
+        open_ones = (
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL"
+        )
         assert len(execute(empty_database, open_ones)) == 1  # that asks
         return []
 
