@@ -6,12 +6,12 @@ the data, the team's share of it, and the analyst's.
 
 A reservation is on disk before the release may run and counts as spent from then on, whether or not the
 release finished; only ``cancel``, for a failure before any record was read, takes it back, and never one of
-``spending``, whose release starts at once. Whatever cannot be trusted refuses all further spending: rows of the
-trail that are gone, altered or in another order, sums that were altered, totals other than those that were
-created, an older copy of a file. Each booking checks what it decides by, in a time that does not grow with the
-history; ``verify`` and whatever shows the history check all of it, and they alone find an older row of sums
-that was put back whole, with its own hash. Not noticed is what nobody could notice who sees the database
-alone: all of it, and the head beside a file, replaced by older copies or computed anew.
+``spending``, whose release starts at once. Whatever cannot be trusted refuses all further spending: rows of
+the trail that are gone, altered or in another order, sums that were altered, totals other than those that
+were created, an older copy of a file. Each booking checks what it decides by, in a time that does not grow
+with the history; ``verify`` and whatever shows the history check all of it, and they alone find an older row
+of sums that was put back whole, with its own hash. Not noticed is what nobody could notice who sees the
+database alone: all of it, and the head beside a file, replaced by older copies or computed anew.
 """
 
 from __future__ import annotations
