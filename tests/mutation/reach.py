@@ -20,7 +20,9 @@ from tests.mutation.mutate import INTERPRETED, ROOT, Mutant, digest
 
 REACHED = ROOT / ".mutation" / ("interpreted" if INTERPRETED else "reached")
 # Tests of the library; those of the command line and of pages take long and reach everything.
-_FOLDERS = ("problems", "oracles", "mechanisms", "privacy", "conformance")
+_FOLDERS = ("problems", "oracles", "mechanisms", "privacy", "conformance", "bad_inputs")
+_ABOVE = ("tests/mechanisms/estimators/", "tests/bad_inputs/test_python.py")
+_MANY = 8
 
 # By the name of a test: its seconds, and the functions it calls as path::qualified name.
 Reached = dict[str, tuple[float, list[str]]]
@@ -68,14 +70,18 @@ class Patience:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def test_files(path: str) -> list[str]:
-    """The test files of a module: of its folder's mirror, and others that name it if none there does."""
+def files_of_tests(path: str) -> list[str]:
+    """The test files of a module: its folder's mirror, those that name it, estimators above it."""
     folder, module = path.rpartition("/")[0], "privopt." + path.removesuffix(".py").replace("/", ".")
     package, _, last = module.rpartition(".")
     names = (module, f"from {package} import {last}\n")
     mirror = {file for file in _texts() if file.startswith(f"tests/{folder}/")}
     naming = {file for file, text in _texts().items() if any(name in text for name in names)}
-    return sorted(mirror if mirror & naming else mirror | naming)
+    above = (
+        {file for file in _texts() if file.startswith(_ABOVE)} if path.startswith("mechanisms/") else set()
+    )
+    many = mirror & naming and len(naming) > _MANY  # whatever everybody uses has tests of its own
+    return sorted(mirror | above | (set() if many else naming))
 
 
 @functools.cache

@@ -26,7 +26,7 @@ from typing import Any
 
 from tests.mutation.inject import preload, start
 from tests.mutation.mutate import INTERPRETED, ROOT, Mutant, digest, located, modules, mutants
-from tests.mutation.reach import Patience, Reached, kept, likeliest_first, reached_by, test_files
+from tests.mutation.reach import Patience, Reached, files_of_tests, kept, likeliest_first, reached_by
 from tests.mutation.warm import Warm, forked, in_forks
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ class Job:
     def files(self) -> tuple[str, ...]:
         """The test files that concern it."""
         return tuple(dict.fromkeys(t.partition("::")[0] for t in self.tests)) or tuple(
-            test_files(self.mutant.path)
+            files_of_tests(self.mutant.path)
         )
 
     @property
@@ -248,8 +248,8 @@ def page(rows: dict[str, Counter[str]], alive: Sequence[Job], given: argparse.Na
         "# Mutants",
         "",
         "What becomes of one-place changes of the source: *killed* by a failing test, judged *equivalent* "
-        "for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line is the list of "
-        "faults that tests once let live (`tests/mutation/named.toml`); the others are samples, "
+        "for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line is the list "
+        "of faults that tests once let live (`tests/mutation/named.toml`); the others are samples, "
         f"{given.sample} of every module ({_MORE['mechanisms/privacy/']} in mechanisms/privacy), drawn with "
         f"seed {given.seed}: "
         f"`python -m tests.mutation.run{asked} --seed {given.seed}`.",

@@ -45,6 +45,8 @@ class Warm:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise pytest.UsageError("some tests cannot be collected, without any mutant")
         items = {item.nodeid: item for item in session.items}
         files = [[i for i in session.items if i.nodeid.startswith(f"{f}::")] for f in self.unknown]
         functions, caches = _living()

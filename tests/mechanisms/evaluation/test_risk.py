@@ -115,6 +115,13 @@ def test_the_share_of_all_is_what_is_likely_given_its_noise(positive: int, most:
     assert RiskTable.of(exact).risks == pytest.approx([(10 + 0.5) / 11])
 
 
+def test_without_noise_and_support_the_risk_is_the_share_of_all() -> None:
+    """With half a record added to each class: (2 + 1/2) / (5 + 1)."""
+    plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=4096.0)
+    found = RiskTable.of(plan.release_counts(np.array([[2, 1], [1, 1]]), NoiseSource(insecure_seed=0)))
+    assert found.risks == pytest.approx((2.5 / 6,))
+
+
 def test_without_support_there_is_one_row_for_all() -> None:
     plan = HistogramPlan.plan(ScoreBins((-1.0, 0.0, 1.0)), epsilon=0.001)
     for seed in range(20):
