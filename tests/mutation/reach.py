@@ -21,7 +21,6 @@ from tests.mutation.mutate import INTERPRETED, ROOT, Mutant, digest
 REACHED = ROOT / ".mutation" / ("interpreted" if INTERPRETED else "reached")
 # Tests of the library; those of the command line and of pages take long and reach everything.
 _FOLDERS = ("problems", "oracles", "mechanisms", "privacy", "conformance", "bad_inputs")
-_ABOVE = ("tests/mechanisms/estimators/", "tests/bad_inputs/test_python.py")
 _MANY = 8
 
 # By the name of a test: its seconds, and the functions it calls as path::qualified name.
@@ -71,17 +70,14 @@ class Patience:
 
 
 def files_of_tests(path: str) -> list[str]:
-    """The test files of a module: its folder's mirror, those that name it, estimators above it."""
+    """The test files of a module: of its folder's mirror, and those that name it."""
     folder, module = path.rpartition("/")[0], "privopt." + path.removesuffix(".py").replace("/", ".")
     package, _, last = module.rpartition(".")
     names = (module, f"from {package} import {last}\n")
     mirror = {file for file in _texts() if file.startswith(f"tests/{folder}/")}
     naming = {file for file, text in _texts().items() if any(name in text for name in names)}
-    above = (
-        {file for file in _texts() if file.startswith(_ABOVE)} if path.startswith("mechanisms/") else set()
-    )
     many = mirror & naming and len(naming) > _MANY  # whatever everybody uses has tests of its own
-    return sorted(mirror | above | (set() if many else naming))
+    return sorted(mirror if many else mirror | naming)
 
 
 @functools.cache
