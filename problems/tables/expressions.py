@@ -179,7 +179,7 @@ def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[floa
     """How many of many cuts a cell has reached, computed; None for cuts that are not on an exact grid.
 
     Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them, in
-    the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the double nearest to it.
+    the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the double next to it.
     The number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x between bounds around all
     cuts. In doubles p - 1/2 - 2^-10 is off by less than 2^-12. So q, which an engine makes of it by rounding,
     is k - 1 or k, and by truncating as well, where it is not negative; where it is, k = 0 and both -1 and 0
