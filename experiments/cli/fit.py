@@ -30,6 +30,7 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
     check_mechanism,
+    marked_schema,
     parse_delta,
     parse_prevalence,
     parse_weights,
@@ -49,7 +50,6 @@ from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.registry import card_mechanisms
 from privopt.problems.files import write_atomically
-from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -94,6 +94,15 @@ def fit(
         typer.Option(
             help="NEGATIVE,POSITIVE labels as the file writes them, one with a comma in double quotes; "
             "linear models take more than two. Without it: read off, a leak.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    na_values: Annotated[
+        str | None,
+        typer.Option(
+            "--na-values",
+            help="MARKER,...: further missing-value markers, in every column of the schema. Columns of numbers "
+            "have the usual ones (NA, ?, ...); a declared category is none.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -214,7 +223,7 @@ def fit(
     check_delta_option(delta, mechanism)
     weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
     with accounted(ledger) as book:
-        facts = None if schema is None else Schema.load(schema)
+        facts = marked_schema(schema, na_values)
         records = read_labelled(data, target, facts, split_classes(classes), table)
         with stoppable(time_limit) as limits:
             budget: dict[str, Any] = {

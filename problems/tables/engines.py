@@ -23,6 +23,7 @@ import pyarrow.parquet
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.tables.cells import Markers
 from privopt.problems.tables.columns import Categorical, Column, Number
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.frames import check_distinct, missing_columns
@@ -260,6 +261,13 @@ class _Cell:
         gaps = self.raw.isnull()
         return gaps | self.raw.isnan() if self.kind.is_floating() and self.engine != "sqlite" else gaps
 
+    def markers(self, declared: Markers) -> list[Any]:
+        """Missing-value markers that the column can hold."""
+        if self.text or self.kind.is_boolean():
+            return sorted(declared.texts) if self.text else []
+        fractions = self.kind.is_floating() or self.kind.is_decimal()
+        return [m for m in sorted(declared.numbers) if fractions or (m.is_integer() and abs(m) < _WHOLE)]
+
     @property
     def misplaced(self) -> Any | None:
         """Values of another type than the column's, which SQLite allows."""
@@ -318,8 +326,8 @@ def _code(cell: _Cell, column: Column) -> Any:
         assert isinstance(plain, Categorical)
         inner = _category_code(cell, plain, own)
         unreadable = len(plain.categories) if plain.outside == "ignore" else unreadable
-    marked = [*plain.markers.texts] if cell.text else [*plain.markers.numbers]
-    return _whole(cell, gap, unreadable, _first_of([(cell.equals(m), _literal(gap)) for m in marked], inner))
+    marked = [(cell.equals(marker), _literal(gap)) for marker in cell.markers(plain.markers)]
+    return _whole(cell, gap, unreadable, _first_of(marked, inner))
 
 
 def _whole(cell: _Cell, gap: int, unreadable: int, inner: Any) -> Any:
