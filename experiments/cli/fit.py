@@ -101,8 +101,8 @@ def fit(
         str | None,
         typer.Option(
             "--na-values",
-            help="MARKER,...: further missing-value markers, in every column of the schema. Columns of numbers "
-            "have the usual ones (NA, ?, ...); a declared category is none.",
+            help="MARKER,...: further missing-value markers, in every column of the schema. Those of "
+            "numbers have the usual ones (NA, ?, ...); a declared category is none.",
             rich_help_panel=DATA,
         ),
     ] = None,
