@@ -151,14 +151,14 @@ def shape_of(table: Any) -> tuple[int, ...]:
     Raises:
         InvalidInputError: a list of rows that differ in length.
     """
-    if isinstance(table, Mapping):
-        return (len(next(iter(table.values()), ())), len(table))
     shape = getattr(table, "shape", None)
-    if isinstance(shape, tuple):
-        return tuple(int(length) for length in shape)
     try:
-        return np.shape(table)
-    except ValueError:
+        if isinstance(shape, tuple):
+            return tuple(int(length) for length in shape)
+        if isinstance(table, Mapping):
+            return (*shape_of(next(iter(table.values()), None))[:1], len(table))
+        return np.asarray(table, dtype=None if hasattr(table, "__array__") else object).shape
+    except (TypeError, ValueError):
         raise InvalidInputError("the rows of a table must have the same length") from None
 
 

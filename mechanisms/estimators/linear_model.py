@@ -124,6 +124,8 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         schema = None if self.schema is None else declared_schema(self.schema)
         given, in_memory = self._given(X, y, schema)
         seen = self._outline(given, schema)
+        if seen.records == 0:
+            raise InvalidInputError("no records: at least one row is needed")
         if seen.records < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
