@@ -71,18 +71,20 @@ class ReservedFile:
         path: the file; replaced if it exists, when it is written.
         option: names the file in errors.
         room: bytes on the disk to take at once.
+        mode: who may read it, less what the process's mask takes away.
 
     Raises:
         InvalidInputError: the path is a folder, a device or a pipe, or its folder does not exist.
         OSError: the folder takes no files, or the disk has no room.
     """
 
-    def __init__(self, path: Path, option: str, room: int = 0) -> None:
+    def __init__(self, path: Path, option: str, room: int = 0, mode: int = 0o666) -> None:
         self.path = file_behind(path, option)
         if not self.path.parent.is_dir():
             raise InvalidInputError(f"{option} {path}: its folder does not exist")
         self._partial = self.path.with_name(f"{self.path.name}.{uuid.uuid4().hex}.partial")
-        self._file = self._partial.open("x", encoding="utf-8")
+        descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        self._file = open(descriptor, "w", encoding="utf-8")
         try:
             self._file.write("\0" * room)
             self._sync()

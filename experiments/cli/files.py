@@ -61,7 +61,10 @@ class PaidFile:
         check_files({option: path})
         self.is_temporary = path is None
         try:
-            self._file = ReservedFile(_temporary() if path is None else path, option, _ROOM)
+            if path is None:
+                self._file = ReservedFile(_temporary(), option, _ROOM, mode=0o600)
+            else:
+                self._file = ReservedFile(path, option, _ROOM)
         except OSError as error:
             reason = (error.strerror or "it cannot be written").lower()
             where = "a temporary file for the result" if path is None else f"{option} {path}"
@@ -94,7 +97,7 @@ class PaidFile:
     def _elsewhere(self, text: str, error: OSError) -> None:
         lost = f"{self.path}: {(error.strerror or 'cannot be written').lower()}. The result is paid for"
         try:
-            with ReservedFile(_temporary(), "a temporary file") as file:
+            with ReservedFile(_temporary(), "a temporary file", mode=0o600) as file:
                 file.write(text)
         except (OSError, InvalidInputError):
             raise UnshownResultError(f"{lost}, and could be written nowhere; here it is: {text}") from error

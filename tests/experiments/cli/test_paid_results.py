@@ -102,7 +102,7 @@ def clinic(tmp_path: Path) -> Path:
 
 def is_result(path: Path) -> bool:
     content = json.loads(path.read_text("utf-8"))
-    return "weights" in content or Evaluation.from_dict(content).n_records == 300
+    return "weights" in content or Evaluation.from_dict(content).histogram.n_records == 300
 
 
 def states(clinic: Path) -> list[str]:
