@@ -84,7 +84,7 @@ class ReservedFile:
             raise InvalidInputError(f"{option} {path}: its folder does not exist")
         self._partial = self.path.with_name(f"{self.path.name}.{uuid.uuid4().hex}.partial")
         descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        self._file = open(descriptor, "w", encoding="utf-8")
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
         try:
             self._file.write("\0" * room)
             self._sync()
