@@ -211,7 +211,7 @@ def spend(
     except BudgetExceededError as error:
         tell.print(escape(str(error)))
         raise typer.Exit(1) from error
-    with showing("The release was booked"):
+    with showing("the release was booked"):
         tell.print("booked")
 
 

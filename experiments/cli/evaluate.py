@@ -71,7 +71,7 @@ def evaluate(
             )
         # Kept before it is shown: no terminal, pipe or full disk takes it away.
         kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
-        with showing("The evaluation was released, and is paid for", kept):
+        with showing("the evaluation was released, and is paid for", kept):
             show_evaluation(found, tell)
 
 

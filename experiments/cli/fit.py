@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -212,8 +212,9 @@ def fit(
     linear = is_linear(mechanism, options, card.given)
     check_delta_option(delta, mechanism)
     weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
-    report = nullcontext() if json_file is None else PaidFile(json_file, "--json")
-    with PaidFile(save, "--save") as kept, report as report_file:
+    with ExitStack() as files:
+        kept = files.enter_context(PaidFile(save, "--save"))
+        report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
             facts = None if schema is None else Schema.load(schema)
@@ -237,8 +238,8 @@ def fit(
                 )
             # Kept before anything is said of it: no terminal, pipe or full disk takes it away.
             kept.keep(json.dumps(model.to_dict(), indent=2) + "\n")
-        account = (linear_report if linear else card_report)(model, records, time.monotonic() - began)
-        if report_file is not None:
-            report_file.keep(json.dumps(account, indent=2) + "\n")
-        with showing("The model was released, and is paid for", kept):
+        with showing("the model was released, and is paid for", kept):
+            account = (linear_report if linear else card_report)(model, records, time.monotonic() - began)
+            if report is not None:
+                report.keep(json.dumps(account, indent=2) + "\n")
             (show_linear if linear else show_card)(model, account, tell)
