@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, unread_counts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
+from privopt.mechanisms.estimators.lone_scores import check_lone_scores, is_own
 from privopt.mechanisms.estimators.predictions import for_workers
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
@@ -24,6 +26,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import parts_of, rows_of_parts
+from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
@@ -35,6 +38,7 @@ def evaluate(
     y: Any = None,
     *,
     epsilon: float = 1.0,
+    schema: Schema | None = None,
     target: Target = "population",
     confidence: float = 0.95,
     ledger: Ledger | str | Path | None = None,
@@ -49,15 +53,21 @@ def evaluate(
     counts (``HistogramPlan``); bins are fixed by the model, the number of records and epsilon. The guarantee
     is for the records in X: if ``fit`` read them too, its spend is added.
 
+    That a record moves two counts needs scores that depend on their own row alone, not on the other rows, on
+    rows scored before or on chance. Models of this package do that. Any other is tried on made-up rows, of
+    its schema where there is one, never on records: it is refused where their scores change with their order
+    or company, and where it takes no made-up rows the claim of the spend is "not checked".
+
     Args:
         model: a fitted scorecard or linear classifier of this package, or any classifier with two
-            ``classes_`` and a ``decision_function`` that is public.
+            ``classes_`` and a ``decision_function`` that is public and scores each row by itself.
         X: records, as ``model.predict`` takes them; with a model of this package that has a schema, also an
             Ibis table, or ``CountedRecords``; or a Dask array or data frame, or a memory-mapped file, whose
             parts are counted where they are.
         y: labels, shape (n,), for Dask with the partitions of X; of an Ibis table the name of the label
             column; of counted records None.
         epsilon: > 0, of this evaluation.
+        schema: what columns hold, for a model without a schema of its own: what made-up rows are drawn from.
         target: what intervals are about, "population" or "table"; see ``Evaluation``.
         confidence: of each interval, in (0, 1).
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
@@ -65,7 +75,8 @@ def evaluate(
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:
-        InvalidInputError: a model that is no binary classifier, or unusable records; nothing was released.
+        InvalidInputError: a model that is no binary classifier, or one whose scores depend on other rows; or
+            unusable records; nothing was released.
         PrivacyParameterError: epsilon out of range.
         BudgetExceededError: the ledger refused; nothing was read.
     """
@@ -79,10 +90,15 @@ def evaluate(
             f"{type(model).__name__} has {'no' if classes is None else len(classes)} classes"
             + (". To do: fit and evaluate one class against all others, as two labels" if more else "")
         )
+    check = None
+    if not is_own(model):
+        check = check_lone_scores(model, schema or getattr(model, "schema_", None))
     given = _unread_scores(model, X, y, classes)
     n = given.n_records
     bins = bins_of(model, n, epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
+    if check is not None:
+        plan = replace(plan, spend=plan.spend.relying_on(f"scores: {check.words}", checked=check.made))
     with booked(ledger, plan.spend_with(source), given) as table:
         held = np.sum(table.each(partial(_held, bins=bins)), axis=0)
         check_number(int(np.sum(held)), n)
