@@ -94,7 +94,12 @@ def _arguments() -> argparse.Namespace:
     of("--seed", type=int, default=1, help="of the sample (default 1)")
     of("--only", default="", help="only mutants whose name contains this")
     of("--no-named", action="store_true", help="leave out the mutants of named.toml")
-    of("--effort", type=float, default=60.0, help="seconds of tests for each of a sample (default 60)")
+    of(
+        "--effort",
+        type=float,
+        default=60.0,
+        help="seconds of tests for each, and to record a test file (default 60)",
+    )
     of("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (default 2)")
     of("--list", action="store_true", help="print the mutants and run nothing")
     of("--report", type=Path, help="run nothing; write a page of what became of the mutants")
@@ -201,7 +206,9 @@ def _warm(todo: dict[Mutant, Job], files: Sequence[str], workers: int, effort: f
     sampled = {file for job in todo.values() if not job.tests for file in job.files}
     unknown = [file for file in files if file in sampled and not kept(file).exists()]
     options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    return int(pytest.main([*options, *files], plugins=[Warm(unknown, choose, tell, workers)]))
+    return int(
+        pytest.main([*options, *files], plugins=[Warm(unknown, choose, tell, workers, patience=effort)])
+    )
 
 
 def _note(job: Job, lived: bool) -> None:
