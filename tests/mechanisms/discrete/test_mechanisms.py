@@ -19,7 +19,7 @@ from privopt.mechanisms import (
     OPDisc,
     PermuteAndFlip,
 )
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.oracles import Counting, Limits, Proposal, Status, Task, UnfinishedDrawError
 from privopt.oracles.errors import CertificateError
