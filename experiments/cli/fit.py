@@ -46,10 +46,8 @@ from privopt.experiments.cli.scorecard import (
     show_card,
 )
 from privopt.experiments.cli.tables import TableOption, read_labelled
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.mechanisms.scorecards.registry import card_mechanisms
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -115,7 +113,7 @@ def fit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help=f"Scorecards: auto, {', '.join(card_mechanisms())}. "
+            help=f"Scorecards: auto, {', '.join(SCORECARD_MECHANISMS)}. "
             f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}. "
             f"With --robust: auto, {', '.join(ROBUST_FITS)}.",
             rich_help_panel=PRIVACY,
@@ -213,7 +211,7 @@ def fit(
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
-    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS, *ROBUST_FITS))
+    check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
     options = LinearOptions(
         loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None
     )

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from privopt.experiments.cli.linear import LOSSES
 from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.problems.convex.parsing import LOSSES
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.tables.schema import Schema
 
