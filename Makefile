@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo peers test test-bounds test-slow test-spark mutants docs lint imports types tree clean
+.PHONY: demo peers test test-lowest test-lowest-core test-bounds test-slow test-spark mutants docs lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -41,6 +41,22 @@ COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/oracles/min
 test-bounds: $(VENV)/ready
 	$(CHECKED) $(BIN)/python -m pytest $(COMPILED)
 
+# The lowest versions that pyproject.toml declares, in an environment of their own. The core is what privacy rests
+# on and other libraries could change: how cells are read, what one record can change, the laws of releases.
+LOWEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -p no:cacheprovider
+LOWEST_CORE := tests/problems/tables tests/privacy/test_coupling.py tests/privacy/test_quotes.py tests/privacy/test_release_laws.py
+test-lowest: .venv-lowest/ready
+	$(LOWEST)
+
+test-lowest-core: .venv-lowest/ready
+	$(LOWEST) $(LOWEST_CORE)
+
+.venv-lowest/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --python .venv-lowest/bin/python --editable '.[dev]'
+	touch $@
+
 # Faults that tests have to notice, in what privacy rests on: those that tests once let live, or samples of all
 # that can be made (MUTANTS="--sample 15", MUTANTS="--sample 20 --module tables"). Goes on where it was stopped.
 MUTANTS ?= --named
@@ -73,4 +89,4 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-spark .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output
+	rm -rf $(VENV) .venv-peers .venv-lowest .venv-spark .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output

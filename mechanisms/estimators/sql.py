@@ -131,20 +131,24 @@ def _column(column: Column, points: list[int], denominator: int) -> str:
     filled = "NULL" if gap is None else str(gap)
     if isinstance(kind, Numeric | Binned):
         cases = _no_numbers(_cell(kind), filled) + cases
-    elif gap is not None:
+    cases = _markers(kind, filled) + cases
+    if gap is not None and isinstance(kind, Categorical):
         cases.append(f"WHEN {_cell(column)} IS NULL THEN {filled}")
     return "CASE " + " ".join(cases) + " END"
 
 
 def _no_numbers(cell: str, filled: str) -> list[str]:
-    """NULL and NaN, which are missing, and infinities, which are refused: less themselves they are not 0.
+    """NULL and NaN, which are missing. Databases that know NaN have it above all numbers, minus NaN too."""
+    return [f"WHEN {cell} IS NULL OR ({cell} > 1e300 AND 0e0 - {cell} > 1e300) THEN {filled}"]
 
-    Databases that know NaN have it above all, with either sign.
-    """
-    return [
-        f"WHEN {cell} IS NULL OR ({cell} > 1e300 AND 0e0 - {cell} > 1e300) THEN {filled}",
-        f"WHEN COALESCE({cell} - {cell}, 1) <> 0 THEN NULL",
-    ]
+
+def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
+    """What the column declares as missing-value markers."""
+    if isinstance(kind, Categorical) and isinstance(kind.categories[0], bool):
+        return []  # a column of booleans holds no other number
+    if isinstance(kind, Categorical) and isinstance(kind.categories[0], str):
+        return [f"WHEN {_cell(kind)} || '' = {literal(m)} THEN {filled}" for m in sorted(kind.markers.texts)]
+    return [f"WHEN {_cell(kind)} = {_float(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:

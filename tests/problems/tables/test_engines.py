@@ -370,15 +370,18 @@ def test_cells_of_another_type_than_their_column_are_refused(kind: str, values: 
     connection.con.executemany("INSERT INTO t VALUES (?, 'no')", [(v,) for v in values])
     if kind == "TEXT":
         connection.con.execute("UPDATE t SET x = CAST(x AS BLOB) WHERE x = '1'")
-    column = Categorical("x", ["a"], "ignore") if kind == "TEXT" else Binned("x", [0, 1])
+    column = Categorical("x", ["a"]) if kind == "TEXT" else Binned("x", [0, 1])
     with pytest.raises(SchemaError, match="are needed"):
         count_records(connection.table("t"), Schema([column]), "y", CLASSES)
+    lenient = Categorical("x", ["a"], "ignore") if kind == "TEXT" else MissingLevel(Binned("x", [0, 1]))
+    counted = count_records(connection.table("t"), Schema([lenient]), "y", CLASSES)
+    assert (counted.codes[0].tolist(), counted.counts.tolist()) == ([0, 1], [1, 1])
 
 
 @pytest.mark.parametrize(
     ("column", "kind", "value", "message"),
     [
-        (Binned("x", [0, 1]), "float", math.inf, "infinities"),
+        (Binned("x", [0, 1], "refuse"), "float", math.inf, "must lie in"),
         (Binned("x", [0, 1]), "float", math.nan, "missing"),
         (Numeric("x", 0, 1, outside="refuse"), "float", 4321.5, "must lie in"),
         (Binned("x", [0, 1]), "text", "4321.5", "numbers are needed"),
@@ -660,9 +663,12 @@ def test_decimals_of_postgresql_are_the_nearest_doubles_and_none_is_missing(post
         count_records(table, Schema([Binned("x", [0, 0.1, 1])]), "y", CLASSES)
 
 
-def test_infinite_decimals_of_postgresql_are_refused(postgres: str) -> None:
-    with pytest.raises(SchemaError, match="infinities"):
-        count_records(typed(postgres, "numeric", ["Infinity"]), Schema([Binned("x", [0, 1])]), "y", CLASSES)
+def test_infinite_decimals_of_postgresql_lie_beyond_the_bounds(postgres: str) -> None:
+    table = typed(postgres, "numeric", ["Infinity", "-Infinity"])
+    counted = count_records(table, Schema([Binned("x", [0, 1, 2])]), "y", CLASSES)
+    assert counted.codes[0].tolist() == [0, 1]
+    with pytest.raises(SchemaError, match="must lie in"):
+        count_records(table, Schema([Binned("x", [0, 1, 2], outside="refuse")]), "y", CLASSES)
 
 
 def test_enumerations_of_postgresql_are_text_and_domains_are_to_be_cast(postgres: str) -> None:
@@ -693,8 +699,9 @@ def test_numeric_columns_of_sqlite_hold_numbers() -> None:
     counted = count_records(connection.table("t"), schema, "y", CLASSES)
     assert (counted.codes[0].tolist(), counted.counts.tolist()) == ([0, 1, 2, 3], [1, 1, 1, 1])
     connection.con.execute("INSERT INTO t VALUES ('Quagmire', 'no')")
+    there = connection.table("t").filter(lambda t: t.x.notnull())
     with pytest.raises(SchemaError, match="are needed"):
-        count_records(connection.table("t"), schema, "y", CLASSES)
+        count_records(there, Schema([Binned("x", [0, 0.5, 1, 2])]), "y", CLASSES)
 
 
 def test_a_category_with_a_nul_is_found_or_refused() -> None:
