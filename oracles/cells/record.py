@@ -1,10 +1,13 @@
 """Arrays that compiled functions take as one argument.
 
 Numba takes a tuple of arrays apart: a function that is handed a tuple of thirty has two hundred arguments,
-counts thirty references, and takes a second to compile. A ``Record`` is passed as one pointer to a header with
-the address and the shape of each array. These never change: loads from the header are marked as invariant, and
-the compiler moves them out of loops.
+counts thirty references, and takes a second to compile. A ``Record`` is passed as one pointer to a header
+with the address and the shape of each array. These never change: loads from the header are marked as
+invariant, and the compiler moves them out of loops.
 """
+
+# mypy: allow-untyped-calls, allow-untyped-decorators
+# Numba's extension interface has no types.
 
 from __future__ import annotations
 
@@ -19,11 +22,12 @@ from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
 
 _WORD = ir.IntType(64)
 
 
-class RecordType(types.Type):  # type: ignore[misc]
+class RecordType(types.Type):
     """The type of a record in compiled code: the name, the type and the place in the header of each field."""
 
     def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
@@ -37,7 +41,7 @@ class RecordType(types.Type):  # type: ignore[misc]
 
 
 @register_model(RecordType)
-class _Pointer(models.OpaqueModel):  # type: ignore[misc]
+class _Pointer(models.OpaqueModel):
     """To the header."""
 
 
@@ -70,6 +74,12 @@ class Record:
         object.__setattr__(self, "address", words.ctypes.data)
         object.__setattr__(self, "numba_type", _type_of(type(self).__name__, tuple(kinds)))
 
+    @property
+    def nbytes(self) -> int:
+        """Of the arrays."""
+        values = (getattr(self, f.name) for f in dataclasses.fields(self))  # type: ignore[arg-type]
+        return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+
     def __reduce__(self) -> Any:
         return type(self), tuple(getattr(self, f.name) for f in dataclasses.fields(self))  # type: ignore[arg-type]
 
@@ -86,8 +96,6 @@ def _field_type(kind: Any) -> Any:
     if len(kind) == 1:
         return types.int64
     _, char, ndim, writeable = kind
-    from numba.np.numpy_support import from_dtype
-
     return types.Array(from_dtype(np.dtype(char)), ndim, "C", readonly=not writeable)
 
 
@@ -105,10 +113,10 @@ def _unbox(_: Any, value: Any, c: Any) -> Any:
 
 
 @infer_getattr
-class _Fields(AttributeTemplate):  # type: ignore[misc]
+class _Fields(AttributeTemplate):
     key = RecordType
 
-    def generic_resolve(self, kind: RecordType, name: str) -> Any:
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
         return kind.fields[name][0] if name in kind.fields else None
 
 

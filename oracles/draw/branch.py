@@ -168,7 +168,7 @@ class _Model:
         # Random words per request: many tries of a small problem, two of a large one.
         self.words = max(1 << 13, 2 * bounds.words_per_try(regions.shape))
         # Tables shrink on the way down, and siblings share those of their parent until they ring.
-        self.most = memory // (_OVERHEAD + sum(a.nbytes for a in new_region(regions.shape, np.float64)))
+        self.most = memory // (_OVERHEAD + new_region(regions.shape, np.float64).nbytes)
 
     def roots(self, watch: Watch) -> list[Node[Region]]:
         """One region per numeric weight vector, coarsely bounded."""

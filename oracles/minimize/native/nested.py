@@ -149,7 +149,7 @@ def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _lift(tries: Tries, state: State, i: int, q: int) -> None:
+def _lift(tries: Tries, state: State, i: int, q: Any) -> None:
     """The parent's G follows that of node q."""
     a = tries.first[i] + q
     p = tries.first[i] + tries.parent[a]
@@ -396,7 +396,7 @@ def settle(tries: Tries, state: State, i: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def enter(tries: Tries, state: State, i: int, passes: int, cutoff: int) -> int:
+def enter(tries: Tries, state: State, i: int, passes: Any, cutoff: int) -> int:
     """Bound the node at hand and list its children, best first. Returns its bound, BIG if it is pruned."""
     gather(tries, state, i)
     bound = -BIG

@@ -244,7 +244,7 @@ def _choose_tilt(tree: Tree, root: Any) -> None:
     for power in range(-40, 41):
         if 0 < abs(power) < 10:
             continue  # too little to matter
-        tilt = np.int64(0)
+        tilt: Any = np.int64(0)
         if power > 0:
             tilt = 1 << power
         elif power < 0:
