@@ -7,13 +7,19 @@ file, enclosing function, the line as it stands, and what becomes of it.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
+import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# Whether numba compiles nothing, so that mutants of kernels cost no more than others.
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+WINGS = ("problems", "oracles", "mechanisms", "experiments")
 
 _COMPARISONS = {
     ast.Lt: ("<", "<="),
@@ -66,7 +72,6 @@ class Mutant:
         new: what replaces them.
         name: what the mutant is called; see the module's docstring.
         line: where it is, for people.
-        made_from: digest of the file that it was found in.
     """
 
     path: str
@@ -75,55 +80,156 @@ class Mutant:
     new: str
     name: str
     line: int
-    made_from: str
+
+    @property
+    def change(self) -> str:
+        """The name without the file, which outlives a move of the function."""
+        return self.name.partition("::")[2]
+
+    @property
+    def function(self) -> str | None:
+        """The qualified name of the outermost function whose body is changed; None outside of all."""
+
+        def search(nodes: Sequence[ast.stmt], scope: str) -> str | None:
+            for node in nodes:
+                if isinstance(node, ast.ClassDef) and (found := search(node.body, f"{scope}{node.name}.")):
+                    return found
+                if isinstance(node, ast.FunctionDef):
+                    first, last = node.body[0], node.body[-1]
+                    begin = starts[first.lineno - 1] + first.col_offset
+                    if begin <= self.start < starts[last.end_lineno - 1] + (last.end_col_offset or 0):  # type: ignore[operator]
+                        return scope + node.name
+            return None
+
+        text = read(self.path)
+        starts = line_starts(text)
+        return search(ast.parse(text).body, "")
+
+    @property
+    def key(self) -> str:
+        """Changes with the change and with the text of the function, class or constant that it is in."""
+        text = read(self.path)
+        spans = [s for every in _spans(self.path, text).values() for s in every if s[0] <= self.start < s[1]]
+        begin, end = min(spans, key=lambda s: s[1] - s[0], default=(0, len(text)))
+        parts = (self.change, str(self.start - begin), self.new, text[begin:end].decode())
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
     def source(self) -> bytes:
         """The whole file with the change."""
-        old = (ROOT / self.path).read_bytes()
+        old = read(self.path)
         return old[: self.start] + self.new.encode() + old[self.end :]
 
 
 def mutants(path: str) -> list[Mutant]:
     """All mutants of a module, in the order of its text."""
-    source = (ROOT / path).read_bytes()
+    source = read(path)
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
     return finder.named()
 
 
-def named(path: str, old: str, new: str, name: str) -> Mutant:
-    """A mutant given by a piece of text that occurs once.
+def located(where: str, old: str, new: str, name: str) -> Mutant:
+    """Return a mutant of a definition, in whichever module it stands.
+
+    Args:
+        where: the qualified name of a function, a class or a constant of a module.
+        old: a piece of its text; how it is broken into lines does not matter.
+        new: what replaces it.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the piece does not occur there, or more than once.
     """
-    text = (ROOT / path).read_bytes()
-    if text.count(old.encode()) != 1:
-        raise ValueError(f"{name}: {old!r} occurs {text.count(old.encode())} times in {path}")
-    start = text.index(old.encode())
-    return Mutant(
-        path, start, start + len(old.encode()), new, name, text[:start].count(b"\n") + 1, digest(path)
-    )
+    pattern = re.compile(r"\s*".join(re.escape(w) for w in re.findall(r"\w+|[^\w\s]", old)).encode())
+    found = []
+    for path in definitions().get(where, ()):
+        source = read(path)
+        found += [
+            (path, start + m.start(), start + m.end())
+            for start, end in _spans(path, source)[where]
+            for m in pattern.finditer(source[start:end])
+        ]
+    if len(found) != 1:
+        places = ", ".join(dict.fromkeys(path for path, *_ in found)) or "no module"
+        raise ValueError(f"{name}: {old!r} occurs {len(found)} times in {where} ({places})")
+    path, start, end = found[0]
+    return Mutant(path, start, end, new.strip(), name, read(path)[:start].count(b"\n") + 1)
+
+
+@functools.cache
+def modules() -> tuple[str, ...]:
+    """The source files of all wings, relative to the repository."""
+    every = sorted(path for wing in WINGS for path in (ROOT / wing).rglob("*.py"))
+    return tuple(path.relative_to(ROOT).as_posix() for path in every)
+
+
+@functools.cache
+def definitions() -> dict[str, tuple[str, ...]]:
+    """The modules that define a qualified name."""
+    result: dict[str, tuple[str, ...]] = {}
+    for path in modules():
+        for where in _spans(path, read(path)):
+            result[where] = (*result.get(where, ()), path)
+    return result
+
+
+@functools.cache
+def _spans(path: str, source: bytes) -> dict[str, list[tuple[int, int]]]:
+    """Where each function, class and constant of a module stands: first byte and the one after the last."""
+    result: dict[str, list[tuple[int, int]]] = {}
+    starts = line_starts(source)
+
+    def collect(nodes: Sequence[ast.stmt], scope: str) -> None:
+        for node in nodes:
+            if isinstance(node, ast.If | ast.Try):
+                collect(node.body, scope)
+            names = []
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names = [node.name]
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and not scope:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            for name in names:
+                first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+                span = starts[first - 1], starts[node.end_lineno - 1] + (node.end_col_offset or 0)  # type: ignore[operator]
+                result.setdefault(scope + name, []).append(span)
+            if isinstance(node, ast.ClassDef):
+                collect(node.body, f"{scope}{node.name}.")
+
+    collect(ast.parse(source).body, "")
+    return result
+
+
+def line_starts(source: bytes) -> list[int]:
+    """The first byte of every line."""
+    starts = [0]
+    for line in source.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    return starts
+
+
+@functools.cache
+def read(path: str) -> bytes:
+    """A module as it was when it was first read."""
+    return (ROOT / path).read_bytes()
 
 
 def digest(path: str) -> str:
+    """Changes with a file."""
     return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects changes; skips annotations, docstrings, decorators, messages of errors and compiled functions.
+    """Collects changes; skips annotations, docstrings, decorators and messages of errors.
 
-    Compiled functions are tested under bounds checks and against slow versions of themselves; compiling a
+    Compiled functions are skipped unless numba is told to interpret them (NUMBA_DISABLE_JIT=1): compiling a
     mutant of each would take longer than everything else.
     """
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source = path, source
         self.lines = source.split(b"\n")
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line) + 1)
-        self.compiled = b"numba" in source
+        self.starts = line_starts(source)
+        self.compiled = b"numba" in source and not INTERPRETED
         self.scope: list[str] = []
         self.found: list[tuple[int, int, str, str]] = []
 
@@ -142,7 +248,7 @@ class _Finder(ast.NodeVisitor):
             seen[name] += 1
             if seen[name] > 1:
                 name += f" #{seen[name]}"
-            result.append(Mutant(self.path, start, end, new, name, row + 1, digest(self.path)))
+            result.append(Mutant(self.path, start, end, new, name, row + 1))
         return result
 
     def _offset(self, line: int, column: int) -> int:
@@ -165,7 +271,7 @@ class _Finder(ast.NodeVisitor):
             self._add(start + at, start + at + len(old), new)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if any("jit" in ast.unparse(d) for d in node.decorator_list):
+        if self.compiled and any("jit" in ast.unparse(d) for d in node.decorator_list):
             return
         if node.name in ("__repr__", "__str__"):
             return

@@ -1,6 +1,6 @@
-"""Checks that any oracle for indefinite quadratics can be put through, by whoever wrote it.
+"""Conformance kit for oracles of indefinite quadratics, built-in or your own.
 
->>> from privopt.oracles.quadratic.ball import BallOracle
+>>> from privopt.oracles.indefinite.ball import BallOracle
 >>> print(check_indefinite_oracle(BallOracle()).oracle)
 ball
 
@@ -25,8 +25,8 @@ from privopt.oracles.conformance import (
 )
 from privopt.oracles.convex.quadratic import QuadraticAnswer
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.indefinite.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
 from privopt.oracles.limits import Limits
-from privopt.oracles.quadratic.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -99,7 +99,7 @@ def check_indefinite_oracle(
 
 
 def _wrong(case: _Case, answer: QuadraticAnswer, minimum: float, slack: float) -> Iterator[str]:
-    """What is false in an answer, whether or not it is finished."""
+    """Find false statements in an answer, whether or not the solve was finished."""
     if not answer.violation <= case.tolerance * (1 + case.instance.convex_set.radius):
         yield f"the point misses the set by {answer.violation:.3g}"
     if answer.value < minimum - slack:
@@ -123,7 +123,7 @@ def _check_minimum(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Cancelled at once, out of time: a point of the set and an honest bound all the same."""
+    """Under immediate cancellation or an expired limit: still a point of the set and a valid bound."""
     limits = {"cancelled at once": Limits(cancelled=lambda: True), "no time": Limits(seconds=1e-9)}
     for name, limit in limits.items():
         answer = case.prepared.minimize(case.instance.g, limit)

@@ -1,4 +1,4 @@
-"""Which oracle takes an indefinite quadratic."""
+"""Choice of an oracle for an indefinite quadratic."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import contextlib
 from numpy.typing import ArrayLike
 
 from privopt.oracles.errors import MissingSolverError, UnsupportedProblemError
-from privopt.oracles.quadratic.ball import BallOracle
-from privopt.oracles.quadratic.chords import ChordOracle
-from privopt.oracles.quadratic.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
-from privopt.oracles.quadratic.scip import ScipOracle
-from privopt.oracles.quadratic.vertices import VertexOracle
+from privopt.oracles.indefinite.ball import BallOracle
+from privopt.oracles.indefinite.chords import ChordOracle
+from privopt.oracles.indefinite.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
+from privopt.oracles.indefinite.scip import ScipOracle
+from privopt.oracles.indefinite.vertices import VertexOracle
 from privopt.problems.convex.sets.interface import ConvexSet
 
 
 def indefinite_oracles() -> list[IndefiniteOracle]:
-    """All that can be made here, those that prove by formula first."""
+    """All available oracles, those with exact bounds first."""
     found: list[IndefiniteOracle] = [BallOracle(), VertexOracle(), ChordOracle()]
     with contextlib.suppress(MissingSolverError):
         found.append(ScipOracle())

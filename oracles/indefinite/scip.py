@@ -11,14 +11,14 @@ import numpy as np
 from privopt.oracles.certificate import Status
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.errors import MissingSolverError, SolverFailedError
-from privopt.oracles.limits import Watch
-from privopt.oracles.quadratic.interface import (
+from privopt.oracles.indefinite.interface import (
     HalfSpace,
     IndefiniteOracle,
     IndefiniteProposal,
     IndefiniteSolver,
     scale_of,
 )
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet, NoClosedFormError
 from privopt.problems.convex.sets.intersections import as_polytope
@@ -31,8 +31,8 @@ _TOLERANCE = 1e-6  # of SCIP's feasibility, in units of ``scale_of``
 class ScipOracle(IndefiniteOracle):
     """Quadratics over l2 balls, polytopes, boxes, l-infinity balls and simplices.
 
-    The bound rests on SCIP's tolerances, ``exact`` is False. A time limit reaches the solver; cancellation
-    is heard before it starts.
+    The bound rests on SCIP's tolerances, so ``exact`` is False. A time limit reaches the solver; cancellation
+    is checked before it starts.
 
     Raises:
         MissingSolverError: PySCIPOpt is not installed.

@@ -16,14 +16,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.iteration import (
-    Method,
-    Output,
-    Perturb,
-    StepClock,
-    choose_output,
-    noisy_iteration,
-)
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import (
@@ -33,6 +25,14 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import (
+    Method,
+    Output,
+    Perturb,
+    StepClock,
+    choose_output,
+    noisy_iteration,
+)
 from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.errors import UnsupportedProblemError
@@ -298,7 +298,7 @@ def unconstrained(
 def default_start(convex_set: ConvexSet) -> Vector:
     """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0.
 
-    Where there is no projection, as for a set of one's own with only ``facing``: an extreme point.
+    Where there is no projection, as for a set of one's own with only ``lmo_formula``: an extreme point.
     """
     if isinstance(convex_set, Simplex):
         return np.full(convex_set.dimension, convex_set.size / convex_set.dimension)

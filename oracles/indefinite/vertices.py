@@ -1,4 +1,4 @@
-"""Concave quadratics over sets with few vertices: one of them is the minimum."""
+"""Concave quadratics over sets with few vertices: the minimum is attained at a vertex."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from privopt.oracles.limits import Watch
-from privopt.oracles.quadratic.interface import (
+from privopt.oracles.indefinite.interface import (
     HalfSpace,
     IndefiniteOracle,
     IndefiniteProposal,
     IndefiniteSolver,
     scale_of,
 )
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet
 

@@ -1,0 +1,1 @@
+"""Global minimisation of indefinite quadratics over balls, boxes and polytopes, perhaps with a half-space."""

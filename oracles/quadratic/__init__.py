@@ -1,1 +1,0 @@
-"""Quadratics that need not be convex, minimised globally: balls, boxes, polytopes, with a half-space."""
