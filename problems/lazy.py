@@ -1,4 +1,4 @@
-"""Packages whose public names are imported when they are asked for: a start-up pays for what it uses."""
+"""Names and libraries that are imported when they are first used: a start-up pays for what it uses."""
 
 from __future__ import annotations
 
@@ -31,3 +31,15 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         return getattr(importlib.import_module(home), original)
 
     return load, lambda: sorted(homes)
+
+
+class LazyModule:
+    """A library that is imported when one of its names is first asked for; type checkers see the import."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(importlib.import_module(self._name), name)
+        setattr(self, name, value)
+        return value

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import count_records, is_engine_table
 from privopt.problems.tables.frames import Table
 from privopt.problems.tables.partitions import parts_of
 from privopt.problems.tables.schema import IntegerFeatures, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = LazyModule("pandas")
 
 _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
@@ -50,10 +49,16 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
+from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = LazyModule("pandas")
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -14,8 +13,14 @@ from sklearn.utils.validation import validate_data
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
+from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.engines import is_engine_table
 from privopt.problems.tables.frames import as_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = LazyModule("pandas")
 
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 

@@ -16,20 +16,26 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.columns import Categorical, Column, Number
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.frames import check_distinct, missing_columns
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.values import Refused
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow.parquet as parquet
+else:
+    pd = LazyModule("pandas")
+    parquet = LazyModule("pyarrow.parquet")
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096
@@ -111,7 +117,7 @@ def _parquet(ibis: Any, data: str) -> Any:
         ) from None
     if any(name.removesuffix("_1") in table.columns for name in table.columns if name.endswith("_1")):
         for file in glob(data, recursive=True):  # DuckDB renames the second of two columns of one name
-            check_distinct(file, pyarrow.parquet.read_schema(file).names)
+            check_distinct(file, parquet.read_schema(file).names)
     return table
 
 

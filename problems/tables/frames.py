@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import SchemaError
+from privopt.problems.lazy import LazyModule
 
-Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = LazyModule("pandas")
+
+Table: TypeAlias = "pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]"
 
 # Messages list at most so many columns.
 MOST_NAMED = 20

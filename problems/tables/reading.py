@@ -11,13 +11,20 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pandas as pd
-import pyarrow.parquet
+from typing import TYPE_CHECKING
 
 from privopt.problems.arguments import as_path
 from privopt.problems.errors import SchemaError
+from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.frames import check_distinct
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow
+    import pyarrow.parquet as parquet
+else:
+    pd = LazyModule("pandas")
+    parquet = LazyModule("pyarrow.parquet")
 
 
 def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
@@ -45,7 +52,7 @@ def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
         SchemaError: as ``read_table``.
     """
     with _told_apart(path) as file:
-        return pyarrow.parquet.read_schema(file) if _is_parquet(file) else _csv_header(file)[1]
+        return parquet.read_schema(file) if _is_parquet(file) else _csv_header(file)[1]
 
 
 def _is_parquet(file: Path) -> bool:
@@ -79,7 +86,7 @@ def _told_apart(path: str | Path) -> Iterator[Path]:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
-    check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
+    check_distinct(str(file), parquet.read_schema(file).names)
     return pd.read_parquet(file)
 
 

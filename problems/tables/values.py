@@ -7,14 +7,20 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.problems.arguments import told
 from privopt.problems.errors import SchemaError
+from privopt.problems.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = LazyModule("pandas")
 
 Plain = int | float | str
 
@@ -34,14 +40,16 @@ class Refused(Enum):
     KIND = "kind"  # of another type
 
 
-_NUMBERS = (numbers.Real, Decimal, np.bool_, type(None), type(pd.NA), type(pd.NaT))
+@cache
+def _number_types() -> tuple[type, ...]:
+    return numbers.Real, Decimal, np.bool_, type(None), type(pd.NA), type(pd.NaT)
 
 
 def is_numeric(values: NDArray[Any]) -> bool:
     """Whether an array holds numbers or booleans, also as Python objects; missing values count as either."""
     if values.dtype.kind != "O":
         return values.dtype.kind in "biuf"
-    return _are(values, _NUMBERS)
+    return _are(values, _number_types())
 
 
 def _are(values: NDArray[Any], types: tuple[type, ...]) -> bool:
@@ -83,7 +91,7 @@ def as_levels(
     if values.dtype.kind not in "OUbiuf":
         raise SchemaError(f"{where}: text, integers or booleans are needed, not {values.dtype}")
     # Equality of other objects can be anything: np.True_ == (1,), say.
-    if values.dtype.kind == "O" and not _are(values, (str, *_NUMBERS)):
+    if values.dtype.kind == "O" and not _are(values, (str, *_number_types())):
         raise SchemaError(f"{where}: text, integers or booleans are needed, not other objects")
     codes, levels = pd.factorize(values)
     if not bool(np.any(codes < 0)):
