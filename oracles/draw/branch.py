@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.regions import CellModel, Region, fix, new_region, next_shape, why_not
 from privopt.oracles.cells.structure import CellLimits
 from privopt.oracles.draw import mass_bounds as bounds
@@ -91,6 +92,7 @@ class GibbsBranch(GibbsOracle):
 
 
 @cache
+@announced("the exact sampler")
 def _compile() -> None:
     """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.regions import coupled
 from privopt.oracles.cells.structure import distinct_rows
@@ -74,6 +75,7 @@ class IntervalOracle(DiscreteOracle):
 
 
 @cache
+@announced("the exact solver")
 def _compile() -> None:
     """Have all kernels compiled, or loaded, before a clock runs: two records through everything."""
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
