@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.multiclass import check_classification_targets
@@ -18,13 +19,7 @@ from privopt.mechanisms.estimators.validation import check_no_text, without_valu
 from privopt.problems.arguments import told
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.values import check_exact, positions
-
-if TYPE_CHECKING:
-    import pandas as pd
-else:
-    pd = LazyModule("pandas")
 
 # What pandas calls arrays that hold text alone, or whole numbers alone: neither has missing entries.
 _ONE_KIND = ("string", "integer", "boolean")

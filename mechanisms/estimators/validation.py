@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -13,21 +14,17 @@ from sklearn.utils.validation import validate_data
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
-from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.engines import is_engine_table
 from privopt.problems.tables.frames import as_pandas
-
-if TYPE_CHECKING:
-    import pandas as pd
-else:
-    pd = LazyModule("pandas")
 
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
 
 def keep_arguments(estimator: BaseEstimator, arguments: Mapping[str, Any]) -> None:
     """Every argument of ``__init__`` as an attribute, unread, as scikit-learn wants it."""
-    vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
+    for name, value in arguments.items():
+        if name != "self":
+            setattr(estimator, name, value)
 
 
 def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import gzip
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.lazy import LazyModule
 from privopt.problems.tables.columns import Categorical, Column, Numeric
 from privopt.problems.tables.schema import Schema
-
-if TYPE_CHECKING:
-    import pandas as pd
-else:
-    pd = LazyModule("pandas")
 
 ADULT_TARGET = "income"
 ADULT23_CLASSES = ("<=50K", ">50K")  # labelled -1 and +1
