@@ -31,6 +31,7 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
     check_mechanism,
+    marked_schema,
     parse_delta,
     parse_prevalence,
     parse_weights,
@@ -47,7 +48,6 @@ from privopt.experiments.cli.scorecard import (
 from privopt.experiments.cli.tables import TableOption, read_labelled
 from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -92,6 +92,15 @@ def fit(
         typer.Option(
             help="NEGATIVE,POSITIVE labels as the file writes them, one with a comma in double quotes; "
             "linear models take more than two. Without it: read off, a leak.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    na_values: Annotated[
+        str | None,
+        typer.Option(
+            "--na-values",
+            help="MARKER,...: further missing-value markers, in every column of the schema. Those of "
+            "numbers have the usual ones (NA, ?, ...); a declared category is none.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -215,7 +224,7 @@ def fit(
         report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
-            facts = None if schema is None else Schema.load(schema)
+            facts = marked_schema(schema, na_values)
             records = read_labelled(data, target, facts, split_classes(classes), table)
         with stoppable(time_limit) as limits:
             budget: dict[str, Any] = {
