@@ -31,6 +31,7 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
     check_mechanism,
+    marked_schema,
     parse_delta,
     parse_prevalence,
     parse_weights,
@@ -45,11 +46,8 @@ from privopt.experiments.cli.scorecard import (
     show_card,
 )
 from privopt.experiments.cli.tables import TableOption, read_labelled
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.mechanisms.scorecards.registry import card_mechanisms
-from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -97,6 +95,15 @@ def fit(
             rich_help_panel=DATA,
         ),
     ] = None,
+    na_values: Annotated[
+        str | None,
+        typer.Option(
+            "--na-values",
+            help="MARKER,...: further missing-value markers, in every column of the schema. Those of "
+            "numbers have the usual ones (NA, ?, ...); a declared category is none.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     delta: Annotated[
         str,
         typer.Option(
@@ -106,7 +113,7 @@ def fit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help=f"Scorecards: auto, {', '.join(card_mechanisms())}. "
+            help=f"Scorecards: auto, {', '.join(SCORECARD_MECHANISMS)}. "
             f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}. "
             f"With --robust: auto, {', '.join(ROBUST_FITS)}.",
             rich_help_panel=PRIVACY,
@@ -204,7 +211,7 @@ def fit(
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
-    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS, *ROBUST_FITS))
+    check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
     options = LinearOptions(
         loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None
     )
@@ -217,7 +224,7 @@ def fit(
         report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
-            facts = None if schema is None else Schema.load(schema)
+            facts = marked_schema(schema, na_values)
             records = read_labelled(data, target, facts, split_classes(classes), table)
         with stoppable(time_limit) as limits:
             budget: dict[str, Any] = {

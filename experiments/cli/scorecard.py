@@ -15,9 +15,9 @@ from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.experiments.cli.tables import Labelled
 from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.errors import InvalidInputError
 

@@ -116,10 +116,10 @@ class _PrivateLinearClassifier(LinearClassifier):
         epsilon: float = 1.0,
         *,
         delta: float | str = "auto",
-        mechanism: str = "auto",
+        mechanism: str | type[Any] = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         data_norm: float | None = None,
-        norm: RowNorm = "l2",
+        norm: RowNorm | None = None,
         classes: Sequence[Any] | None = None,
         class_weight: dict[Any, float] | str | None = None,
         prevalence: float | Sequence[float] | None = None,
@@ -162,9 +162,9 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
     Args:
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
-        mechanism: "auto" or a name of ``privopt.mechanisms.convex.registry.RISK_MECHANISMS``;
-            ``mechanism_reason_`` tells why, and which set it was given where it needed one; ``noise_`` which
-            penalty.
+        mechanism: "auto", a name of ``privopt.mechanisms.RISK_MECHANISMS``, or a ``RiskMechanism`` of one's
+            own; ``mechanism_reason_`` tells why, and which set it was given where it needed one; ``noise_``
+            which penalty.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns, in
             ``fit`` and in ``predict``. None: X holds numbers. With an intercept, and without set or
             ``data_norm``, rows are measured from the middle of the declared columns: less noise, the same
@@ -172,7 +172,8 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
         data_norm: bound R on the norm of rows; longer ones are shortened to it, in predictions as well. None
             is what the schema implies; without a schema it reads the norm off the data, which is *not*
             private: a ``PrivacyLeakWarning`` says so.
-        norm: the norm that R bounds, "l2" or "linf" (for l1 balls).
+        norm: the norm that R bounds, "l2" or "linf"; None is the one that the mechanism's noise depends on:
+            "linf" for "dp-fw-l1", otherwise "l2".
         classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
             the same warning.
         class_weight: None; a dict of weights > 0 of the classes, a thousandth of the largest at least, which
@@ -284,10 +285,10 @@ class PrivateLinearRegression(LinearRegressor):
         epsilon: float = 1.0,
         *,
         delta: float | str = "auto",
-        mechanism: str = "auto",
+        mechanism: str | type[Any] = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         data_norm: float | None = None,
-        norm: RowNorm = "l2",
+        norm: RowNorm | None = None,
         label_range: tuple[float, float] | None = None,
         loss: Loss | None = None,
         convex_set: ConvexSet | str | None = None,

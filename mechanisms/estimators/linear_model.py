@@ -21,9 +21,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
 from privopt.mechanisms.convex.columns import Columns
-from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_counts
@@ -48,9 +46,11 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
 from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import check_type, told
+from privopt.problems.convex.parsing import parse_regularizer, parse_set
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -71,10 +71,10 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
 
     epsilon: float
     delta: float | str
-    mechanism: str
+    mechanism: str | type[Any]
     schema: Schema | dict[str, Any] | str | Path | None
     data_norm: float | None
-    norm: RowNorm
+    norm: RowNorm | None
     convex_set: ConvexSet | str | None
     regularizer: ElasticNet | str
     fit_intercept: bool
@@ -119,8 +119,8 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         """
         check_limits(self.limits)
         check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
-        if not isinstance(self.norm, str) or self.norm not in ("l2", "linf"):
-            raise InvalidInputError(f'norm must be "l2" or "linf", got {told(self.norm)}')
+        if not isinstance(self.norm, str | None) or self.norm not in (None, "l2", "linf"):
+            raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
         given, in_memory = self._given(X, y, schema)
         seen = self._outline(given, schema)
@@ -153,9 +153,14 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
             risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, choice.reason, seen.targets, schema)
-        self.row_bound_ = None if self.data_norm is None else (seen.bound, self.norm)
+        self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.stack([release.point for release in releases]), seen, schema)
         return self._set(coef, intercept + seen.targets.centre, spend)
+
+    @property
+    def _row_norm(self) -> RowNorm:
+        """The norm that the bound on rows is in: as declared, or what the mechanism's noise depends on."""
+        return natural_norm(self.mechanism) if self.norm is None else self.norm
 
     def _know_columns(self, seen: Outline) -> None:
         """The columns of the table, as scikit-learn has them."""
@@ -172,7 +177,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         """Public facts of the risk, for labels that carry weights of their classes."""
         loss = seen.targets.weighted(carried).loss
         facts = risk_facts(
-            seen.records, seen.columns, loss, seen.bound, self.norm, self._own_constant(schema)
+            seen.records, seen.columns, loss, seen.bound, self._row_norm, self._own_constant(schema)
         )
         if schema is not None and schema.intercept and seen.bound >= 1:
             return replace(facts, constant=1.0)
@@ -194,7 +199,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         d, own = seen.columns, self._own_constant(schema)
         coef, intercept = points[:, :d], np.zeros(len(points))
         if own:
-            intercept = points[:, d] * constant_feature(seen.bound, self.norm)
+            intercept = points[:, d] * constant_feature(seen.bound, self._row_norm)
         if seen.middle is not None:
             shift = coef @ seen.middle
             if own:
@@ -284,9 +289,9 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         elif middle is not None:
             X -= middle  # of the encoded table, which is our own
         if self.data_norm is not None and not part:
-            X = shortened(X, bound, self.norm)
+            X = shortened(X, bound, self._row_norm)
         if not part and self._own_constant(schema):
-            X = with_constant(X, constant_feature(bound, self.norm))
+            X = with_constant(X, constant_feature(bound, self._row_norm))
         names = () if coded is not None else tuple(getattr(self, "feature_names_in_", ()))
         return Prepared(X, targets, counts, d, names, middle, bound)
 
@@ -314,12 +319,16 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         if self.data_norm is not None:
             return None, check_positive(self.data_norm, "data_norm")
         if schema is not None:
-            if self.norm == "l2" and self.convex_set is None and (self.fit_intercept or schema.intercept):
+            if (
+                self._row_norm == "l2"
+                and self.convex_set is None
+                and (self.fit_intercept or schema.intercept)
+            ):
                 return schema.middle, schema.spread
-            return None, schema_norm(schema, self.norm)
+            return None, schema_norm(schema, self._row_norm)
         leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
         norms = sparse_norm if sp.issparse(X) else np.linalg.norm
-        largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
+        largest = float(np.max(norms(X, np.inf if self._row_norm == "linf" else 2, axis=1)))
         return None, largest or 1.0
 
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:

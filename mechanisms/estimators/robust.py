@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.counting import check_number, encoded
 from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
@@ -28,11 +27,10 @@ from privopt.mechanisms.estimators.public_facts import declared_schema, public_d
 from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles.limits import Limits, check_limits
-from privopt.problems.arguments import told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
@@ -49,7 +47,7 @@ _AUTO = "it was the most accurate at equal privacy of those measured, and wants 
 
 
 def choose_robust(
-    name: str,
+    name: str | type[Any],
     n: int,
     d: int,
     loss: Loss,
@@ -66,14 +64,7 @@ def choose_robust(
         UnknownMechanismError: listing the names there are.
         PrivacyParameterError: parameters out of range.
     """
-    if not isinstance(name, str):
-        raise UnknownMechanismError(f"a mechanism is named by text, got {told(name)}")
-    if name != "auto" and name not in ROBUST_FITS:
-        raise UnknownMechanismError(
-            f"unknown mechanism {name!r} for records of unknown size; there are auto, "
-            f"{', '.join(ROBUST_FITS)}"
-        )
-    kind = ClippedNewton if name == "auto" else ROBUST_FITS[name]
+    kind = ROBUST_FITS.named("clipped-newton" if name == "auto" else name)
     plan = kind.plan(n, d, loss, epsilon=epsilon, delta=delta, steps=steps, releases=releases, flags=flags)
     return plan, _AUTO if name == "auto" else "it was asked for"
 
@@ -172,7 +163,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
     Args:
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
-        mechanism: "auto" or a name of ``privopt.mechanisms.heavy_tails.registry.ROBUST_FITS``.
+        mechanism: "auto" or a name of ``privopt.mechanisms.ROBUST_FITS``.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns.
             Ranges in it may be generous: they cost nothing. Levels and bins are 0 or 1, and no units are
             looked for. None: X holds numbers.
@@ -199,7 +190,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         epsilon: float = 1.0,
         *,
         delta: float | str = "auto",
-        mechanism: str = "auto",
+        mechanism: str | type[Any] = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         steps: int | None = None,
         limits: Limits | None = None,
@@ -240,7 +231,7 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
         epsilon: float = 1.0,
         *,
         delta: float | str = "auto",
-        mechanism: str = "auto",
+        mechanism: str | type[Any] = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         classes: Sequence[Any] | None = None,
         steps: int | None = None,

@@ -19,7 +19,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release
-from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.counting import (
@@ -42,8 +41,9 @@ from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import MECHANISMS
+from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card
 from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.mechanisms.scorecards.registry import CardPlan, plan_card
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
@@ -89,8 +89,8 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         epsilon: privacy budget, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
         mechanism: "seeded" (a rounded linear model; any number of features), a name of
-            ``privopt.mechanisms.MECHANISMS``, or "auto" for one that is sure to end: ``plan`` tells which
-            beforehand, and ``mechanism_reason_`` why.
+            ``privopt.mechanisms.MECHANISMS``, a ``LatticeMechanism`` of one's own, or "auto" for one that is
+            sure to end: ``plan`` tells which beforehand, and ``mechanism_reason_`` why.
         oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
@@ -140,7 +140,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         epsilon: float = 1.0,
         *,
         delta: float | str = "auto",
-        mechanism: str = "auto",
+        mechanism: str | type[Any] = "auto",
         oracle: str | DiscreteOracle | GibbsOracle = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         classes: Sequence[Any] | None = None,

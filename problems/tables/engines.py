@@ -10,7 +10,6 @@ comes back.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import pyarrow.parquet
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.tables.cells import Markers
 from privopt.problems.tables.columns import Categorical, Column, Number
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.frames import check_distinct, missing_columns
@@ -314,6 +314,13 @@ class _Cell:
         gaps = self.raw.isnull()
         return gaps | self.raw.isnan() if self.kind.is_floating() and self.engine != "sqlite" else gaps
 
+    def markers(self, declared: Markers) -> list[Any]:
+        """Missing-value markers that the column can hold."""
+        if self.text or self.kind.is_boolean():
+            return sorted(declared.texts) if self.text else []
+        fractions = self.kind.is_floating() or self.kind.is_decimal()
+        return [m for m in sorted(declared.numbers) if fractions or (m.is_integer() and abs(m) < _WHOLE)]
+
     @property
     def misplaced(self) -> Any | None:
         """Values of another type than the column's, which SQLite allows."""
@@ -361,29 +368,26 @@ class _Cell:
 
 def _code(cell: _Cell, column: Column) -> Any:
     """The code of a cell, as ``column.code`` has it; of a refused one, a code beyond the column's own."""
-    plain, own_level = plain_column(column)
+    plain, _ = plain_column(column)
     own = column.n_codes
+    gap = _refused(own, Refused.MISSING) if column.gap is None else column.gap
+    unreadable = _refused(own, Refused.KIND)
     if isinstance(plain, Number):
         inner = _number_code(cell, plain, own)
-        filled = np.array([math.nan if plain.missing is None else float(plain.missing)])
+        unreadable = unreadable if column.gap is None else column.gap
     else:
         assert isinstance(plain, Categorical)
         inner = _category_code(cell, plain, own)
-        filled = np.array([plain.missing], dtype=object)
-    if own_level:
-        gap = own - 1
-    elif plain.missing is None:
-        gap = _refused(own, Refused.MISSING)
-    else:
-        gap = int(plain.code(filled)[0])
-    return _whole(cell, gap, inner, own)
+        unreadable = len(plain.categories) if plain.outside == "ignore" else unreadable
+    marked = [(cell.equals(marker), _literal(gap)) for marker in cell.markers(plain.markers)]
+    return _whole(cell, gap, unreadable, _first_of(marked, inner))
 
 
-def _whole(cell: _Cell, gap: int, inner: Any, own: int) -> Any:
-    """``inner``, where there is a value of the right type."""
+def _whole(cell: _Cell, gap: int, unreadable: int, inner: Any) -> Any:
+    """``inner``, where there is a value of the right type; codes of missing ones, and of other types."""
     ibis = _ibis()
     if (wrong := cell.misplaced) is not None:
-        inner = ibis.ifelse(wrong, _literal(_refused(own, Refused.KIND)), inner)
+        inner = ibis.ifelse(wrong, _literal(unreadable), inner)
     # Plain integers are of 32 bits to most engines, and keys are products; one of 64 makes all of them so.
     return ibis.ifelse(cell.missing, ibis.literal(gap, "int32").cast("int64"), inner)
 
@@ -400,11 +404,7 @@ def _number_code(cell: _Cell, column: Number, own: int) -> Any:
     if column.outside == "refuse":
         low, high = (float(bound) for bound in column.bounds)
         code = ibis.ifelse(cell.below(low) | cell.above(high), _literal(_refused(own, Refused.OUTSIDE)), code)
-    if not cell.kind.is_floating():
-        return code
-    largest = _double(sys.float_info.max)
-    finite = (cell.number >= -largest) & (cell.number <= largest)
-    return ibis.ifelse(finite, code, _literal(_refused(own, Refused.INFINITE)))
+    return code
 
 
 def _counted_cuts(cell: _Cell, reached: int, cuts: Sequence[float]) -> Any:
@@ -433,9 +433,8 @@ def _label(cell: _Cell, classes: Sequence[Any], written: bool) -> Any:
             "y: labels are text, integers or booleans, and the classes of the same type; convert one of them"
         )
     own = len(classes)
-    return _whole(
-        cell, _refused(own, Refused.MISSING), _matched(cell, known, _refused(own, Refused.OUTSIDE)), own
-    )
+    inner = _matched(cell, known, _refused(own, Refused.OUTSIDE))
+    return _whole(cell, _refused(own, Refused.MISSING), _refused(own, Refused.KIND), inner)
 
 
 def _typed(cell: _Cell, text: str) -> list[Any]:
