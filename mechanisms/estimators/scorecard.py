@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.mechanism import Release, relying_on
 from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.booking import booked
 from privopt.mechanisms.estimators.card import Card, card_of
@@ -194,7 +194,7 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         oracle = planned.prepare(problem, records.coded)
         source = NoiseSource(self.insecure_seed)
         card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
-        spend = budget.whole(card)
+        spend = relying_on(budget.whole(card), plan, oracle)
         with booked(self.ledger, spend), _searching(plan.name, self.limits):
             if weights.plan is not None:  # the same plan, for costs that were released first
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))

@@ -192,7 +192,7 @@ def test_a_stage_is_over_when_its_processor_time_is_and_a_deaf_solve_by_the_cloc
 def test_the_race_is_told_line_by_line_where_there_is_no_terminal(tmp_path: Path) -> None:
     file = io.StringIO()
     race.run(tmp_path, TINY[:1], ["enumerate"], limit=5.0, jobs=1, console=Console(file=file))
-    assert "enumerate, adult n=" in file.getvalue()
+    assert "enumerate, synthetic n=60 d=12: solved" in file.getvalue()
 
 
 def line(oracle: str, status: str = SOLVED, **changes: object) -> dict[str, object]:
