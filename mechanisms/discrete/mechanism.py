@@ -15,6 +15,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import Family
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
@@ -76,6 +77,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     calibrated to.
     """
 
+    family: ClassVar[Family] = Family.LATTICE
     name: ClassVar[str]
     # What ``release`` asks of its oracle.
     question: ClassVar[Task | Law]
@@ -184,12 +186,12 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         return Release(np.array(point), relying_on(spend, self, oracle), self.noise, oracle.name, proof)
 
 
-def relying_on(
-    spend: PrivacySpend, mechanism: object, oracle: PreparedOracle | PreparedGibbs
-) -> PrivacySpend:
+def relying_on(spend: PrivacySpend, mechanism: object, oracle: Any) -> PrivacySpend:
     """A spend that says which code outside this package its claim relies on, and whether a kit passed it."""
-    answers = oracle.solver if isinstance(oracle, PreparedOracle) else type(oracle.sampler)
-    parts = (("mechanism", type(mechanism)), ("oracle", oracle.maker or answers))
+    answers = (
+        oracle.solver if isinstance(oracle, PreparedOracle) else type(getattr(oracle, "sampler", oracle))
+    )
+    parts = (("mechanism", type(mechanism)), ("oracle", getattr(oracle, "maker", None) or answers))
     for what, code in parts:
         if (known := standing(code, what)) is not None:
             spend = spend.relying_on(known.words, checked=known.passed)

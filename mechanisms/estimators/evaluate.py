@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.booking import booked
-from privopt.mechanisms.estimators.counting import counted_records
+from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
+from privopt.mechanisms.estimators.counting import check_number, unread_counts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
 from privopt.mechanisms.estimators.lone_scores import check_lone_scores, is_own
 from privopt.mechanisms.estimators.predictions import for_workers
@@ -25,7 +25,7 @@ from privopt.problems.arrays import record_counts
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.partitions import parts_of
+from privopt.problems.tables.partitions import parts_of, rows_of_parts
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -70,14 +70,15 @@ def evaluate(
         schema: what columns hold, for a model without a schema of its own: what made-up rows are drawn from.
         target: what intervals are about, "population" or "table"; see ``Evaluation``.
         confidence: of each interval, in (0, 1).
-        ledger: a ``Ledger``, its path or URL: the spend is booked before the release; no overdrafts.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:
         InvalidInputError: a model that is no binary classifier, or one whose scores depend on other rows; or
             unusable records; nothing was released.
         PrivacyParameterError: epsilon out of range.
-        BudgetExceededError: the ledger refused; nothing was released.
+        BudgetExceededError: the ledger refused; nothing was read.
     """
     check_interval(target, confidence)
     check_is_fitted(model)
@@ -89,27 +90,38 @@ def evaluate(
             f"{type(model).__name__} has {'no' if classes is None else len(classes)} classes"
             + (". To do: fit and evaluate one class against all others, as two labels" if more else "")
         )
-    own = getattr(model, "schema_", None)
-    check = None if is_own(model) else check_lone_scores(model, schema or own)
-    counted = counted_records(X, y, own, classes)
-    parts = parts_of(X, y) if counted is None else None
-    table: Parts
-    if parts is None:
-        table = Whole(_scored((X if counted is None else counted, y), model, classes))
-    else:
-        table = parts.made(partial(_scored, model=for_workers(model), classes=classes))
-    n = sum(table.each(_n_records))
+    check = None
+    if not is_own(model):
+        check = check_lone_scores(model, schema or getattr(model, "schema_", None))
+    given = _unread_scores(model, X, y, classes)
+    n = given.n_records
     bins = bins_of(model, n, epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
     if check is not None:
         plan = replace(plan, spend=plan.spend.relying_on(f"scores: {check.words}", checked=check.made))
-    with booked(ledger, plan.spend_with(source)):
+    with booked(ledger, plan.spend_with(source), given) as table:
         held = np.sum(table.each(partial(_held, bins=bins)), axis=0)
-        if int(np.sum(held)) != n:
-            raise InvalidInputError("the number of records has changed since they were counted")
+        check_number(int(np.sum(held)), n)
         histogram = plan.release_counts(held, source)
     predicted = tuple(model.risks_at(bins.centres).tolist()) if hasattr(model, "risks_at") else None
     return Evaluation(histogram, (classes[0], classes[1]), predicted, target, confidence)
+
+
+def _unread_scores(model: Any, X: Any, y: Any, classes: Any) -> Unread[Parts]:
+    """Records that are scored when they are read, where they are."""
+    schema = getattr(model, "schema_", None)
+    counted = unread_counts(X, y, schema, classes)
+    if counted is not None:
+        return counted.then(lambda records: Whole(_scored((records, None), model, classes)))
+    parts = parts_of(X, y)
+    if parts is not None:
+        score = partial(_scored, model=for_workers(model), classes=classes)
+        return Unread(rows_of_parts(X, parts), lambda: parts.made(score))
+    table = unread_table(X, y, schema)
+    features = getattr(model, "n_features_in_", None)
+    if schema is None and None not in (features, table.n_columns) and features != table.n_columns:
+        raise InvalidInputError(f"X has {table.n_columns} features, and the model was fitted to {features}")
+    return table.then(lambda pair: Whole(_scored(pair, model, classes)))
 
 
 class _Scored(NamedTuple):
@@ -127,10 +139,6 @@ def _scored(pair: tuple[Any, Any], model: Any, classes: Any) -> _Scored:
         return _Scored(scores, X.label > 0, X.counts)
     positive = class_indices(checked_labels(y, len(scores)), classes) == 1
     return _Scored(scores, positive, record_counts(None, len(scores)))
-
-
-def _n_records(part: _Scored) -> int:
-    return int(np.sum(part.counts))
 
 
 def _held(part: _Scored, bins: ScoreBins) -> NDArray[np.int64]:
