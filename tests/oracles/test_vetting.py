@@ -22,6 +22,7 @@ from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.wrappers import Counting
 from privopt.oracles.select import gibbs_oracle
 from privopt.oracles.vetting import remember, standing, state_file
+from privopt.problems import Numeric, Schema
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 
 RECORDS = np.array([[1, 0], [0, 1], [1, 1]]), np.array([1, -1, 1])
@@ -52,7 +53,13 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def fitted(oracle: object, **settings: object) -> PrivateHalfspaceClassifier:
     model = PrivateHalfspaceClassifier(
-        mechanism="opdisc", oracle=oracle, classes=(-1, 1), epsilon=1.0, delta=1e-3, **settings
+        mechanism="opdisc",
+        oracle=oracle,
+        schema=Schema([Numeric("x0", 0, 1), Numeric("x1", 0, 1)]),
+        classes=(-1, 1),
+        epsilon=1.0,
+        delta=1e-3,
+        **settings,
     )
     return model.fit(*RECORDS)
 
