@@ -79,6 +79,7 @@ class OutputPerturbation(RiskMechanism):
             releases=releases,
             sensitivity=sensitivity,
             dimension=facts.dimension,
+            n_records=facts.n_records,
         )
         return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, noise)
 

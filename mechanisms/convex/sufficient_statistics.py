@@ -117,6 +117,7 @@ class SufficientStatistics(RiskMechanism):
             releases=releases,
             sensitivity=sensitivity,
             dimension=_entries(facts).size + facts.dimension,
+            n_records=n,
         )
         return cls(facts, space, regularizer, 1, Output.LAST, spend, offset, noise)
 

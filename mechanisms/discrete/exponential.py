@@ -8,17 +8,19 @@ from typing import ClassVar
 
 from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target, check_calibration
-from privopt.mechanisms.errors import InexactDrawError
+from privopt.mechanisms.errors import InexactDrawError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.draw.interface import Law, PreparedGibbs
+from privopt.oracles.draw.interface import Law, PreparedGibbs, race_error
 from privopt.oracles.limits import Limits
 
 # The share of epsilon that is set aside for what floating point does to the law of a draw.
 _ARITHMETIC_SHARE = 1e-4
 # An event of this probability does not happen: the bits of the key of the random source repeat sooner.
 _NEVER = 2.0**-128
+# The smallest epsilon whose share covers what doubles do to one race between points.
+_LEAST_EPSILON = 2 * race_error(0.0) / _ARITHMETIC_SHARE
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     def _calibrated(cls, target: Target) -> Calibration:
         check_calibration(target.calibration, cls.name, ("sound",))
         epsilon = check_epsilon(target.epsilon)
+        if epsilon < _LEAST_EPSILON:
+            raise PrivacyParameterError(
+                f"{cls.name} draws in doubles, too coarse for epsilon = {epsilon:g}: at least "
+                f"{_LEAST_EPSILON:.2g} is needed"
+            )
         beta = epsilon * (1 - _ARITHMETIC_SHARE) / (2 * target.loss_bound)
         return Calibration(beta, PrivacySpend.pure(epsilon, cls.name))
 

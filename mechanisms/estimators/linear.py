@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+# Labels whose squares, times squares of noise in their units, stay within doubles.
+_LEAST_RANGE, _LARGEST_LABEL = 1e-60, 1e60
+
 
 class LinearClassifier(ScoredClassifier, PrivateLinearModel):
     """Predictions by the largest score."""
@@ -325,6 +328,12 @@ class PrivateLinearRegression(LinearRegressor):
         centre, bound = 0.0, max(abs(low), abs(high))
         if self.fit_intercept:
             centre, bound = low / 2 + high / 2, high / 2 - low / 2
+        if not (bound >= _LEAST_RANGE and max(abs(low), abs(high)) <= _LARGEST_LABEL):
+            what = "the range of the labels" if self.label_range is None else "label_range"
+            raise InvalidInputError(
+                f"{what} must be wider than {2 * _LEAST_RANGE:g} and within {_LARGEST_LABEL:g} of 0, so that "
+                "squares of labels are normal numbers: use other units, or declare a label_range to clip to"
+            )
         loss = SquaredLoss(2 * bound) if self.loss is None else self.loss
         if not isinstance(loss, Loss):
             raise InvalidInputError(f"loss must be a Loss such as HuberLoss(1.0), got {told(loss)}")

@@ -121,6 +121,7 @@ class ClippedNewton(UnboundedFit):
             # Sums of n products, each of a record's two numbers, in any order.
             rows * (math.sqrt(2) / n + 4 * (n + d + 16) * 2.0**-52) * (1 + 1e-12),
             p * (p + 1) // 2 - 1,
+            n,
         )
         clip = cls.clip_of(d, loss)
         gradients = noise_at_level(
@@ -128,6 +129,7 @@ class ClippedNewton(UnboundedFit):
             steps * runs,
             2 * clip * (1 / n + math.sqrt(p) * (n + 16) * 2.0**-52) * (1 + 1e-12),
             p,
+            n,
         )
         levels = (0.0 if search is None else search.level, moments.level(1), gradients.level(steps * runs))
         level = math.hypot(*levels) * (1 + 1e-12)

@@ -62,8 +62,9 @@ class ColumnSearch:
         n, c = check_count(n_records, "n_records"), check_count(columns, "columns")
         rounds = COUNT_ROUNDS
         whole = c * rounds + LENGTH_ROUNDS
-        counts = noise_at_level(mu * math.sqrt(c * rounds / whole), rounds, math.sqrt(c) * (1 + 1e-12), c)
-        lengths = noise_at_level(mu * math.sqrt(LENGTH_ROUNDS / whole), LENGTH_ROUNDS, 1.0, 1)
+        share, change = math.sqrt(c * rounds / whole), math.sqrt(c) * (1 + 1e-12)
+        counts = noise_at_level(mu * share, rounds, change, c, n)
+        lengths = noise_at_level(mu * math.sqrt(LENGTH_ROUNDS / whole), LENGTH_ROUNDS, 1.0, 1, n)
         return cls(n, counts, lengths)
 
     @classmethod

@@ -95,6 +95,7 @@ class RobustGradientDescent(RobustDescent):
             releases=runs,
             sensitivity=soft.sensitivity(n, d),
             dimension=d,
+            n_records=n,
         )
         return cls(facts, space, regularizer, steps, Output.LAST, spend, descent, soft, noise)
 

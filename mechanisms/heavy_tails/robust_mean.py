@@ -88,6 +88,7 @@ class RobustMean:
             releases=1,
             sensitivity=truncation.sensitivity(n, d),
             dimension=d,
+            n_records=n,
         )
         return cls(n, d, float(moment), truncation, noise, spend)
 

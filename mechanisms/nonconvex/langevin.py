@@ -118,6 +118,7 @@ class DPLangevin(FullBatchMechanism):
             releases=together,
             sensitivity=facts.sensitivity,
             dimension=facts.dimension,
+            n_records=facts.n_records,
         )
         made = cls(facts, space, regularizer, steps, output or Output.LAST, spend, noise, wanted)
         if made.step_size >= 4 * stable:

@@ -192,9 +192,9 @@ class SecondOrderMechanism(RiskMechanism):
             steps = cls._default_steps(facts, space, regularizer, each, failure)
         tests = cls._checked_tests(check_count(steps, "steps"), tests)
         d = facts.dimension
-        gradients = noise_at_level(for_gradients, steps * together, facts.sensitivity, d)
+        gradients = noise_at_level(for_gradients, steps * together, facts.sensitivity, d, facts.n_records)
         frobenius = facts.hessian_sensitivity * (1 + 1e-12)
-        entries = noise_at_level(for_hessians, tests * together, frobenius, d * (d + 1) // 2)
+        entries = noise_at_level(for_hessians, tests * together, frobenius, d * (d + 1) // 2, facts.n_records)
         level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
         note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
         spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)

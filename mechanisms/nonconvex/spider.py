@@ -128,7 +128,7 @@ class DPSpider(RiskMechanism):
         times = [together * max(1, k) for k in (warm, 1, phase - 1)]
         sizes = (facts.sensitivity, facts.sensitivity, 1.0)  # a difference has its own: see ``multiplier``
         warm_noise, anchor_noise, unit = noises = [
-            noise_at_level(mu * math.sqrt(share), count, size, facts.dimension)
+            noise_at_level(mu * math.sqrt(share), count, size, facts.dimension, facts.n_records)
             for share, count, size in zip(cls._shares(), times, sizes, strict=True)
         ]
         level = math.hypot(*(noise.level(count) for noise, count in zip(noises, times, strict=True)))

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _RANGE_CELLS, _RANGE_ROUNDING = 4096, 1e-9
 # exp, erfcx and ndtr are good to a few units in the last place; this is a hundred of them.
 _ULPS = 2e-14
+# Every delta of a Gaussian has 1e-300 added to it, for numbers that underflow; smaller deltas than this, to
+# which that would matter, are not computed.
+_LEAST_DELTA = 1e-290
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -74,9 +77,19 @@ def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
     return np.maximum(first - second, 0.0), error
 
 
+def _check_gaussian_delta(delta: float) -> float:
+    """``check_delta``, and that delta is far above what underflows."""
+    if (checked := check_delta(delta)) < _LEAST_DELTA:
+        raise PrivacyParameterError(
+            f"delta = {delta!r} is too small for Gaussian noise, whose delta is computed in doubles: "
+            f"at least {_LEAST_DELTA:g}, or a mechanism of pure privacy"
+        )
+    return checked
+
+
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon of a mu-GDP mechanism at ``delta``, rounded up; 0 if delta alone suffices."""
-    mu, delta = check_positive(mu, "mu"), check_delta(delta)
+    mu, delta = check_positive(mu, "mu"), _check_gaussian_delta(delta)
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     return smallest_below(lambda e: gaussian_delta(mu, e), delta)
@@ -84,7 +97,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    epsilon, delta = check_epsilon(epsilon), _check_gaussian_delta(delta)
     return largest_below(lambda mu: gaussian_delta(mu, epsilon), delta)
 
 
@@ -189,7 +202,8 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
 
 def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
     """The largest mu that may go with a release of bounded range ``width`` under (epsilon, delta), down."""
-    epsilon, delta, width = check_epsilon(epsilon), check_delta(delta), check_positive(width, "width")
+    epsilon, delta = check_epsilon(epsilon), _check_gaussian_delta(delta)
+    width = check_positive(width, "width")
     return largest_below(lambda mu: beside_range_delta(mu, width, epsilon), delta)
 
 

@@ -60,7 +60,7 @@ class VectorNoise:
 
 
 def gaussian_steps(
-    epsilon: float, delta: float, *, steps: int, sensitivity: float, dimension: int
+    epsilon: float, delta: float, *, steps: int, sensitivity: float, dimension: int, n_records: int = 1
 ) -> VectorNoise:
     """Noise for ``steps`` adaptively chosen full-batch releases, together (epsilon, delta)-private.
 
@@ -70,11 +70,21 @@ def gaussian_steps(
     Raises:
         PrivacyParameterError: a parameter outside its range, or one that leaves nothing on the grid.
     """
-    return noise_at_level(gaussian_mu(epsilon, delta), check_count(steps, "steps"), sensitivity, dimension)
+    mu = gaussian_mu(epsilon, delta)
+    return noise_at_level(mu, check_count(steps, "steps"), sensitivity, dimension, n_records)
 
 
-def noise_at_level(mu: float, steps: int, sensitivity: float, dimension: int) -> VectorNoise:
+def noise_at_level(
+    mu: float, steps: int, sensitivity: float, dimension: int, n_records: int = 1
+) -> VectorNoise:
     """Noise for ``steps`` adaptively chosen releases, together mu-GDP; as ``gaussian_steps``."""
+    # Replacing n records one after the other moves a release by n * sensitivity at most, and all of that is
+    # to fit into 2^60 grid steps of sigma 2^-30: otherwise it would be refused for what the records are.
+    if not n_records * (mu / math.sqrt(steps)) <= 2.0 ** (60 - MAX_EXPONENT):
+        raise PrivacyParameterError(
+            f"mu = {mu:.3g} (GDP) in {steps} steps leaves too little noise for the 64-bit grid of a release "
+            f"from {n_records:,} records: a smaller epsilon, more steps, or fewer records"
+        )
     # (sensitivity + sqrt(dimension) sigma 2^-30)(1 + 2^-40) sqrt(steps) <= mu sigma, solved for sigma.
     usable = mu / math.sqrt(steps) / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT
     if usable <= 0:
@@ -98,13 +108,15 @@ def gaussian_releases(
     releases: int,
     sensitivity: float,
     dimension: int,
+    n_records: int = 1,
 ) -> tuple[VectorNoise, PrivacySpend]:
     """Noise for several releases of ``steps`` steps each, and their total spend.
 
     Under adaptive composition they are one sequence of ``releases`` * ``steps`` steps.
     """
     together = check_count(steps, "steps") * check_count(releases, "releases")
-    noise = gaussian_steps(epsilon, delta, steps=together, sensitivity=sensitivity, dimension=dimension)
+    mu = gaussian_mu(epsilon, delta)
+    noise = noise_at_level(mu, together, sensitivity, dimension, n_records)
     mu = noise.level(together)
     note = shared_by(releases, f"{noise.level(steps):.4g}-GDP each")
     return noise, PrivacySpend(epsilon, delta, "gdp", mechanism, level=mu, note=note)

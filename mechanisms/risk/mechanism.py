@@ -247,6 +247,7 @@ class FullBatchMechanism(RiskMechanism):
             releases=releases,
             sensitivity=facts.sensitivity,
             dimension=facts.dimension,
+            n_records=facts.n_records,
         )
         plan = cls(facts, space, regularizer, steps, output, spend, noise)
         plan._method(default_start(space))  # an oracle that does not exist is refused now, not on the data

@@ -76,7 +76,7 @@ class NumberMeans:
         # One more: the sum is exact, and each product of a share and a count is rounded once.
         sensitivity = math.sqrt(q) * (1 / n + 2.0**-50)
         own = min(mu * math.sqrt(_SHARE), sensitivity / _ENOUGH)
-        noise = noise_at_level(own, 1, sensitivity, q)
+        noise = noise_at_level(own, 1, sensitivity, q, n)
         return cls(facts, noise) if noise.sigma <= _TOO_MUCH else None
 
     @property
