@@ -47,7 +47,7 @@ class _Pointer(models.OpaqueModel):
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """Base class of frozen records of C-ordered arrays and integers, declared by annotations of a subclass."""
+    """Base class of frozen records of C-ordered arrays and integers, declared by a subclass's annotations."""
 
     address: int
     numba_type: Any
