@@ -100,6 +100,12 @@ def _gibbs_branch() -> GibbsOracle:
     return GibbsBranch(smallest_loss=smallest_loss)
 
 
+def _gibbs_branching() -> GibbsOracle:
+    from privopt.oracles.draw.branching import GibbsBranching
+
+    return GibbsBranching()
+
+
 def _gibbs_stream() -> GibbsOracle:
     from privopt.oracles.draw.stream import GibbsStream
 
@@ -131,6 +137,7 @@ GIBBS: Mapping[str, Callable[[], GibbsOracle]] = {
     "enumerate": _gibbs_enumerate,
     "elimination": _gibbs_elimination,
     "branch": _gibbs_branch,
+    "branching": _gibbs_branching,
     "stream": _gibbs_stream,
 }
 
@@ -245,7 +252,8 @@ class AutoOracle(DiscreteOracle):
 
 @dataclass(frozen=True)
 class AutoGibbs(GibbsOracle):
-    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound, a stream.
+    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound, the
+    recursion over trees and rule lists, a stream.
 
     "native" leaves enumeration out.
     """
@@ -255,6 +263,7 @@ class AutoGibbs(GibbsOracle):
         _gibbs_enumerate,
         _gibbs_elimination,
         _gibbs_branch,
+        _gibbs_branching,
         _gibbs_stream,
     )
 
@@ -364,7 +373,7 @@ _MINIMISES: Mapping[str, tuple[str, str, str]] = {
     ),
 }
 _DRAWS: Mapping[str, tuple[str, str, str]] = {
-    "auto": ("the first that fits of enumerate, elimination, branch, stream", "", _EXACT_LAW),
+    "auto": ("the first that fits of enumerate, elimination, branch, branching, stream", "", _EXACT_LAW),
     "native": ("the first that fits of elimination, branch; never enumerate", "", _EXACT_LAW),
     "bounded": (
         "the first that fits of enumerate, elimination: their work is known beforehand",
@@ -384,6 +393,11 @@ _DRAWS: Mapping[str, tuple[str, str, str]] = {
     "branch": (
         "wider weights and norm balls: branch and bound, time depends on the records",
         "as native, minimising",
+        _EXACT_LAW,
+    ),
+    "branching": (
+        "decision trees and rule lists: sums over all of them, whatever the records say",
+        "10 minutes of work as estimated, 4 GB of tables",
         _EXACT_LAW,
     ),
     "stream": (

@@ -1,12 +1,12 @@
 """Exact draws of decision trees and rule lists, by a recursion over blocks of records.
 
-What lies below the two sides of a branch is independent of each other, so the mass of all models on a block is
-a sum of products of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from the
-root down: what a place asks, in proportion to the mass of the models that ask it, and then each label.
+What lies below the two sides of a branch is independent of each other, so the mass of all models on a block
+is a sum of products of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from
+the root down: what a place asks, in proportion to the mass of the models that ask it, and then each label.
 
-- **Time.** The same additions are made whatever the labels are; where rows stand for one record each, time and
-  memory follow from the numbers of predicates, levels, classes and records alone, but for the few places that
-  the drawn model has.
+- **Time.** The same additions are made whatever the labels are; where rows stand for one record each, time
+  and memory follow from the numbers of predicates, levels, classes and records alone, but for the few places
+  that the drawn model has.
 - **Rounding.** Losses are integers, and so are the exponents' differences, up to the draw: a choice between
   masses is a race of their logarithms (``privopt.oracles.draw.interface``), to which none is too small.
 """

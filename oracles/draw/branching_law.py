@@ -24,13 +24,13 @@ from privopt.problems.discrete.conjunction_counts import SetNumbers
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.rule_list import RuleList
 
-# Blocks times predicates that one call of the kernel handles: a tenth of a second at most between two looks at
-# the clock.
+# Blocks times predicates that one call of the kernel handles: a tenth of a second at most between two looks
+# at the clock.
 _CHUNK = 400_000
 
 
 class Block(NamedTuple):
-    """The rows that satisfy a conjunction: its predicates, increasing, and the mask of those that are true."""
+    """The rows that satisfy a conjunction: its predicates, increasing, and a mask of those that are true."""
 
     elements: tuple[int, ...] = ()
     mask: int = 0
@@ -85,7 +85,7 @@ class BranchingLaw:
         law = cls(problem, numbers, tables, levels)
         done = 0
         with ThreadPoolExecutor(threads) as pool:
-            for d, size in ((d, size) for d in range(1, most) for size in range(most - d + 1)):
+            for d, size in [(level, size) for level in range(1, most) for size in range(most - level + 1)]:
                 sets = int(numbers.starts[size + 1] - numbers.starts[size])
                 chunk = max(1, min(_CHUNK // (len(problem.table) << size), -(-sets // threads)))
                 for start in range(0, sets, chunk * threads):
@@ -113,7 +113,8 @@ class BranchingLaw:
     def label_scores(self, block: Block) -> FloatArray:
         """The logarithms of the weights of all labels, up to a constant; shape (K,)."""
         losses = self._leaf_losses(block)
-        return -self.tables.beta * (losses - losses.min())
+        scores: FloatArray = -self.tables.beta * (losses - losses.min())
+        return scores
 
     def choices(self, block: Block, level: int) -> Masses:
         """The masses of all that a place with ``level`` more levels below it can do.
@@ -121,7 +122,7 @@ class BranchingLaw:
         Values of its coordinate, in order, of which those that stop are one, the last; without it at a root
         that has to branch.
         """
-        g = np.arange(len(self.problem.table))
+        np.arange(len(self.problem.table))
         rest_true, rest_false = self._sides(block, level - 1)
         if self.one_sided:
             true, false = self._sides(block, 0)

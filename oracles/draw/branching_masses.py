@@ -1,9 +1,9 @@
 """The compiled part of drawing trees and rule lists: masses of all models on all blocks of records.
 
-A block is what satisfies a conjunction of literals, in which some predicates of a set are true and the others
-false. Its mass is the *mean* of exp(-beta L) over all models of so many levels, under the uniform distribution
-on the lattice (``privopt.problems.discrete.branching``), held as three numbers: its smallest loss m, as an
-integer, the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)). So nothing overflows, s is no
+A block is what satisfies a conjunction of literals: of a set of predicates some are true, the others false.
+Its mass is the *mean* of exp(-beta L) over all models of so many levels, under the uniform distribution on
+the lattice (``privopt.problems.discrete.branching``), held as three numbers: its smallest loss m, an integer,
+the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)). So nothing overflows, s is no
 smaller than the share of the best model, and a summand below exp(-``LARGEST_EXPONENT``) of the largest is
 dropped: that is far below a rounding of s. No draw is made from what is dropped here.
 
@@ -11,8 +11,8 @@ With Z_0 the mass of the models that stop, and p predicates,
 
     Z_d(S) = Z_0(S) / 2 + (1 / 2 p) sum over g of Z'(S and g) Z_{d-1}(S and not g),
 
-where Z' is Z_{d-1} for trees; for rule lists it is Z_0, and both sides take their turn. A conjunction that is not
-satisfiable as written has a mass of 1. Imports numba.
+where Z' is Z_{d-1} for trees; for rule lists it is Z_0, and both sides take their turn. A conjunction that
+asks for both sides of a predicate has a mass of 1. Imports numba.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from privopt.problems.discrete.conjunction_counts import SetNumbers
 from privopt.problems.discrete.lattice import FloatArray, IntArray
@@ -30,7 +29,7 @@ LARGEST_EXPONENT = 700.0
 
 
 class Masses(NamedTuple):
-    """Masses by block: row r stands for the r-th set of a size, entry k for the predicates in the mask k true.
+    """Masses by block: the r-th set of a size, and the mask of its predicates that are true.
 
     Arrays of all sizes follow one another: the blocks of the sets of size s begin at ``block_starts[s]``.
     """
@@ -107,7 +106,7 @@ def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: M
 def one_level_more(
     first: int, stop: int, size: int, tables: Tables, side: Masses, rest: Masses, leaf: Masses, out: Masses
 ) -> None:
-    """Write masses of models of a level more than ``rest``, on the blocks of the sets first to stop of one size.
+    """Write masses of models of a level more than ``rest``, on the blocks of some sets of one size.
 
     One side of a branch is made as ``side`` has it: ``rest`` for trees, ``leaf`` for rule lists.
     """

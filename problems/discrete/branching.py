@@ -87,8 +87,8 @@ class BranchingProblem(DiscreteProblem):
         """
         if predicates < 1 or classes < 2 or not 1 <= levels <= MOST_LEVELS:
             raise InvalidInputError(
-                f"models branch on at least one predicate, over 1 to {MOST_LEVELS} levels, between two classes "
-                f"or more; got {predicates}, {levels} and {classes}"
+                f"models branch on one predicate or more, over 1 to {MOST_LEVELS} levels, between two "
+                f"classes or more; got {predicates}, {levels} and {classes}"
             )
         branches, labels = cls.places(levels)
         high = np.full(branches + labels, classes - 1, dtype=np.int64)

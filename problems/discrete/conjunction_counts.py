@@ -1,8 +1,8 @@
 """How many records of each class satisfy every conjunction of a few predicates.
 
-Records are sorted by class and packed into bit sets, one bit a record; a conjunction is an intersection, and its
-count a number of bits. Rows that stand for several records are packed once for every binary digit of their
-count, and weigh what the digit does: the same integers as if each record had its own row.
+Records are sorted by class and packed into bit sets, one bit a record; a conjunction is an intersection, and
+its count a number of bits. Rows that stand for several records are packed once for every binary digit of
+their count, and weigh what the digit does: the same integers as if each record had its own row.
 
 Sets of predicates a < b < c < ... are numbered a + C(b, 2) + C(c, 3) + ..., apart from sets of other sizes
 (``SetNumbers``). Imports numba.
@@ -135,7 +135,6 @@ def _packed(problem: BranchingProblem, rows: IntArray) -> Words:
     return packed.view("<u8").astype(np.uint64, copy=False)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
 def _ones(_: Any, word: Any) -> Any:
     """The number of bits that are set."""
 
@@ -145,22 +144,25 @@ def _ones(_: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
+_count_ones: Any = intrinsic(_ones)
+
+
 @njit(cache=True, nogil=True)
 def _intersect(a: Words, b: Words, into: Words) -> int:
     total = np.uint64(0)
     for x in range(len(a)):
         both = a[x] & b[x]
         into[x] = both
-        total += _ones(both)
-    return np.int64(total)
+        total += _count_ones(both)
+    return int(total)
 
 
 @njit(cache=True, nogil=True)
 def _intersection(a: Words, b: Words) -> int:
     total = np.uint64(0)
     for x in range(len(a)):
-        total += _ones(a[x] & b[x])
-    return np.int64(total)
+        total += _count_ones(a[x] & b[x])
+    return int(total)
 
 
 @njit(cache=True, nogil=True)

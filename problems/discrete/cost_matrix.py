@@ -1,4 +1,4 @@
-"""What it costs to predict one class where another is right: public whole numbers, for any number of classes."""
+"""Costs of predicting one class where another is right: public whole numbers, for any number of classes."""
 
 from __future__ import annotations
 

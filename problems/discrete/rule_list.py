@@ -30,7 +30,7 @@ class RuleList(BranchingProblem):
         label = np.repeat(points[:, -1:], len(truths), axis=1)
         for place in reversed(range(rules)):
             literal = np.minimum(points[:, place], 2 * p - 1)
-            holds = truths[:, literal // 2].T != (literal % 2 == 1)[:, None]
+            holds = (literal % 2 == 1)[:, None] != truths[:, literal // 2].T
             holds |= points[:, place, None] >= 2 * p
             label = np.where(holds, points[:, rules + place, None], label)
         return label
