@@ -37,7 +37,6 @@ from privopt.experiments.workbench.nonconvex_peers import (
 )
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
-from privopt.mechanisms.convex.iteration import Output
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.nonconvex.net import NetMechanism
@@ -47,8 +46,9 @@ from privopt.mechanisms.nonconvex.spider import DPSpider
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.oracles.quadratic.ball import BallOracle
-from privopt.oracles.quadratic.interface import HalfSpace
+from privopt.mechanisms.risk.iteration import Output
+from privopt.oracles.indefinite.ball import BallOracle
+from privopt.oracles.indefinite.interface import HalfSpace
 from privopt.problems.convex.losses import (
     BiweightLoss,
     Loss,

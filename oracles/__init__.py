@@ -29,13 +29,13 @@ if TYPE_CHECKING:  # at run time each is imported when it is asked for
         UnknownOracleError,
         UnsupportedProblemError,
     )
+    from privopt.oracles.indefinite.conformance import check_indefinite_oracle
+    from privopt.oracles.indefinite.interface import HalfSpace, IndefiniteOracle
+    from privopt.oracles.indefinite.select import indefinite_minimizer
     from privopt.oracles.limits import Limits, Progress
     from privopt.oracles.minimize.conformance import check_oracle
     from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Proposal, Query
     from privopt.oracles.minimize.wrappers import Caching, Counting, TimeLimited, Timing
-    from privopt.oracles.quadratic.conformance import check_indefinite_oracle
-    from privopt.oracles.quadratic.interface import HalfSpace, IndefiniteOracle
-    from privopt.oracles.quadratic.select import indefinite_minimizer
     from privopt.oracles.select import gibbs_oracle, minimizer
     from privopt.oracles.task import Task
 else:

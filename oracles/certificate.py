@@ -1,4 +1,4 @@
-"""Answers and the evidence that comes with them."""
+"""Answers of oracles, and the certificates that come with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privopt.problems.discrete.objective import from_fixed
 
 
 class Status(Enum):
-    """Why a solve stopped. The value says what to do about it."""
+    """The reason why a solve stopped; the value of the member says what to do about it."""
 
     OPTIMAL = "nothing: the search is complete"
     TIME_LIMIT = "raise the time limit, or use an oracle that fits the problem better"
@@ -21,10 +21,10 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known about an answer.
+    """The certificate of an answer: value, proved lower bound, and status.
 
-    Values and bounds are in units of loss. They are held as fixed-point integers
-    (``privopt.problems.discrete.objective.UNIT`` per unit of loss), so the comparisons are exact.
+    Values and bounds are in units of loss. They are stored as fixed-point integers
+    (``privopt.problems.discrete.objective.UNIT`` per unit of loss), so comparisons are exact.
 
     Attributes:
         status: why the solver stopped.
@@ -34,7 +34,7 @@ class Certificate:
         exact: the bound was proved in integer arithmetic; False if it rests on a floating-point solver
             and its tolerances.
         oracle: name of the oracle.
-        raw_status: the solver's own words.
+        raw_status: the solver's status text.
         nodes: search nodes (or candidates) visited.
         seconds: wall-clock time of the solve.
     """
@@ -78,14 +78,14 @@ class Answer:
     certificate: Certificate
 
     def require(self, *, gap: float = 0.0, lexicographic: bool = False) -> IntArray:
-        """The point, if it is proved to be within ``gap`` of the minimum.
+        """Return the point if it is proved to be within ``gap`` of the minimum.
 
         Args:
             gap: the largest tolerated value - bound, in units of loss.
-            lexicographic: also insist that ties were broken by the stated rule.
+            lexicographic: also require a proof that it is the lexicographically first minimiser.
 
         Raises:
-            CertificateError: naming gap, bound, time and remedy.
+            CertificateError: the proof is missing; the message names gap, bound, time and remedy.
         """
         c = self.certificate
         if self.point is None or c.gap > gap:

@@ -1,4 +1,4 @@
-"""Errors of the oracle layer: what was asked, what was seen, what to do."""
+"""Errors of the oracle layer."""
 
 from privopt.problems.errors import PrivOptError
 
@@ -24,11 +24,11 @@ class SolverFailedError(OracleError):
 
 
 class CertificateError(OracleError):
-    """The answer is not proved well enough for what it is needed for."""
+    """The certificate of an answer is weaker than its use requires."""
 
 
 class UnfinishedDrawError(OracleError):
-    """A limit was reached before a random draw was complete; there is no point to release."""
+    """A limit was reached before a random draw was complete; nothing can be released."""
 
 
 class ConformanceError(OracleError, AssertionError):

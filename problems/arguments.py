@@ -1,4 +1,4 @@
-"""Checks of arguments that users pass: what was wanted, what was given, never what it holds."""
+"""Checks of user arguments. Messages say what was expected and what was given, never a record's value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Kind = TypeVar("Kind")
 
 
 def told(value: object) -> str:
-    """What was given, for a message: short scalars; of anything else its type, for it may hold records."""
+    """Describe an argument for a message: a short scalar by its value, anything else by its type alone.
+
+    Other values may hold records.
+    """
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         return "an integer beyond 64 bits"
     if value is None or isinstance(value, bool | int | float | str):

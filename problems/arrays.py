@@ -1,4 +1,4 @@
-"""Arrays that users pass, and how many records each of their rows stands for."""
+"""Checks of user arrays, and record counts (multiplicities) of their rows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _MOST_RECORDS = 1 << 40
 
 
 def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDArray[np.int64]:
-    """How many records each of ``rows`` distinct ones stands for, shape (rows,), read-only; None: one each.
+    """The number of records that each distinct row stands for, shape (rows,), read-only; all 1 for None.
 
     Args:
         counts: whole numbers >= 1.
-        rows: how many there must be.
-        largest: what one record can cost: all together stay below 2**40 times as much.
+        rows: the required length.
+        largest: the largest cost of a record; the sum of counts times it must stay below 2**40.
 
     Raises:
-        InvalidInputError: other numbers, another shape, or too many records.
+        InvalidInputError: counts that are no whole numbers >= 1, of another shape, or too large a sum.
     """
     if counts is None:
         return np.broadcast_to(np.int64(1), (rows,))
@@ -40,18 +40,18 @@ def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDAr
 
 
 def tallied(bins: NDArray[np.int64], counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """How many records fall into each of ``size`` bins, for rows in ``bins`` of ``counts`` records."""
+    """Count the records in each of ``size`` bins, for rows in ``bins`` that stand for ``counts`` records."""
     if np.max(counts, initial=1) == 1:
         return np.bincount(bins, minlength=size).astype(np.int64)
     return np.bincount(bins, counts, minlength=size).astype(np.int64)  # doubles are exact below 2**53
 
 
 def as_reals(values: object, what: str) -> NDArray[np.floating[Any]]:
-    """A dense array of real numbers: float32 and float64 as they are, others as float64.
+    """Convert to a dense array of real numbers: float32 and float64 are kept, others become float64.
 
     Raises:
-        InvalidInputError: anything else; ``what`` is wanted: "features of shape (n, d)", say. No value is
-            quoted, as NumPy does.
+        InvalidInputError: values that are no real numbers. The message names ``what`` was expected, such as
+            "features of shape (n, d)", and quotes no value (NumPy's own message does).
     """
     check_unmasked(values, what)
     try:
@@ -64,7 +64,7 @@ def as_reals(values: object, what: str) -> NDArray[np.floating[Any]]:
 
 
 def check_unmasked(values: object, name: str) -> None:
-    """Raise InvalidInputError for a masked array: NumPy would hand over what is behind the mask."""
+    """Raise InvalidInputError for a masked array: NumPy would read the values behind the mask."""
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInputError(
             f"{name} is a masked array, and its mask would be ignored: fill it, as {name}.filled(0) does, "

@@ -11,11 +11,11 @@ class PrivOptError(Exception):
 
 
 class InvalidInputError(PrivOptError, ValueError):
-    """An argument or a table that cannot be used: wrong shape or type, NaN, infinity, unknown label."""
+    """Unusable argument or table: wrong shape or type, NaN, infinity, unknown label."""
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
-    """An argument of another type altogether."""
+    """Argument of a wrong type."""
 
 
 class InfeasibleDomainError(InvalidInputError):
@@ -27,11 +27,11 @@ class SchemaError(InvalidInputError):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something was read off private data without being paid for; the privacy statement does not cover it."""
+    """A value was computed from private data outside the budget: the guarantee does not cover it."""
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """' (did you mean "x"?)' for a name that is close to a known one, else nothing. Public names only."""
+    """Return ' (did you mean "x"?)' if a known name is close, else an empty string. Public names only."""
     names = {name.lower(): name for name in known}
     close = get_close_matches(str(given).lower(), names, n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""

@@ -1,4 +1,4 @@
-"""Files that are written: found out beforehand whether they can be, and written whole or not at all."""
+"""Output files: checked before any budget is spent, and written atomically."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from privopt.problems.errors import InvalidInputError
 
 
 def check_writable(path: Path | None, option: str) -> None:
-    """Find out that a file cannot be written while nothing has been spent yet.
+    """Check that an output file can be written, before any privacy budget is spent.
 
     Raises:
-        InvalidInputError: a folder stands there, or its folder does not exist or takes no files.
+        InvalidInputError: the path is a folder, or its folder does not exist or is not writable.
     """
     if path is None:
         return
@@ -30,10 +30,10 @@ def check_writable(path: Path | None, option: str) -> None:
 
 
 def file_behind(path: Path, what: str) -> Path:
-    """The file that a path names, links followed.
+    """Resolve symbolic links, and require that the result is absent or a regular file.
 
     Raises:
-        InvalidInputError: a folder, a device, a pipe: nothing that a file may replace.
+        InvalidInputError: a folder, a device or a pipe, which must not be replaced by a file.
     """
     real = path.resolve()
     if real.is_dir():
@@ -46,11 +46,13 @@ def file_behind(path: Path, what: str) -> Path:
 def write_atomically(path: str | Path, text: str | Iterable[str]) -> None:
     """Write a whole file or nothing: an interrupted run leaves no half-written file behind.
 
-    ``text`` may come in parts.
+    Args:
+        path: the file; replaced if it exists.
+        text: the contents, as one string or in parts.
 
     Raises:
-        InvalidInputError: something stands there that is neither a file nor a link to one.
-        OSError: it cannot be written.
+        InvalidInputError: the path is neither free nor a regular file (or a link to one).
+        OSError: the file cannot be written.
     """
     path = file_behind(as_path(path, "a file"), "file")
     if not path.parent.is_dir():

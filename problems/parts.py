@@ -1,4 +1,4 @@
-"""Tables in parts: what is computed of every part, wherever the parts lie, in their order."""
+"""Tables in parts (blocks of a file, partitions on a cluster): run a task on every part, in order."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-# Of a file, in memory at a time: few enough to stay in cache from one step of their preparation to the next.
+# Bytes of a file in memory at a time: few enough to stay in cache while a block is prepared step by step.
 _BLOCK_BYTES = 1 << 23
 
 
 class Parts(ABC):
-    """Records that lie in parts. A part without records, which tasks see as None, counts for nothing."""
+    """A table in parts. A part without records is None, and is skipped."""
 
     @abstractmethod
     def each(self, task: Callable[[Any], Any]) -> list[Any]:
-        """What ``task`` returns for every part that has records, once each, in the order of the parts."""
+        """Run ``task`` once on every part that has records; the results, in the order of the parts."""
 
     @abstractmethod
     def made(self, make: Callable[[Any], Any]) -> Parts:
-        """Parts that ``make`` makes of these; None: it has no records."""
+        """Parts transformed by ``make``, which returns None for a part without records."""
 
 
 @dataclass(frozen=True, eq=False)
 class Whole(Parts):
-    """A table that is one part, in memory."""
+    """A table in memory, as a single part."""
 
     part: Any
 
@@ -40,12 +40,12 @@ class Whole(Parts):
 class Blocks(Parts):
     """Consecutive rows of arrays of one length, such as memory-mapped files: one block in memory at a time.
 
-    A block is made anew for every task.
+    A block is read and transformed again for every task.
 
     Attributes:
-        arrays: a part is a tuple of their rows.
-        rows: of a block.
-        makes: what is made of a block, one after the other.
+        arrays: a part is a tuple with a slice of each.
+        rows: the number of rows of a block.
+        makes: transformations of a block, applied in turn.
     """
 
     arrays: tuple[Any, ...]
@@ -54,7 +54,7 @@ class Blocks(Parts):
 
     @classmethod
     def of(cls, *arrays: Any) -> Self:
-        """Blocks of as many rows as are read at a time."""
+        """Blocks of arrays, of about ``_BLOCK_BYTES`` each."""
         width = sum(a[:1].nbytes for a in arrays)
         return cls(arrays, max(1, _BLOCK_BYTES // max(width, 1)))
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privopt.mechanisms.convex.iteration import Method, Output, choose_output, noisy_iteration
 from privopt.mechanisms.privacy.gradient_noise import gaussian_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Method, Output, choose_output, noisy_iteration
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk

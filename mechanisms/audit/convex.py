@@ -32,8 +32,6 @@ from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsil
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent, DPProximalGradient
-from privopt.mechanisms.convex.iteration import Output, noisy_iteration
-from privopt.mechanisms.convex.mechanism import FullBatchMechanism, RiskMechanism, default_start
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent, DPMirrorDescent
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
@@ -41,6 +39,8 @@ from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Output, noisy_iteration
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskMechanism, default_start
 from privopt.problems.convex.losses import HuberLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

@@ -12,22 +12,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.iteration import (
-    Method,
-    Output,
-    State,
-    StepClock,
-    choose_output,
-    noisy_iteration,
-)
-from privopt.mechanisms.convex.mechanism import (
-    FullBatchMechanism,
-    RiskMechanism,
-    checked_space,
-    need_bounded,
-    need_smooth,
-)
-from privopt.mechanisms.convex.step_counts import dual_noise, loss_range, ridged_smoothness, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rho
 from privopt.mechanisms.privacy.gradient_noise import (
@@ -38,6 +22,22 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import (
+    Method,
+    Output,
+    State,
+    StepClock,
+    choose_output,
+    noisy_iteration,
+)
+from privopt.mechanisms.risk.mechanism import (
+    FullBatchMechanism,
+    RiskMechanism,
+    checked_space,
+    need_bounded,
+    need_smooth,
+)
+from privopt.mechanisms.risk.step_counts import dual_noise, loss_range, ridged_smoothness, whole_steps
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector

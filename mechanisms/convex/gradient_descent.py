@@ -5,10 +5,10 @@ Sources: Wang, Ye and Xu (NIPS 2017) for DP-GD, Wang and Xu (AAAI 2019) for DP-P
 
 from __future__ import annotations
 
-from privopt.mechanisms.convex.iteration import Method, Output
-from privopt.mechanisms.convex.mechanism import FullBatchMechanism
-from privopt.mechanisms.convex.step_counts import euclidean_steps
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.risk.iteration import Method, Output
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism
+from privopt.mechanisms.risk.step_counts import euclidean_steps
 from privopt.oracles.convex.prox import prox_step
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts

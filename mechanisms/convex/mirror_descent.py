@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 
-from privopt.mechanisms.convex.iteration import Method, Output, State
-from privopt.mechanisms.convex.mechanism import FullBatchMechanism, need_bounded, need_smooth
-from privopt.mechanisms.convex.step_counts import (
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.risk.iteration import Method, Output, State
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, need_bounded, need_smooth
+from privopt.mechanisms.risk.step_counts import (
     dual_noise,
     farthest_divergence,
     loss_range,
@@ -19,7 +20,6 @@ from privopt.mechanisms.convex.step_counts import (
     ridged_smoothness,
     whole_steps,
 )
-from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.oracles.convex.bregman import bregman_step, natural_geometry
 from privopt.oracles.convex.gauge_step import gauge_step
 from privopt.problems.convex.regularizers import ElasticNet, Vector

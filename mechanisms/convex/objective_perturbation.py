@@ -12,8 +12,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.iteration import Output
-from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
@@ -24,6 +22,8 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Output
+from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch

@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from privopt.mechanisms.convex.iteration import Output
-from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance, output_penalty
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import (
@@ -20,6 +18,8 @@ from privopt.mechanisms.privacy.gradient_noise import (
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.risk.iteration import Output
+from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from privopt.mechanisms.convex.mechanism import checked_space
-from privopt.mechanisms.convex.step_counts import typical_distance
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.risk.mechanism import checked_space
+from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.registry import projector
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts

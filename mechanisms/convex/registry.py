@@ -9,17 +9,17 @@ from typing import Any
 
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent, DPProximalGradient
-from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent, DPMirrorDescent
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.penalties import objective_penalty
-from privopt.mechanisms.convex.step_counts import prediction_scale, typical_distance
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics, refusals
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.errors import PrivacyParameterError, UnknownMechanismError
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.step_counts import prediction_scale, typical_distance
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.arguments import told

@@ -6,7 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from privopt.mechanisms.convex.iteration import (
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
     Perturb,
@@ -14,8 +20,8 @@ from privopt.mechanisms.convex.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
-from privopt.mechanisms.convex.sampling import (
+from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
     TOGETHER,
     balanced_batch,
@@ -23,13 +29,7 @@ from privopt.mechanisms.convex.sampling import (
     sampling_rate,
     typical_gradient,
 )
-from privopt.mechanisms.convex.step_counts import euclidean_steps, typical_distance
-from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
-from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.step_counts import euclidean_steps, typical_distance
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from privopt.mechanisms.convex.columns import Columns
-from privopt.mechanisms.convex.iteration import Output, StepClock
 from privopt.mechanisms.convex.likely_weights import (
     Block,
     Likely,
@@ -22,12 +21,13 @@ from privopt.mechanisms.convex.likely_weights import (
     logistic_scale,
     towards_mean,
 )
-from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.risk.iteration import Output, StepClock
+from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector

@@ -10,23 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.convex.iteration import (
-    Method,
-    Output,
-    StepClock,
-    noisy_iteration,
-)
-from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
 from privopt.mechanisms.convex.penalties import objective_penalty
-from privopt.mechanisms.convex.sampling import (
-    MOST_SAMPLED_STEPS,
-    TOGETHER,
-    private_batch,
-    record_bound,
-    sampling_rate,
-    sum_share,
-)
-from privopt.mechanisms.convex.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
@@ -34,6 +18,22 @@ from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import (
+    Method,
+    Output,
+    StepClock,
+    noisy_iteration,
+)
+from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.risk.sampling import (
+    MOST_SAMPLED_STEPS,
+    TOGETHER,
+    private_batch,
+    record_bound,
+    sampling_rate,
+    sum_share,
+)
+from privopt.mechanisms.risk.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector

@@ -23,7 +23,6 @@ from sklearn.utils.validation import check_is_fitted
 
 import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
 from privopt.mechanisms.convex.columns import Columns
-from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import booked
@@ -49,6 +48,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.regularizers import ElasticNet

@@ -318,7 +318,11 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         """A SELECT statement that adds points, prediction and, with risks, risk to the rows of a table.
 
         It agrees with ``predict``; points and prediction are NULL where that refuses a record. Columns of
-        numbers must hold numbers, NULL where they are missing.
+        numbers must hold numbers, NULL or NaN where they are missing. What is added stands last, the points
+        also as ``privopt_...``; a name that a declared column has gets a number, ``points_1``.
+
+        Raises:
+            InvalidInputError: a number of more than 1,000 grid points, or a name or category with a NUL.
         """
         check_is_fitted(self)
         classes = (self.classes_.tolist()[0], self.classes_.tolist()[1])

@@ -3,11 +3,17 @@
 Values are compared as ``predict`` compares them: numbers as 64-bit floats with the declared edges, categories
 as they are written. Where ``predict`` refuses a record (a missing value with nothing to read it as, an
 undeclared category, a number outside), points and prediction are NULL.
+
+A table may have any columns beside the declared ones, ``points`` too. So prediction and risk refer to the sum
+by an alias made from a hash, which no table has, and which is a column of the result as well: no SQL that
+SQLite, DuckDB and PostgreSQL share leaves it out without computing the sum for every comparison.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -20,6 +26,10 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
+# What the table is called within the statement. SQLite reads a name in double quotes that is no column as
+# text; behind the name of its table it is an error.
+_TABLE = "privopt"
+_LARGEST = repr(sys.float_info.max)
 # A number is found on its grid by comparing it with the middles of neighbouring grid points.
 _MOST_GRID_POINTS = 1000
 
@@ -28,7 +38,8 @@ def points_expression(schema: Schema, points: Sequence[int]) -> str:
     """The sum of points times the schema's denominator, an integer; NULL for records that are refused.
 
     Raises:
-        InvalidInputError: a number with more than 1,000 grid points, or a kind of column of one's own.
+        InvalidInputError: a number with more than 1,000 grid points, a kind of column of one's own, or text
+            that no statement can hold.
     """
     left = list(points)
     terms = []
@@ -42,33 +53,64 @@ def points_expression(schema: Schema, points: Sequence[int]) -> str:
 def select_statement(
     schema: Schema, points: Sequence[int], classes: tuple[Any, Any], risks: RiskTable | None, table: str
 ) -> str:
-    """A SELECT that adds the columns points, prediction and, with a table of risks, risk."""
+    """A SELECT that adds the columns points, prediction and, with a table of risks, risk.
+
+    Names that a declared column has already, in upper or lower case, get a number: ``points_1``.
+
+    Raises:
+        InvalidInputError: a schema that has no translation, or text that no statement can hold.
+    """
     total = f"(\n  {points_expression(schema, points)}\n)"
     if schema.denominator != 1:
         total = f"{_as_double(total)} / {schema.denominator}"
-    label = f"CASE WHEN points > 0 THEN {literal(classes[1])} WHEN points <= 0 THEN {literal(classes[0])} END"
-    added = [f"{label} AS prediction"]
+    alias = f"privopt_{hashlib.sha256(total.encode()).hexdigest()[:16]}"
+    label = (
+        f"CASE WHEN {alias} > 0 THEN {literal(classes[1])} WHEN {alias} <= 0 THEN {literal(classes[0])} END"
+    )
+    added = {"points": alias, "prediction": label}
     if risks is not None:
         steps = [
-            f"WHEN points <= {_float(edge)} THEN {_float(risk)}"
+            f"WHEN {alias} <= {_float(edge)} THEN {_float(risk)}"
             for edge, risk in zip(risks.up_to, risks.risks, strict=False)
         ]
-        last = f"WHEN points IS NOT NULL THEN {_float(risks.risks[-1])}"
-        added.append(_as_double("CASE " + "\n  ".join([*steps, last]) + " END") + " AS risk")
-    inner = f"SELECT *, {total} AS points FROM {identifier(table)}"
-    return f"SELECT *,\n  {', '.join(added)}\nFROM (\n{inner}\n) AS scored\n"
+        last = f"WHEN {alias} IS NOT NULL THEN {_float(risks.risks[-1])}"
+        added["risk"] = _as_double("CASE " + "\n  ".join([*steps, last]) + " END")
+    taken = {column.name.lower() for column in schema.columns}
+    named = [f"{value} AS {_free(name, taken)}" for name, value in added.items()]
+    inner = f"SELECT {_TABLE}.*, {total} AS {alias} FROM {identifier(table)} AS {_TABLE}"
+    columns = ",\n  ".join(["*", *named])
+    return f"SELECT {columns}\nFROM (\n{inner}\n) AS scored\n"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or the first one with a number that no declared column has."""
+    names = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
+    return next(free for free in names if free not in taken)
 
 
 def identifier(name: str) -> str:
     """A name in double quotes, as the standard has it."""
-    return '"' + name.replace('"', '""') + '"'
+    return '"' + _speakable(name).replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
     """Text in single quotes, numbers as they are, booleans as words: to PostgreSQL they are no numbers."""
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        return "'" + _speakable(value).replace("'", "''") + "'"
     return str(value).upper() if isinstance(value, bool | np.bool_) else str(value)
+
+
+def _speakable(text: str) -> str:
+    """Text that a statement can hold: SQLite ends one at a NUL, PostgreSQL knows none."""
+    if "\0" in text:
+        raise InvalidInputError(
+            f"{text!r} cannot be written in SQL, for it holds a NUL: rename it in the table"
+        )
+    return text
+
+
+def _cell(column: Column) -> str:
+    return f"{_TABLE}.{identifier(column.name)}"
 
 
 def _column(column: Column, points: list[int], denominator: int) -> str:
@@ -84,24 +126,37 @@ def _column(column: Column, points: list[int], denominator: int) -> str:
         raise InvalidInputError(f"column {column.name!r}: {type(column).__name__} has no translation to SQL")
     if has_level:
         gap = scaled[-1]
+    filled = "NULL" if gap is None else str(gap)
+    if isinstance(kind, Numeric | Binned):
+        cases = _unordered(_cell(kind), filled) + cases
     if gap is not None:
-        cases.append(f"WHEN {identifier(column.name)} IS NULL THEN {gap}")
+        cases.append(f"WHEN {_cell(column)} IS NULL THEN {filled}")
     return "CASE " + " ".join(cases) + " END"
+
+
+def _unordered(cell: str, filled: str) -> list[str]:
+    """NaN, which is missing, and infinities, which are refused. Databases that know NaN have it above all."""
+    return [
+        f"WHEN {cell} > {_LARGEST} AND 0e0 - {cell} > {_LARGEST} THEN {filled}",
+        f"WHEN {cell} > {_LARGEST} OR {cell} < -{_LARGEST} THEN NULL",
+    ]
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:
     """Cases by category, and the points of what missing values are read as."""
-    name, known = identifier(kind.name), dict(zip(kind.categories, points, strict=False))
-    cases = [f"WHEN {name} = {literal(c)} THEN {p}" for c, p in known.items()]
+    cell, known = _cell(kind), dict(zip(kind.categories, points, strict=False))
+    # What is put together has no collation of its column, no blanks that fill it up, and is no enumeration.
+    value = f"{cell} || ''" if isinstance(kind.categories[0], str) else cell
+    cases = [f"WHEN {value} = {literal(c)} THEN {p}" for c, p in known.items()]
     if kind.outside == "ignore":
-        cases.append(f"WHEN {name} IS NOT NULL THEN 0")
+        cases.append(f"WHEN {cell} IS NOT NULL THEN 0")
     return cases, None if kind.missing is None else known.get(kind.missing, 0)
 
 
 def _binned(kind: Binned, points: list[int]) -> tuple[list[str], int | None]:
     edges = [float(e) for e in kind.edges]
     held = points[: len(edges) - 1]
-    cases = _outside(kind, edges[0], edges[-1]) + _steps(kind.name, edges[1:-1], held)
+    cases = _outside(kind, edges[0], edges[-1]) + _steps(kind, edges[1:-1], held)
     if kind.missing is None:
         return cases, None
     return cases, held[int(np.searchsorted(edges[1:-1], float(kind.missing), side="right"))]
@@ -118,7 +173,7 @@ def _numeric(kind: Numeric, slope: int) -> tuple[list[str], int | None]:
     half = Fraction(1, 2)
     middles = [_first_float(kind.low + (k - half) * kind.step) for k in range(1, kind.top + 1)]
     # A column without points still refuses what it refuses.
-    steps = _steps(kind.name, middles, points) if slope else _steps(kind.name, [], [0])
+    steps = _steps(kind, middles, points) if slope else _steps(kind, [], [0])
     cases = _outside(kind, float(kind.low), float(kind.high)) + steps
     if kind.missing is None:
         return cases, None
@@ -128,15 +183,15 @@ def _numeric(kind: Numeric, slope: int) -> tuple[list[str], int | None]:
 def _outside(kind: Numeric | Binned, low: float, high: float) -> list[str]:
     if kind.outside == "clip":
         return []
-    name = identifier(kind.name)
-    return [f"WHEN {name} < {_float(low)} OR {name} > {_float(high)} THEN NULL"]
+    cell = _cell(kind)
+    return [f"WHEN {cell} < {_float(low)} OR {cell} > {_float(high)} THEN NULL"]
 
 
-def _steps(column: str, edges: list[float], points: list[int]) -> list[str]:
+def _steps(column: Column, edges: list[float], points: list[int]) -> list[str]:
     """Points by the first edge that a number is below."""
-    name = identifier(column)
-    cases = [f"WHEN {name} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
-    return [*cases, f"WHEN {name} IS NOT NULL THEN {points[-1]}"]
+    cell = _cell(column)
+    cases = [f"WHEN {cell} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
+    return [*cases, f"WHEN {cell} IS NOT NULL THEN {points[-1]}"]
 
 
 def _first_float(bound: Fraction) -> float:

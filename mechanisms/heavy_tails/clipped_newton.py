@@ -11,8 +11,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.convex.iteration import Perturb, StepClock
-from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
 from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
@@ -22,6 +20,8 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_leve
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Perturb, StepClock
+from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.limits import Limits, started
 from privopt.problems.arguments import check_type
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SquaredLoss

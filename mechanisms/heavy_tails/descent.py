@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from privopt.mechanisms.convex.iteration import (
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
     Perturb,
@@ -13,10 +15,8 @@ from privopt.mechanisms.convex.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space
-from privopt.mechanisms.convex.step_counts import mirror_steps, whole_steps
-from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.risk.step_counts import mirror_steps, whole_steps
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
@@ -21,6 +20,7 @@ from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.losses import Labels, Loss
 from privopt.problems.convex.regularizers import NO_REGULARIZER

@@ -8,13 +8,13 @@ from typing import ClassVar, Self
 
 from scipy import special
 
-from privopt.mechanisms.convex.iteration import Output, Perturb
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent, robust_space
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.risk.iteration import Output, Perturb
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

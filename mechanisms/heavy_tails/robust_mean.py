@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -19,6 +18,7 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_rele
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.problems.arrays import as_reals
 from privopt.problems.convex.regularizers import Vector
 

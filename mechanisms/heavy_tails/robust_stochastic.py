@@ -8,8 +8,6 @@ from typing import ClassVar, Self
 
 from scipy import special
 
-from privopt.mechanisms.convex.iteration import Output, Perturb
-from privopt.mechanisms.convex.sampling import TOGETHER, sum_share
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent, robust_space
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
@@ -17,6 +15,8 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Output, Perturb
+from privopt.mechanisms.risk.sampling import TOGETHER, sum_share
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

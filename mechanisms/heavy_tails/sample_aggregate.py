@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.grid import NARROWEST, on_grid, rounding
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
@@ -25,6 +24,7 @@ from privopt.mechanisms.privacy.parameters import (
     largest,
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.convex.erm import RiskMinimizer
 from privopt.problems.arrays import as_reals
 from privopt.problems.convex.losses import Loss

@@ -9,12 +9,12 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privopt.mechanisms.convex.mechanism import RealRelease
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.problems.arrays import as_reals
 
 

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from privopt.mechanisms.convex.iteration import StepClock
-from privopt.mechanisms.convex.mechanism import checked_space, need_bounded
-from privopt.mechanisms.convex.step_counts import typical_distance
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.mechanism import checked_space, need_bounded
+from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.registry import linear_minimizer
+from privopt.oracles.indefinite.interface import HalfSpace
+from privopt.oracles.indefinite.select import indefinite_minimizer
 from privopt.oracles.limits import Limits, Watch
-from privopt.oracles.quadratic.interface import HalfSpace
-from privopt.oracles.quadratic.select import indefinite_minimizer
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -51,7 +51,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     (compare Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
 
     The oracles see noisy quantities only: over balls, vertices and polytopes they are those of
-    ``privopt.oracles.quadratic``. Where their proof is not finished a step is made and the search goes on.
+    ``privopt.oracles.indefinite``. Where their proof is not finished a step is made and the search goes on.
 
     Privacy: see ``SecondOrderMechanism``: T gradients and ``tests`` Hessians are paid for.
 

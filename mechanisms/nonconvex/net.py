@@ -8,14 +8,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.iteration import Output
-from privopt.mechanisms.convex.mechanism import RiskMechanism, checked_space, need_smooth
-from privopt.mechanisms.convex.step_counts import typical_distance
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Output
+from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space, need_smooth
+from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.select import gibbs_oracle

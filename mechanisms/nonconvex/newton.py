@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import eigvalsh
 
-from privopt.mechanisms.convex.iteration import StepClock
-from privopt.mechanisms.convex.step_counts import SPREAD, whole_steps
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.step_counts import SPREAD, whole_steps
+from privopt.oracles.indefinite.cubic import cubic_step
 from privopt.oracles.limits import Watch
-from privopt.oracles.quadratic.cubic import cubic_step
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet

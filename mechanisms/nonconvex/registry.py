@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from privopt.mechanisms.convex.mechanism import RiskMechanism
 from privopt.mechanisms.convex.registry import RISK_MECHANISMS
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.langevin import DPLangevin
@@ -10,6 +9,7 @@ from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.newton import DPCubicNewton
 from privopt.mechanisms.nonconvex.spider import DPSpider
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
+from privopt.mechanisms.risk.mechanism import RiskMechanism
 
 NONCONVEX: tuple[type[RiskMechanism], ...] = (
     DPLangevin,

@@ -11,15 +11,15 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import stats
 
-from privopt.mechanisms.convex.iteration import Output, Perturb
-from privopt.mechanisms.convex.mechanism import RealRelease, RiskMechanism, need_smooth, unconstrained
-from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Output, Perturb
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism, need_smooth, unconstrained
+from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import eigvalsh
 
-from privopt.mechanisms.convex.iteration import StepClock
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import StepClock
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk

@@ -1,4 +1,4 @@
-"""Exhaustive search, vectorised over candidates: the reference that every other oracle is checked against."""
+"""Exhaustive search, vectorised over candidates: the reference for the tests of all other oracles."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 @dataclass(frozen=True)
 class EnumerationOracle(DiscreteOracle):
-    """Tries every point. Losses are computed once per data set and kept (8 bytes per candidate).
+    """Exhaustive search. Losses are computed once per data set and kept (8 bytes per candidate).
 
     Args:
-        max_candidates: largest box that is accepted.
-        max_work: largest candidates x records that is accepted.
+        max_candidates: the largest number of candidates that is accepted.
+        max_work: the largest candidates x records that is accepted.
     """
 
     name: ClassVar[str] = "enumerate"
@@ -33,13 +33,13 @@ class EnumerationOracle(DiscreteOracle):
         return too_many_points(problem, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        # By number of the batch; filled on the first solve, so that limits apply. Threads may do it at once.
+        # Losses by batch number; computed in the first solve, so that limits apply. Safe for several threads.
         losses: dict[int, IntArray] = {}
 
         def solve(query: Query) -> Proposal:
             best: tuple[int, IntArray] | None = None
             seen = 0
-            # A loss is never negative: the trivial bound until the last batch is done.
+            # Losses are >= 0: this bound holds until the last batch is done.
             trivial = -query.perturbation.magnitude
             for number, points in enumerate(problem.lattice.batches()):
                 if (reason := query.watch.stop()) is not None:

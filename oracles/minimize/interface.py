@@ -1,7 +1,7 @@
-"""What an oracle is: one kind of question about one problem, answered with a proof.
+"""The interface of minimising oracles: certified minimisers of a loss plus a perturbation over a lattice.
 
-An oracle is a value. ``prepare`` matches it against a problem (listing every reason for a refusal) and
-builds whatever does not depend on the noise; the prepared oracle then answers many perturbations.
+``prepare`` checks whether the oracle can take a problem (listing every reason for a refusal) and builds what
+does not depend on the noise; the prepared oracle then answers many perturbations.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Query:
     """One question to a prepared solver.
 
     Attributes:
-        perturbation: what is added to the loss.
+        perturbation: the term added to the loss.
         watch: limits and progress of this solve.
-        break_ties: the caller needs the lexicographically first minimiser, proved. Solvers that get it
-            for free may ignore the flag.
+        break_ties: the caller needs a proof of the lexicographically first minimiser. Solvers that always
+            prove it may ignore the flag.
     """
 
     perturbation: Perturbation
@@ -41,7 +41,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a solver claims. The objective is not part of it: privopt recomputes that.
+    """The claim of a solver. It contains no objective value: privopt recomputes that.
 
     Attributes:
         point: the best point found, shape (dimension,), or None.
@@ -49,8 +49,8 @@ class Proposal:
         status: why the solver stopped.
         lexicographic: the point is proved to be the lexicographically smallest minimiser.
         exact: the bound was proved in integer arithmetic.
-        nodes: work done.
-        raw_status: the solver's own words.
+        nodes: search nodes (or candidates) visited.
+        raw_status: the solver's status text.
     """
 
     point: IntArray | None
@@ -65,7 +65,7 @@ class Proposal:
 Solver = Callable[[Query], Proposal]
 
 
-LARGEST_COST = 1 << 52  # of a perturbation, fixed point: exact as a float, far from overflow in sums
+LARGEST_COST = 1 << 52  # bound on a perturbation, fixed point: exact as a float, and sums cannot overflow
 
 
 def refuse_large(perturbation: Perturbation, who_takes: str, to_do: str) -> None:
@@ -78,35 +78,35 @@ def refuse_large(perturbation: Perturbation, who_takes: str, to_do: str) -> None
 
 
 def trivial_bound(perturbation: Perturbation) -> int:
-    """No loss is negative and no term below its minimum: a bound before any work, fixed point."""
+    """A lower bound that needs no search: losses are >= 0, terms at least their minimum. Fixed point."""
     unary = sum(int(t.min()) for t in perturbation.unary)
     return unary + (0 if perturbation.radial is None else int(perturbation.radial.min()))
 
 
 class DiscreteOracle(ABC):
-    """Minimises over a lattice. Subclasses are values: cheap to make, comparable by their fields.
+    """An oracle that minimises over a lattice. Instances are cheap, and compare by their fields.
 
     To add one, implement ``refusals`` and ``build`` in one file and run
     ``privopt.oracles.minimize.conformance.check_oracle`` on it.
     """
 
     name: ClassVar[str]
-    # False for a heuristic, which proves nothing: mechanisms that release a minimiser refuse it.
+    # False for a heuristic, which proves nothing. Mechanisms that release a minimiser refuse it.
     certifies: ClassVar[bool] = True
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        """Every reason why this oracle cannot take the problem; empty if it can. Cheap."""
+        """List every reason why this oracle cannot take the problem; empty if it can. Must be cheap."""
 
     @abstractmethod
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        """Everything that does not depend on the noise. Called only without refusals."""
+        """Build what does not depend on the noise. Called only if there are no refusals."""
 
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
-        """Match, then build.
+        """Validate, then build the solver.
 
         Raises:
-            UnsupportedProblemError: listing every refusal.
+            UnsupportedProblemError: the problem is refused; the message lists every reason.
         """
         check_question(problem, task, Task)
         if reasons := self.refusals(problem, task):
@@ -119,7 +119,7 @@ class DiscreteOracle(ABC):
 
 @dataclass(frozen=True)
 class PreparedOracle:
-    """A solver built for one problem; certifies each of its answers."""
+    """A solver built for one problem, which certifies each of its answers."""
 
     name: str
     problem: DiscreteProblem
@@ -129,9 +129,9 @@ class PreparedOracle:
     def minimize(
         self, perturbation: Perturbation, limits: Limits | None = None, *, break_ties: bool = False
     ) -> Answer:
-        """argmin over the lattice of loss + perturbation, with a certificate.
+        """Minimise loss + perturbation over the lattice; return a point with a certificate.
 
-        Stops early, with an honest bound, when a limit is reached; see ``Answer.require``.
+        Stops early, with a valid bound, when a limit is reached; see ``Answer.require``.
 
         Args:
             perturbation: over the problem's lattice; a radial part needs ``Task.NORMALIZED``.
@@ -139,7 +139,7 @@ class PreparedOracle:
             break_ties: also prove that the point is the lexicographically first minimiser.
 
         Raises:
-            InvalidInputError: a perturbation of another lattice or task.
+            InvalidInputError: the perturbation is for another lattice or task.
             SolverFailedError: the solver returned something other than a ``Proposal``, a point outside the
                 lattice or a bound above a value.
         """

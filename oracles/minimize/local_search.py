@@ -1,7 +1,7 @@
-"""Local search: a good point soon, and no proof of anything.
+"""Local search: good points quickly, without any proof of optimality.
 
-Missing the minimum by a few percent is usual, and a mechanism whose proof speaks of the minimum refuses such
-points. They serve as incumbents of solvers that prove, and as baselines that need no privacy.
+The results are usually a few percent above the minimum, and mechanisms that need a certified minimiser refuse
+them. They serve as incumbents of exact solvers, and as non-private baselines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# Candidate-record-feature triples spent on an incumbent, and how many descents that pays at most.
+# Work spent on an incumbent (candidates x records x features), and the largest number of descents.
 _WORK, _MOST_STARTS = 2e8, 8
 
 
@@ -27,11 +27,11 @@ _WORK, _MOST_STARTS = 2e8, 8
 class LocalSearchOracle(DiscreteOracle):
     """Coordinate descent on the exact objective from several points. Takes any problem, certifies nothing.
 
-    The bound is the one that needs no work: no loss is negative, no term below its least.
+    Its lower bound is ``trivial_bound``.
 
     Args:
-        starts: descents, the first from the origin, the others from random points (a fixed generator: the
-            same question has the same answer).
+        starts: the number of descents: the first from the origin, the others from random points (with a fixed
+            generator, so that the same question has the same answer).
     """
 
     name: ClassVar[str] = "local-search"
@@ -53,7 +53,7 @@ class LocalSearchOracle(DiscreteOracle):
 
 
 def incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
-    """A point to start from, for solvers that prove: as many descents as take little beside their work."""
+    """An incumbent for exact solvers, by a number of descents that is cheap compared with their search."""
     lattice = problem.lattice
     move = float(np.sum(lattice.high - lattice.low)) * problem.n_records * lattice.dimension
     count = int(np.clip(_WORK / (8 * max(1.0, move)), 1, _MOST_STARTS))
@@ -61,8 +61,7 @@ def incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
 
 
 def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) -> IntArray:
-    """The best point that coordinate descent reaches from some points of the lattice; the first if it is
-    stopped at once."""
+    """Coordinate descent from several points; the best result, or the first point if stopped at once."""
     lattice, watch = problem.lattice, query.watch
     best: tuple[int, IntArray] | None = None
     for start in starts:
@@ -86,8 +85,11 @@ def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) 
 
 
 def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
-    """The lattice point nearest to the origin, the box minimiser of the unary terms if it is feasible, and
-    random walks from the origin (a fixed generator: answers do not depend on the time of day)."""
+    """Starting points for descents.
+
+    The lattice point nearest to the origin, the minimiser of the unary terms over the box if it is feasible,
+    and random walks from the origin (with a fixed generator, so that runs are reproducible).
+    """
     lattice = perturbation.lattice
     origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)
     points = [origin]

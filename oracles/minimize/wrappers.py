@@ -1,4 +1,4 @@
-"""Oracles around oracles: counting, caching, timing, time limits. Each is an ordinary oracle."""
+"""Wrappers that add counting, caching, timing or a time limit to an oracle, and are oracles themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Wrapper(DiscreteOracle):
     name: ClassVar[str] = "wrapper"
 
     def __post_init__(self) -> None:
-        # An instance speaks in the name of what it wraps.
+        # A wrapper has the name and capabilities of the oracle that it wraps.
         self.name, self.certifies = self.inner.name, self.inner.certifies  # type: ignore[misc]
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
@@ -50,7 +50,7 @@ class Counting(_Wrapper):
 
 @dataclass
 class Timing(_Wrapper):
-    """Keeps the wall-clock seconds of every solve."""
+    """Records the wall-clock seconds of every solve."""
 
     seconds: list[float] = field(default_factory=list)
 
@@ -80,7 +80,7 @@ class TimeLimited(_Wrapper):
             left = query.watch.remaining
             if left is not None and left < self.limit:
                 return solver(query)
-            # The clock keeps running from where the caller started it.
+            # The clock keeps the caller's start.
             limits = replace(query.watch.limits, seconds=query.watch.seconds + self.limit)
             return solver(replace(query, watch=Watch(limits, query.watch.began)))
 
@@ -89,7 +89,7 @@ class TimeLimited(_Wrapper):
 
 @dataclass
 class Caching(_Wrapper):
-    """Remembers finished answers by the exact perturbation. Never keeps an answer cut short by a limit."""
+    """Caches completed answers by the exact perturbation; never one that was stopped by a limit."""
 
     hits: int = 0
 

@@ -1,7 +1,7 @@
-"""Rows that are sums of rows of a small table: what a schema makes of records.
+"""Coded rows: the features of a record as a sum of rows of a small public table, one per column.
 
-A record is a code for each column, and a code stands for the features of that column alone. So a pass looks
-codes up, and counts them, in as many operations as there are columns, not features.
+A schema encodes a record as one code per column, and a code determines the features of that column alone. A
+pass over the records takes a number of operations proportional to columns, not features.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Vector = NDArray[np.float64]
 class CodedRows:
     """A matrix of shape (n, d), whose row i is the sum over j of ``table[codes[i, j]]``.
 
-    An ``EmpiricalRisk`` with counts takes it in place of an array, and is the same risk, up to the rounding
-    of sums. That is no larger: a record passes through no more additions than there are records, and as many
-    products. What is computed for a row depends on its codes and on the table, which is public, not on its
-    place.
+    An ``EmpiricalRisk`` with counts takes it in place of an array. The risk is the same up to the rounding of
+    sums, whose bound is the same: a record's term passes through no more additions than there are records,
+    and as many products. The result for a row depends on its codes and on the public table alone, not on its
+    position.
 
     Attributes:
-        codes: int32, shape (n, columns), columns >= 1, C-contiguous: which rows of the table are added.
-        table: shape (levels, d), the levels of one column after those of the other. Public.
-        own: which features belong to each level's column, shape (levels, d); others are 0 in the table.
+        codes: int32, shape (n, columns), columns >= 1, C-contiguous: indices of the table rows to add.
+        table: shape (levels, d), the levels of all columns, one column after the other. Public.
+        own: True where a feature belongs to the level's column, shape (levels, d); 0 in the table elsewhere.
     """
 
     codes: NDArray[np.int32]
@@ -49,17 +49,17 @@ class CodedRows:
         return self.table.dtype
 
     def mapped(self, function: Callable[[Vector], Vector]) -> Self:
-        """With other features: ``function`` maps rows, shape (k, d), a column's features by themselves."""
+        """A copy with transformed features: ``function`` maps table rows, shape (k, d), column by column."""
         return replace(self, table=np.where(self.own, function(self.table), 0.0))
 
     def with_constant(self, value: float) -> Self:
-        """With one feature more, which is ``value`` in every row: each has one level of the first column."""
+        """A copy with a constant feature appended: added to the levels of the first column."""
         first = self.own[:, :1]
         table = np.hstack([self.table, np.where(first, value, 0.0)])
         return replace(self, table=table, own=np.hstack([self.own, first]))
 
     def __getitem__(self, key: Any) -> Vector:
-        """Some rows as an array; or (rows, features) of it."""
+        """The rows as an array, or the submatrix of a pair (rows, features)."""
         rows, features = key if isinstance(key, tuple) else (key, slice(None))
         codes, table = self.codes[rows], self.table[:, features]
         found: Vector = table[codes[..., 0]]
@@ -68,10 +68,10 @@ class CodedRows:
         return found
 
     def norms(self, largest: bool) -> Vector:
-        """The l2 norms of the rows, or their largest entries, shape (n,).
+        """The l2 norms of the rows (linf norms if ``largest``), shape (n,).
 
         Raises:
-            InvalidInputError: rows in which two levels share a feature, whose norms are none of these.
+            InvalidInputError: two levels of a row share a feature, so the norms do not add up.
         """
         self._check_apart()
         sizes = np.max(np.abs(self.table), axis=1) if largest else np.sum(self.table**2, axis=1)
@@ -81,7 +81,7 @@ class CodedRows:
         return found if largest else np.asarray(np.sqrt(found))
 
     def _check_apart(self) -> None:
-        """Codes are records', and may be anything: those of one place need features that no other has."""
+        """Check that codes are in range and that no two columns share a feature: codes come from records."""
         users = np.zeros(self.table.shape[1], dtype=np.int64)
         for codes in self.codes.T:
             if np.min(codes, initial=0) < 0 or np.max(codes, initial=0) >= len(self.table):
@@ -90,4 +90,4 @@ class CodedRows:
             used[codes] = True
             users += np.any(self.own[used], axis=0)
         if np.any(users > 1) or np.any(self.table[~self.own]):
-            raise InvalidInputError("a code stands for a level of another column: count the records again")
+            raise InvalidInputError("a code belongs to a level of another column: encode the records again")

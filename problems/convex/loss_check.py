@@ -1,4 +1,4 @@
-"""A numerical check of a loss and of the constants that it declares, for custom losses as for ours."""
+"""Numerical check of a loss and of its declared constants, for built-in and custom losses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from privopt.problems.convex.losses import Labels, Loss, RealArray
 from privopt.problems.errors import PrivOptError
 
-_TOLERANCE = 1e-6  # relative: what a declared constant may be too small by, and a derivative off by
+_TOLERANCE = 1e-6  # relative error allowed in declared constants and in derivatives
 _STEP = 1e-4
 
 
 class LossCheckError(PrivOptError):
-    """A loss contradicts itself or its declared constants. The message lists every contradiction."""
+    """A loss violates its declared constants or derivatives. The message lists every violation."""
 
 
 def check_loss(loss: Loss, *, reach: float = 60.0) -> None:

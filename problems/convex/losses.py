@@ -1,9 +1,9 @@
 """Losses of linear models: f(w; (a, y)) = phi(<a, w>, y), as functions of the prediction alone.
 
-A loss never sees the features, so a risk evaluates it on the vector of predictions and touches the matrix
-only for the two products. Its constants bound phi' and phi'' over *all* predictions and allowed labels;
-with the public row norm they become the Lipschitz and smoothness constants that privacy rests on. A custom
-loss is a subclass of ``Loss``: run ``privopt.problems.convex.loss_check.check_loss`` on it.
+A loss is evaluated on the vector of predictions and never sees the features. Its constants bound phi' and
+phi'' over *all* predictions and allowed labels; times powers of the public row norm they are the Lipschitz
+and smoothness constants that privacy rests on. A custom loss is a subclass of ``Loss``: run
+``privopt.problems.convex.loss_check.check_loss`` on it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RealArray = NDArray[np.floating[Any]]  # float64, or float32 where the data are
 
 
 class Labels(Enum):
-    """The labels that a loss is defined for, and over which its constants hold."""
+    """The labels for which a loss is defined and its constants hold."""
 
     SIGN = "-1 or +1"
     UNIT = "in [0, 1]"
@@ -54,7 +54,7 @@ class Loss(ABC):
 
     @property
     def curvature_lipschitz(self) -> float:
-        """A Lipschitz constant of phi'' likewise; infinite where phi'' jumps, or nobody has worked it out."""
+        """A Lipschitz constant of phi'' likewise; infinite where phi'' jumps or no bound is known. Public."""
         return math.inf
 
     @property
@@ -151,7 +151,7 @@ class WeightedLoss(Loss):
 
     Args:
         base: phi.
-        largest: the largest weight, > 0: what ``lipschitz`` and ``smoothness`` follow.
+        largest: a bound on the weights, > 0; ``lipschitz`` and ``smoothness`` are proportional to it.
     """
 
     base: Loss
@@ -226,7 +226,7 @@ class SquaredLoss(HuberLoss):
     """(z - y)^2 / 2 for residuals up to a public bound, the ``threshold``; linear beyond.
 
     Squares are Lipschitz only where residuals are bounded. The linear continuation makes the constant hold
-    wherever an iterate or an outlying label goes; within the bound it changes nothing.
+    for every iterate and every label; within the bound it changes nothing.
     """
 
     @classmethod

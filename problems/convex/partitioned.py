@@ -1,4 +1,4 @@
-"""The risk of records that lie in parts: blocks of a file, partitions on the workers of a cluster."""
+"""Empirical risk of partitioned records: blocks of a file, or partitions on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ _STEADY = "nothing was released. To do: fit on a table that stays as it is"
 
 
 class PartitionedRisk(EmpiricalRisk):
-    """F(w) = (1/n) sum_i phi(<a_i, w>, y_i), every sum over records being one of sums over parts.
+    """F(w) = (1/n) sum_i phi(<a_i, w>, y_i), with every sum over records computed part by part.
 
-    Parts add their own records up, each once, and their sums are added in the order of the parts, so a part
-    that is computed again, after a worker died, gives the same bits. A record's term passes through no more
-    additions than records have, in an order of its own, and nothing else is rounded: ``facts.rounding`` holds
-    as it stands. What is computed for a row does not depend on where it lies, neither in a part nor in which.
+    Each part sums its own records, and the sums are added in the order of the parts; a part that is computed
+    again after a worker died gives the same bits. A record's term passes through at most n additions and no
+    other rounding, so ``facts.rounding`` holds. The result for a row does not depend on its part or position.
 
-    Neighbours: replace-one, n public, as for ``EmpiricalRisk``; a record may lie in another part than the one
-    that it replaces. Parts that are read anew for every pass have to hold the same records: differences of
-    gradients, and minima, have the sensitivity that they are said to have only if both passes saw one table.
-    So all parts together have a mark (``mark_of``), and another one than at first is refused.
+    Neighbours: replace-one, n public, as for ``EmpiricalRisk``; the replaced record may lie in another part.
+    Parts may be read again in every pass, and must hold the same records each time: the sensitivities of
+    gradient differences and of minima are proved for one fixed table. A fingerprint of all records
+    (``mark_of``) is therefore compared with that of the first pass.
 
     Args:
-        parts: risks of the same loss and bounds, where what a row adds depends on it alone: ``PartRisk``.
-        facts: of all of them: n is the sum of theirs.
+        parts: one ``PartRisk`` each, all of the same loss and bounds.
+        facts: of the whole table; its n is the sum over the parts.
     """
 
     def __init__(self, parts: Parts, facts: RiskFacts) -> None:
         self.parts, self.facts = parts, facts
-        self._first: int | None = None  # the mark of the records that the first pass saw
+        self._first: int | None = None  # fingerprint of the records of the first pass
 
     def in_float64(self) -> EmpiricalRisk:
         return self
@@ -48,7 +47,7 @@ class PartitionedRisk(EmpiricalRisk):
         """The sum over the parts.
 
         Raises:
-            InvalidInputError: the parts hold other records than before, or another number of them.
+            InvalidInputError: the records, or their number, changed since the first pass.
         """
         answers = self.parts.each(partial(_answer, task=task))
         if sum(answer.records for answer in answers) != self.facts.n_records:
@@ -63,26 +62,27 @@ class PartitionedRisk(EmpiricalRisk):
         return total
 
     def predictions(self, w: Any) -> NoReturn:
-        """Raises InvalidInputError: records in parts are added up, never brought together."""
-        raise InvalidInputError("records that lie in parts are not brought together: only sums are")
+        """Raise InvalidInputError: partitioned records are summed, never collected in one place."""
+        raise InvalidInputError(
+            "predictions of single records are not available for partitioned data: only sums are collected"
+        )
 
     def _batch(self, records: Any) -> NoReturn:
         self.predictions(records)
 
 
 class PartRisk(EmpiricalRisk):
-    """The risk of one part. A constant feature is not stored beside its rows: its sums are plain ones.
+    """The risk of one part. A constant feature may be left out of X: its sums are computed directly.
 
-    Rows are measured and shortened whenever the risk is made, and never trusted to be what they were. Those
-    of a memory-mapped file are copied first: others may write to it between two looks.
+    Row norms are computed and clipped whenever the risk is made, never reused from an earlier pass. Rows of a
+    memory-mapped file are copied first, because another process may write to the file in between.
 
     Args:
-        X: rows, dense or CSR, float32 or float64, a record each; without the constant feature where there is
-            one that is not stored. Not copied if float64, C-contiguous (or CSR without duplicates) and in
-            memory.
-        y: labels as the loss wants them, shape (rows,).
-        facts: of the whole table; ``n_records`` is that of the part.
-        longest: the bound on the rows of X.
+        X: rows, dense or CSR, float32 or float64, a record each; with or without the constant feature. Not
+            copied if float64, C-contiguous (or CSR without duplicates) and in memory.
+        y: labels as the loss requires them, shape (rows,).
+        facts: of the whole table; ``n_records`` is replaced by that of the part.
+        longest: the norm bound for the rows of X.
 
     Raises:
         InvalidInputError: as ``EmpiricalRisk``.
@@ -115,7 +115,7 @@ class PartRisk(EmpiricalRisk):
 
     @property
     def _last(self) -> float:
-        """What the constant feature is after shortening: with it, too, a row is as far below the bound."""
+        """The constant feature after clipping, with the same margin below the bound as other rows."""
         return self.facts.constant * (1 - self._slack)
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:
@@ -141,7 +141,7 @@ class PartRisk(EmpiricalRisk):
         return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]
 
     def _shortened(self, b: slice) -> Any:
-        """Some rows, as the table of which this is a part would have them in memory."""
+        """Rows after clipping, equal to those of an in-memory table."""
         rows: Any = self.X[b]
         diagonal: Any = sp.diags_array(self._scale[b])
         return diagonal @ rows if sp.issparse(rows) else rows * self._scale[b, None]
@@ -151,7 +151,7 @@ class PartRisk(EmpiricalRisk):
 
 
 class _Answer(NamedTuple):
-    """Of a part: how many records it holds, their mark, and what was asked."""
+    """The answer of a part: its number of records, their fingerprint, and the sums."""
 
     records: int
     mark: int
@@ -163,7 +163,7 @@ def _answer(part: EmpiricalRisk, task: Callable[[EmpiricalRisk], Vector]) -> _An
 
 
 def _in_memory(X: Any) -> Any:
-    """X, or a copy of what lies in a mapped file."""
+    """X itself, or a copy if it lies in a memory-mapped file."""
     owner = X
     while isinstance(owner, np.ndarray):
         owner = owner.base

@@ -1,9 +1,9 @@
 """One pass over the rows of a matrix: cut into blocks that stay in cache, shared among threads.
 
 Cuts do not depend on the number of threads, and partial sums are added in a fixed order, so a pass gives the
-same bits on any number of them. Blocks begin at rows that n and d alone determine, so what is computed for a
-row depends on no other row, not even in its last bit. The kernels are compiled at first use and kept on disk;
-that is why this module, and numba with it, is imported by those who run a pass and not with the package.
+same bits on any number of threads. Blocks begin at rows determined by n and d alone, so the result for a row
+depends on no other row, not even in its last bit. The kernels are compiled at first use and cached on disk;
+therefore this module, which imports numba, is imported where a pass is run and not with the package.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _T = TypeVar("_T")
 # Large enough to hide the cost of a few calls from Python, small enough that a block is still in cache when
 # it is read the second time.
 BLOCK_BYTES = 1 << 20
-_SPARSE_BLOCK = 1024  # rows: their length in bytes is a fact about the records
-_CODED_BLOCK = 1 << 15  # rows: what is computed for them stays in cache
-# Parts are what threads share out. Each has an accumulator as long as a row, so parts are so few that these
-# hold at most a quarter as many numbers as the matrix.
+_SPARSE_BLOCK = 1024  # rows; not bytes, which would depend on the records
+_CODED_BLOCK = 1 << 15  # rows; their intermediate results stay in cache
+# Parts are distributed over threads. Each has an accumulator as long as a row, so the number of parts is
+# limited: all accumulators together hold at most a quarter as many numbers as the matrix.
 _MOST_PARTS = 64
 _LEAST_STORED = 1 << 20  # numbers in a part: fewer take less time than starting a thread
 
@@ -50,11 +50,11 @@ class Rows(Protocol):
 
     @property
     def stored(self) -> int:
-        """How many numbers are stored, zeros of a sparse matrix not counted."""
+        """The number of stored entries, without the zeros of a sparse matrix."""
 
     @property
     def block(self) -> int:
-        """How many rows make a block."""
+        """The number of rows in a block."""
 
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
         """scale_i <row_i, w> for some rows, in the dtype of the matrix; w has it too."""
@@ -97,7 +97,7 @@ class DenseRows:
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """Rows of a CSR matrix by its three arrays."""
+    """Rows of a CSR matrix, given by its three arrays."""
 
     data: RealArray
     indices: NDArray[np.integer[Any]]
@@ -124,7 +124,7 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False)
 class CodeRows:
-    """Rows by their codes: predictions and sums of the table's rows, looked up and counted."""
+    """Coded rows: predictions and sums are computed for the rows of the table, then looked up by code."""
 
     X: CodedRows
 
@@ -158,10 +158,10 @@ class CodeRows:
 
 
 def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
-    """scale_i <row_i, w>, each computed alike wherever it stands: a BLAS product may not be.
+    """scale_i <row_i, w>, with the same operations at every position, which a BLAS product does not ensure.
 
     Args:
-        X: rows that were picked, C-contiguous or CSR, of one dtype with ``scale`` and ``w``.
+        X: selected rows, C-contiguous or CSR, of the same dtype as ``scale`` and ``w``.
     """
     found = np.empty_like(scale)
     if isinstance(X, sp.csr_array):
@@ -172,9 +172,10 @@ def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
 
 
 def norms_each(X: Any, largest: bool) -> Vector:
-    """The l2 norms of the rows of a C-contiguous array, or their largest entries, each computed alike.
+    """The l2 norms of the rows of a C-contiguous array (linf norms if ``largest``).
 
-    NaN or infinity where a row has one, or where its squares overflow.
+    The operations are the same at every position. NaN or infinity where a row has one, or its squares
+    overflow.
     """
     found = np.empty(len(X))
     _norms_each(X, largest, found)
@@ -182,9 +183,9 @@ def norms_each(X: Any, largest: bool) -> Vector:
 
 
 def mark_of(X: Any, y: RealArray) -> int:
-    """A number that rows with labels have in any order, and hardly ever other ones: a sum over rows.
+    """An order-independent fingerprint of rows with labels: the sum of a hash of every row.
 
-    Source: of a row, the hash NH of Black, Halevi, Krawczyk, Krovetz and Rogaway (1999), with public keys.
+    Source: the hash NH of Black, Halevi, Krawczyk, Krovetz and Rogaway (1999), with public keys.
 
     Args:
         X, y: C-contiguous or CSR, and C-contiguous, of one dtype, shapes (n, d) and (n,).
@@ -197,7 +198,7 @@ def mark_of(X: Any, y: RealArray) -> int:
 
 
 def _one_per_row(weights: RealArray, rows: slice) -> RealArray:
-    """The weights, which a loss computed: kernels read what they are told to, without looking."""
+    """Check the shape of weights that a loss returned: compiled kernels do not check bounds."""
     found = np.ascontiguousarray(weights)
     if found.shape != (rows.stop - rows.start,):
         raise InvalidInputError(
@@ -208,7 +209,7 @@ def _one_per_row(weights: RealArray, rows: slice) -> RealArray:
 
 
 def parts(n: int, d: int, stored: int, block: int = 1) -> list[slice]:
-    """The rows 0..n in consecutive parts of about equal length, each of whole blocks."""
+    """Cut the rows 0..n into consecutive parts of about equal length, each of whole blocks."""
     whole = -(-n // block)
     count = min(max(stored // max(4 * d, _LEAST_STORED), 1), _MOST_PARTS, whole)
     cuts = [min(whole * k // count * block, n) for k in range(count + 1)]
@@ -216,12 +217,12 @@ def parts(n: int, d: int, stored: int, block: int = 1) -> list[slice]:
 
 
 def full_pass(visit: Visit, n: int, d: int, stored: int, block: int) -> tuple[float, Vector]:
-    """The sum of the numbers that ``visit(rows, total)`` returns, and of what it adds to ``total``.
+    """Run ``visit(rows, total)`` on every block; sum the numbers it returns and the vectors it accumulates.
 
     Args:
-        visit: called once per block of rows, from several threads, each with a ``total`` of its own that is
-            zero at first, shape (d,).
-        n, d, stored, block: rows, columns, numbers stored, and rows in a block.
+        visit: called once per block of rows, from several threads, each with its own ``total`` of shape (d,),
+            initially zero.
+        n, d, stored, block: the numbers of rows, columns, stored entries, and rows in a block.
     """
 
     def run(part: slice) -> tuple[float, Vector]:
@@ -239,7 +240,7 @@ def full_pass(visit: Visit, n: int, d: int, stored: int, block: int) -> tuple[fl
 
 
 def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
-    """``run`` of every share, in their order; threads live for one call, so that a fork is safe."""
+    """Run every share, on threads that live for this call only (safe under fork); results in order."""
     threads = min(threads_available(), len(shares))
     if threads == 1:
         return [run(share) for share in shares]
@@ -250,7 +251,7 @@ def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
 
 
 def threads_available() -> int:
-    """Cores that this process may use, or what NUMBA_NUM_THREADS says, as joblib does in its workers."""
+    """The number of threads to use: NUMBA_NUM_THREADS, by default the cores available to this process."""
     settings: Any = numba.config  # numba.get_num_threads would start threads of its own
     return int(settings.NUMBA_NUM_THREADS)
 
@@ -283,7 +284,7 @@ def _predict_dense(X: RealArray, scale: RealArray, w: RealArray, found: RealArra
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)
 def _predict_each(X: RealArray, scale: RealArray, w: RealArray, found: RealArray) -> None:
-    """Slower than four rows at a time; the same operations for a row wherever it stands."""
+    """One row at a time: slower, but with the same operations for a row at every position."""
     for i in range(X.shape[0]):
         a = w.dtype.type(0)
         for j in range(X.shape[1]):
@@ -309,12 +310,12 @@ def _norms_each(X: RealArray, largest: bool, found: Vector) -> None:
             found[i] = math.sqrt(norm)
 
 
-# Of each number's bits the halves, with a key added to either, are multiplied; rows are mixed, and added up.
+# NH hash: multiply the halves of each number's bits, each with a key added; mix every row; sum over rows.
 
 
 @njit(cache=True, nogil=True)
 def _mixed(row: np.uint64) -> np.uint64:
-    """Every bit in every other: the last step of MurmurHash3 (Appleby 2011)."""
+    """The finalisation mix of MurmurHash3 (Appleby 2011)."""
     row = (row ^ (row >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     row = (row ^ (row >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return row ^ (row >> np.uint64(33))
@@ -388,7 +389,7 @@ def _add_coded(codes: NDArray[np.int32], scale: RealArray, weights: RealArray, s
 
 @njit(cache=True, nogil=True)
 def _pair_coded(codes: NDArray[np.int32], weights: Vector, pairs: Vector) -> None:
-    """Codes of a later column are larger: all that is written is on the diagonal, or below it."""
+    """Accumulate co-occurrence counts of codes; the lower triangle, as later columns have larger codes."""
     for i in range(codes.shape[0]):
         for j in range(codes.shape[1]):
             for k in range(j + 1):

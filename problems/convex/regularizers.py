@@ -1,4 +1,4 @@
-"""Regularisers, all of them members of one family: l1 |w|_1 + (l2/2) |w|_2^2."""
+"""The elastic net regulariser l1 |w|_1 + (l2/2) |w|_2^2, with lasso and ridge as special cases."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def ridge(strength: float) -> ElasticNet:
 
 
 def soft_threshold(w: Vector, threshold: float) -> Vector:
-    """Every coordinate moved towards 0 by the threshold, stopping there."""
+    """Soft thresholding: every coordinate moves towards 0 by ``threshold`` and stops at 0."""
     return np.sign(w) * np.maximum(np.abs(w) - threshold, 0)

@@ -29,15 +29,15 @@ _COPIED_BYTES = 1 << 20  # of rows that are copied at a time
 
 @dataclass(frozen=True)
 class RiskFacts:
-    """What is public about an empirical risk: all that a plan may look at.
+    """The public facts of an empirical risk: everything that a plan may depend on.
 
     Attributes:
         n_records: n, public under the replace-one relation.
         dimension: the number of features.
         loss: the loss.
-        row_norm: the bound that rows are clipped to.
+        row_norm: the norm bound to which rows are clipped.
         norm: the norm that is clipped, "l2" or "linf".
-        constant: what the last feature is in every row, before clipping; 0 if there is no such feature.
+        constant: the value of a constant last feature before clipping; 0 if there is none.
     """
 
     n_records: int
@@ -105,13 +105,13 @@ class RiskFacts:
 
     @property
     def rounding(self) -> float:
-        """How far a computed gradient sum may be from the exact one, in units of n times the bound.
+        """A bound on the rounding error of a gradient sum, in units of n times the gradient bound.
 
-        Sums are accumulated in float64 over at most n additions, in whatever order, so the error of each
-        coordinate is at most (n + 2) 2^-53 times the sum of its magnitudes; and so for the vector. With
-        counts, a product more for each row, and at least one addition less. Where a record changes, distinct
-        rows may change places: vectorised slopes of the others may then differ in the last bits, by 2^-50 of
-        their bound, say, half of which stands here for either sum.
+        Sums are accumulated in float64 over at most n additions in any order, so the error of each coordinate
+        is at most (n + 2) 2^-53 times the sum of its magnitudes, and the same holds for the vector. Counts
+        add one product per row and save at least one addition. When a record changes, distinct rows may move;
+        vectorised slopes of the others may then differ in the last bits, assumed to be at most 2^-50 of their
+        bound: half of that is included here for each of the two sums.
         """
         return (self.n_records + 7) * 2.0**-53
 
@@ -132,39 +132,39 @@ class RiskFacts:
 
 
 class EmpiricalRisk:
-    """F(w) = (1/n) sum_i phi(<a_i, w>, y_i), a_i the i-th row scaled down to the public norm bound.
+    """F(w) = (1/n) sum_i phi(<a_i, w>, y_i), a_i the i-th row clipped to the public norm bound.
 
-    Rows longer than ``row_norm`` are shortened to it, shorter ones stay as they are; the bound is never read
-    off the data. Scaling costs one number per row: the matrix is not copied. A full pass (value, gradient,
-    Hessian-vector product) works through blocks of rows that stay in cache, so data are read from memory
-    once, on as many threads as there are cores (NUMBA_NUM_THREADS sets another number); its result does not
-    depend on their number. Sparse data are never densified.
+    Rows longer than ``row_norm`` are scaled down to it, shorter ones are unchanged; the bound is never
+    computed from the data. One scale per row is stored: the matrix is not copied. A full pass (value,
+    gradient, Hessian-vector product) works through blocks of rows that stay in cache, so data are read from
+    memory once. It uses one thread per core (or NUMBA_NUM_THREADS); the result does not depend on their
+    number. Sparse data are never densified.
 
     Neighbours: replace-one, n public; the sensitivities are those of ``facts``. Sums over records are
     accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions of full passes
     are float32, those of batches float64.
 
-    With ``counts`` it is the risk of the table in which every row is repeated so often: n is their sum, and
-    record k is in the row where the running total of the counts first exceeds k. Neighbours are data sets
-    that differ in one *record*, so a count falls by one and another one rises, possibly from or to nothing.
-    What is computed for a row then depends on that row alone, not on its place: norms and predictions are
-    computed row by row.
+    With ``counts`` it is the risk of the table in which every row is repeated that often: n is their sum, and
+    record k lies in the row where the cumulative sum of the counts first exceeds k. Neighbours are data sets
+    that differ in one *record*, so one count falls by one and another rises, possibly from or to zero. Norms
+    and predictions are then computed row by row, so that the result for a row does not depend on its
+    position.
 
     Args:
         X: dense (rows, d) array or scipy.sparse matrix, rows >= 1, a record each unless there are counts.
             float32 and float64 are used as they are when C-contiguous (CSR without duplicates if sparse),
             anything else is converted. Not copied: do not write to it.
-        y: labels as the loss wants them, shape (rows,).
+        y: labels as the loss requires them, shape (rows,).
         loss: the loss.
-        row_norm: public bound that rows are clipped to, > 0.
-        norm: which norm is clipped: "l2", or "linf" for l1 geometry.
-        constant: what the last feature is in every row of X; 0: there is no such feature.
-        counts: how many records each row stands for, shape (rows,); None: one each. With them X is read as
-            float64, or ``CodedRows``.
+        row_norm: public norm bound to which rows are clipped, > 0.
+        norm: the norm that is clipped: "l2", or "linf" for l1 geometry.
+        constant: the value of the last feature, if it is the same in every row of X; 0 otherwise.
+        counts: the number of records that each row stands for, shape (rows,); None: one each. With counts X
+            is converted to float64, or is a ``CodedRows``.
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
-            10^153 times ``row_norm``, labels that do not fit the loss, counts that are none.
+            10^153 times ``row_norm``, labels that do not fit the loss, invalid counts.
     """
 
     def __init__(
@@ -193,12 +193,12 @@ class EmpiricalRisk:
             raise InvalidInputError(f"expected labels of shape ({rows},), got {labels.shape}")
         self.y: RealArray = labels.astype(self.X.dtype)
         self._scale = self._row_scales()
-        from privopt.problems.convex.passes import rows_of  # with numba, which takes a while
+        from privopt.problems.convex.passes import rows_of  # imports numba, which is slow
 
         self._rows = rows_of(self.X)
 
     def in_float64(self) -> EmpiricalRisk:
-        """The same risk in float64 throughout: itself, or for float32 data a copy. Not private."""
+        """The same risk in float64 throughout: a copy of float32 data, otherwise itself. Not private."""
         if self.X.dtype == np.float64:
             return self
         f = self.facts
@@ -219,7 +219,7 @@ class EmpiricalRisk:
         return self._predict(slice(0, len(self.y)), self._lowered(w))
 
     def clipped_rows(self) -> Any:
-        """A copy of the rows, shortened to the norm, shape (rows, d), sparse if they are. Not private."""
+        """A copy of the rows after clipping, shape (rows, d), sparse if X is. Not private."""
         return sp.diags_array(self._scale) @ (self.X[:] if _is_coded(self.X) else self.X)
 
     def gradient(self, w: ArrayLike) -> Vector:
@@ -231,7 +231,7 @@ class EmpiricalRisk:
         return self._mean(partial(EmpiricalRisk._curved_sum, w=self._point(w), v=self._point(v)))
 
     def hessian(self, w: ArrayLike) -> Vector:
-        """The Hessian of F at w, shape (d, d), symmetric: for few features. Not private.
+        """The Hessian of F at w, shape (d, d), symmetric; d^2 numbers in memory. Not private.
 
         Products are accumulated in float64 for float32 data too, so that ``facts.rounding`` holds.
         """
@@ -239,7 +239,7 @@ class EmpiricalRisk:
         return (total + total.T) / (2 * self.facts.n_records)
 
     def total(self, task: Callable[[EmpiricalRisk], Vector]) -> Vector:
-        """What ``task`` computes of the records, added up over the parts that they lie in: here, one."""
+        """Run ``task`` on every part of the records and add the results up; here there is one part."""
         return task(self)
 
     def _mean(self, task: Callable[[EmpiricalRisk], Vector]) -> Vector:
@@ -252,7 +252,7 @@ class EmpiricalRisk:
         )
 
     def _both_sums(self, w: Vector) -> Vector:
-        """The value, and then the gradient."""
+        """The summed value, followed by the summed gradient, shape (1 + d,)."""
         point, loss = self._lowered(w), self.facts.loss
 
         def visit(b: slice, total: Vector) -> float:
@@ -299,18 +299,18 @@ class EmpiricalRisk:
         return total
 
     def _doubles(self, b: slice) -> Any:
-        """Some rows, which are all where X is sparse, before they are shortened."""
+        """Rows before clipping, in float64; all rows if X is sparse."""
         return (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
 
     def bare_rows(self, b: slice) -> Any:
-        """Some rows in float64 without the constant feature, before they are shortened with it. Not private.
+        """Rows in float64 without the constant feature, before clipping. Not private.
 
-        Estimators shorten rows that a declared norm bounds before the constant joins them.
+        Estimators clip rows to a declared norm before the constant feature is appended.
         """
         return self.X[b, : self.facts.dimension - bool(self.facts.constant)].astype(np.float64, copy=False)
 
     def _squares(self) -> Vector:
-        """What the squares of ``_doubles`` are multiplied by."""
+        """The squared row scales, which multiply products of rows from ``_doubles``."""
         return self._scale.astype(np.float64) ** 2
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
@@ -322,7 +322,7 @@ class EmpiricalRisk:
         return _weighted_rows(X, scale * self.facts.loss.slope(z, y))
 
     def difference_sum(self, w: ArrayLike, anchor: ArrayLike, records: NDArray[np.int64]) -> Vector:
-        """The sum over some records of their gradient at w less that at the anchor. Not private."""
+        """The sum, over some records, of gradient at w minus gradient at the anchor. Not private."""
         from privopt.problems.convex.passes import predict_each
 
         X, y, scale = self._batch(records)
@@ -342,12 +342,12 @@ class EmpiricalRisk:
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
-        """How many records the rows up to each hold, shape (rows,)."""
+        """The cumulative record counts, shape (rows,)."""
         return np.cumsum(self.counts)
 
     @cached_property
     def mark(self) -> int:
-        """What tells these records from others, whatever their order: see ``mark_of``. Not private."""
+        """An order-independent fingerprint of the records: see ``mark_of``. Not private."""
         from privopt.problems.convex.passes import mark_of
 
         return mark_of(self.X, self.y)
@@ -374,17 +374,17 @@ class EmpiricalRisk:
 
     @property
     def _alone(self) -> bool:
-        """Whether rows go through the kernels for one row each, as sparse ones always do."""
+        """Whether every row is computed by itself, so that its result does not depend on its position."""
         return self._counted and isinstance(self.X, np.ndarray)
 
     @property
     def _longest(self) -> float:
-        """What rows of X are shortened to."""
+        """The norm bound to which rows of X are clipped."""
         return self.facts.row_norm
 
     @property
     def _slack(self) -> float:
-        """So far below the bound, relatively, no rounding of norms, scales or slopes lands above it."""
+        """A relative margin below the norm bound that covers the rounding of norms, scales and slopes."""
         return 8 * float(np.finfo(self.X.dtype).eps) + 2.0**-52 * self.facts.dimension
 
     def _blocks(self) -> Iterator[slice]:
@@ -396,7 +396,7 @@ class EmpiricalRisk:
             yield slice(start, min(start + rows, len(self.y)))
 
     def _sums(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:
-        """What ``visit(block, total)`` returns and adds to ``total``, summed over the rows."""
+        """Run ``visit(block, total)`` on all blocks: the sums of what it returns and accumulates."""
         from privopt.problems.convex.passes import full_pass
 
         return full_pass(visit, len(self.y), self.facts.dimension, self._rows.stored, self._rows.block)
@@ -409,7 +409,7 @@ class EmpiricalRisk:
         return self._rows.predict(b, self._scale, w)
 
     def _sum(self, b: slice, values: RealArray) -> float:
-        """The sum of what is so much for every record of some rows."""
+        """The sum of per-record values over some rows, weighted by the record counts."""
         return float(np.sum(self.counts[b] * values if self._counted else values))
 
     def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
@@ -452,7 +452,7 @@ def _matrix(X: Any) -> Any:
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float64)
         if not matrix.has_canonical_format:
-            # A row's norm knows nothing of entries that cancel, but sums over records would round with them.
+            # Duplicate entries of a row may cancel: its norm would not bound the terms that sums round.
             matrix = matrix.copy()
             matrix.sum_duplicates()
     else:

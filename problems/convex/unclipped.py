@@ -1,4 +1,4 @@
-"""The risk of a linear model on records that are not clipped: each record's influence is bounded instead."""
+"""Empirical risk of a linear model on unclipped records; mechanisms bound each record's influence instead."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
 
 # No row that a sum of squares can hold is shortened.
 _UNCLIPPED = 1e100
-# Squares whatever the residual; its Lipschitz constant is of no use to anybody.
+# Squares at every residual: the linear continuation, and so the Lipschitz constant, is out of reach.
 PLAIN_SQUARES = SquaredLoss(sys.float_info.max)
 
 
 def unclipped_facts(n_records: int, dimension: int, loss: Loss) -> RiskFacts:
-    """What is public about an ``UnclippedRisk``."""
+    """The public facts of an ``UnclippedRisk``."""
     return RiskFacts(n_records, dimension, loss, _UNCLIPPED)
 
 
@@ -78,7 +78,7 @@ class UnclippedRisk(EmpiricalRisk):
 
 
 def _add_soft(rows: Any, b: slice, factor: Vector, beta: float, total: Vector) -> None:
-    """Rows as ``passes.rows_of`` makes them: dense ones hold X, sparse ones the three arrays."""
+    """Add soft-truncated gradients of the rows in ``b``; ``rows`` comes from ``passes.rows_of``."""
     from privopt.problems.convex.passes import DenseRows
     from privopt.problems.convex.soft_truncation import add_soft_dense, add_soft_sparse
 

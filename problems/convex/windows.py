@@ -1,4 +1,4 @@
-"""Pairs of order statistics: the search behind the smooth sensitivity of a trimmed mean. Imports numba."""
+"""Pairs of order statistics, for the smooth sensitivity of a trimmed mean. Imports numba."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from numpy.typing import NDArray
 
 @njit(cache=True)
 def best_window(x: NDArray[np.float64], m: int, t: float, cap: float) -> float:
-    """max of e^(-t (q - p - (n - 2m))) min(cap, x_q - x_p) over 0 <= p <= m, n - m - 1 <= q < n, but for one
-    pair.
+    """Maximise e^(-t (q - p - (n - 2m))) min(cap, x_q - x_p) over 0 <= p <= m, n - m - 1 <= q < n.
 
-    The pair p = m, q = n - m - 1 is no change at all. In each range of p the best q for its middle splits the
-    range of q for the two halves.
+    The pair p = m, q = n - m - 1 is excluded: it corresponds to no change. Divide and conquer: the best q for
+    the middle p splits the range of q for the two halves.
     """
     n = x.size
     first, last = n - m - 1, n - 1
     best = 0.0
     for q in range(n - m, n):  # p = m
         best = max(best, math.exp(-t * (q - n + m)) * min(cap, x[q] - x[m]))
-    # Ranges of p, and of q, that wait: as many as there are halvings, and one.
+    # A stack of pending ranges of p and q: as deep as the number of halvings, plus one.
     waiting = np.empty((80, 4), dtype=np.int64)
     waiting[0] = (0, m - 1, first, last)
     count = 1

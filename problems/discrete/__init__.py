@@ -1,1 +1,1 @@
-"""Problems over integer lattices: losses in integers, the lattice, what a mechanism may add."""
+"""Problems over integer lattices: exact integer losses, lattices, fixed-point perturbations."""

@@ -1,4 +1,4 @@
-"""A finite list of cards as a domain: integer halfspaces that were proposed, under exact 0/1 loss."""
+"""A finite list of candidate scorecards (integer halfspaces) as a domain, under exact 0/1 loss."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _CHUNK = 1 << 17
 
 
 class CandidateCards(DiscreteProblem):
-    """Choose a card from a list, and a weight of its constant feature from a ladder.
+    """Choose a scorecard from a list, and its intercept from a list of candidate values (a ladder).
 
-    The point (i, j) stands for row i of ``cards`` with its last weight replaced by ``ladders[i, j]``. All
-    rungs of a ladder are counted in one pass over the scores, so a rung costs next to nothing. Two cards may
-    err on the same records: there are no separators.
+    The point (i, j) stands for row i of ``cards`` with its last weight replaced by ``ladders[i, j]``. The
+    losses of all intercepts of a card are counted in one pass over its scores, so further intercepts cost
+    next to nothing. Two cards may err on the same records, so there is no separator set.
 
     Privacy: list and ladders must be public, or released already: a draw over them is then a draw over a
     fixed finite domain, with the losses of ``ZeroOneHalfspace``.
@@ -32,8 +32,8 @@ class CandidateCards(DiscreteProblem):
     Args:
         table: the records, and the lattice that the cards lie in.
         cards: weights, shape (k, d), k >= 1.
-        ladders: weights of the last feature, increasing along rows, shape (k, t), t >= 1. With more than one
-            rung that feature must be one constant > 0 in every record. None: each card's own last weight.
+        ladders: candidate weights of the last feature, increasing along rows, shape (k, t), t >= 1. If
+            t > 1, that feature must be one constant > 0 in every record. None: each card's own last weight.
 
     Raises:
         InvalidInputError: wrong shapes, ladders that do not increase, or without a constant feature.
@@ -90,7 +90,7 @@ class CandidateCards(DiscreteProblem):
             labels, counts = self.table.y[block] > 0, self.table.counts[block]
             scores = self._scores(self.table.X[block])
             for i in range(k):
-                # Rung j says yes exactly when score + unit * rung > 0, so when its number is at least this.
+                # Candidate j predicts +1 iff score + unit * ladder[j] > 0: from this index on.
                 first = np.searchsorted(self.ladders[i], (-scores[:, i]) // unit, side="right")
                 positive[i] += tallied(first[labels], counts[labels], t + 1)
                 negative[i] += tallied(first[~labels], counts[~labels], t + 1)

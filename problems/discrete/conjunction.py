@@ -25,12 +25,12 @@ class MonotoneConjunction(DiscreteProblem):
         y: labels -1 or +1, shape (rows,). Copied.
         lattice: the sets to choose from, within {0, 1}^d; a radius of sqrt(k) means at most k features.
             A public input. Default: all of {0, 1}^d.
-        costs: of either kind of error; 1 each by default. A public input.
-        counts: how many records each row stands for, shape (rows,); None: one each.
+        costs: the cost of either kind of error; 1 each by default. A public input.
+        counts: the number of records that each row stands for, shape (rows,); None: one each.
 
     Raises:
-        InvalidInputError: wrong shapes, features other than 0 and 1, other labels, another lattice, counts
-            that are none.
+        InvalidInputError: wrong shapes, features other than 0 and 1, labels other than -1 and +1, a lattice
+            beyond {0, 1}^d, invalid counts.
     """
 
     # A record is a violation of feature j when x_j equals this value.

@@ -1,4 +1,4 @@
-"""What an error costs: public whole numbers, one for each kind."""
+"""Misclassification costs: public whole numbers, one for false negatives and one for false positives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGEST = 100_000
 
 @dataclass(frozen=True)
 class Costs:
-    """A record with label +1 that is told -1 costs ``false_negative``, the reverse ``false_positive``.
+    """Costs of errors: ``false_negative`` (label +1, predicted -1) and ``false_positive`` (the reverse).
 
     Public inputs: choose them before looking at the data. A loss then moves by at most ``largest`` when a
     record is replaced, and mechanisms calibrate to that.
@@ -64,11 +64,11 @@ class Costs:
 
     @property
     def largest(self) -> int:
-        """The most that one record can cost."""
+        """The largest cost of one record: the sensitivity of the loss under replace-one."""
         return max(self.false_negative, self.false_positive)
 
     def of(self, y: IntArray) -> IntArray:
-        """What an error on each record costs, for labels -1 and +1; shape as ``y``."""
+        """The cost of an error on each record, for labels ``y`` in {-1, +1}; shape as ``y``."""
         return np.where(np.asarray(y) > 0, self.false_negative, self.false_positive).astype(np.int64)
 
     def __str__(self) -> str:

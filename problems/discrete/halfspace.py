@@ -18,23 +18,23 @@ _SCORE_LIMIT = 1 << 61
 
 
 class ZeroOneHalfspace(DiscreteProblem):
-    """Choose integer weights w; predict +1 exactly when <w, x> > 0; add up what the errors cost.
+    """Choose integer weights w; predict +1 exactly when <w, x> > 0; the loss is the total cost of errors.
 
-    Features are integers: a table of rationals is brought to a common denominator first (``Schema`` does
-    that), which changes no prediction. A score of exactly 0 predicts -1; more than half of the lattice
-    points of a typical scorecard hit such ties, so floating-point scores would be wrong.
+    Features are integers: rational features are brought to a common denominator first (``Schema`` does
+    that), which changes no prediction. A score of exactly 0 predicts -1. More than half of the lattice
+    points of a typical scorecard have such ties, so floating-point scores would be wrong.
 
     Args:
         X: integer features, shape (rows, d), rows >= 1: a record each, unless there are ``counts``. Copied.
         y: labels -1 or +1, shape (rows,). Copied.
         lattice: the weights to choose from, dimension d. A public input.
-        costs: of either kind of error; 1 each by default. A public input.
-        counts: how many records each row stands for, shape (rows,); None: one each. The problem is the same,
-            to the last bit, as over a table with every row repeated so often.
+        costs: the cost of either kind of error; 1 each by default. A public input.
+        counts: the number of records that each row stands for, shape (rows,); None: one each. The problem
+            is the same, bit for bit, as over a table in which every row is repeated that often.
 
     Raises:
-        InvalidInputError: wrong shapes, non-integer features, other labels, scores beyond 64 bits, counts
-            that are none.
+        InvalidInputError: wrong shapes, non-integer features, labels other than -1 and +1, scores beyond 64
+            bits, invalid counts.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class ZeroOneHalfspace(DiscreteProblem):
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
         """The records +-e_j with label +1: at most 2d of them, for lattices within {-1, 0, 1}^d.
 
-        Halfspaces do not see the length of w: over any lattice that holds both w and 2w there is no
-        separator set at all, which is why wider lattices are refused.
+        w and 2w classify every record alike, so a lattice that contains both has no separator set; wider
+        lattices are refused.
         """
         if np.any(lattice.low < -1) or np.any(lattice.high > 1):
             raise InvalidInputError(
@@ -93,8 +93,8 @@ class ZeroOneHalfspace(DiscreteProblem):
                 f"Use a lattice within {{-1, 0, 1}}^d (lattice=(-1, 1); on the command line --lattice=-1:1), "
                 f"or a mechanism that needs no separators, such as exponential"
             )
-        # (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A separator on which
-        # all levels agree tells nothing apart and is left out.
+        # (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A record on which all
+        # values of w_j have the same loss separates nothing and is left out.
         records: list[IntArray] = []
         coordinate: list[int] = []
         tables: list[IntArray] = []
@@ -117,7 +117,7 @@ class ZeroOneHalfspace(DiscreteProblem):
 
 
 def _held(true: NDArray[np.bool_], counts: IntArray) -> IntArray:
-    """How many records the true entries of each column stand for."""
+    """Sum the record counts of the true entries of each column."""
     one_each = np.max(counts, initial=1) == 1
     return np.asarray(np.sum(true, axis=0) if one_each else counts @ true, dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""The finite domains over which 0/1-loss problems are optimised."""
+"""Integer lattices: the finite domains over which 0/1-loss problems are optimised."""
 
 from __future__ import annotations
 

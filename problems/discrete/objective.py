@@ -1,9 +1,8 @@
 """Integer objectives: an exact loss plus a perturbation in fixed point.
 
 Noise is real, losses are integers. To make every comparison exact, the noise terms are rounded once to
-multiples of 2**-FRACTION_BITS and everything after that is int64 arithmetic: a bound, a value and a tie
-are then facts, not floating-point opinions. What the rounding costs is added to the calibration by the
-mechanisms (``rounding_slack``).
+multiples of 2**-FRACTION_BITS and everything after that is int64 arithmetic: bounds, values and ties are
+then exact. Mechanisms add the effect of the rounding to their calibration (``rounding_slack``).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def from_fixed(value: int) -> float:
 
 
 def rounding_slack(terms: int) -> float:
-    """How much the difference of two objectives of ``terms`` rounded terms can be off, in loss units.
+    """A bound on the rounding error of a difference of two objectives of ``terms`` terms, in loss units.
 
     Each term is off by less than one grid step (half for the rounding to the grid, less than half for the
     float64 products before it), at each of the two points, before and after a shift of the noise.
@@ -58,7 +57,7 @@ def rounding_slack(terms: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Perturbation:
-    """What is added to the loss: sum_j unary[j][w_j - low_j] + radial[|w|^2], in fixed point.
+    """Term added to the loss: sum_j unary[j][w_j - low_j] + radial[|w|^2], in fixed point.
 
     Attributes:
         lattice: the domain that the tables refer to.

@@ -1,4 +1,4 @@
-"""What a discrete 0/1-loss problem is, to an oracle and to a mechanism."""
+"""The interface of a discrete problem: integer losses over a lattice, and separator sets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from privopt.problems.errors import InvalidInputError
 class DiscreteProblem(ABC):
     """Minimise an integer loss L(D, w), such as a number of errors, over the points w of a lattice.
 
-    Every record contributes a whole number between 0 and B to the loss, B = ``record_loss_bound``; replacing
-    one record moves L at a fixed w by at most B and a difference L(D, w) - L(D, v) by at most 2 B. Mechanisms
-    rely on that. A class sets B for all its problems; where public costs decide it, a problem sets its own,
-    and is refused by plans that were made for less.
+    Every record contributes a whole number between 0 and B to the loss, B = ``record_loss_bound``. Mechanisms
+    rely on two consequences: replacing one record changes L at a fixed w by at most B, and a difference
+    L(D, w) - L(D, v) by at most 2 B. A class sets B for all its problems. Where B follows from public costs,
+    each problem sets its own, and plans made for a smaller B refuse it.
     """
 
     record_loss_bound: int = 1
@@ -32,30 +32,30 @@ class DiscreteProblem(ABC):
 
     @property
     def n_rows(self) -> int:
-        """How many rows a loss is summed over: fewer than records, if some stand for several. Not public."""
+        """The number of distinct rows: fewer than records where rows have counts. Not public."""
         return self.n_records
 
     @property
     def largest_loss(self) -> int:
-        """A public bound on L(D, w): what floating point is judged by."""
+        """A public bound on L(D, w), from which bounds on floating-point errors are computed."""
         return self.n_records * self.record_loss_bound
 
     @abstractmethod
     def losses(self, points: IntArray) -> IntArray:
-        """Exact numbers of errors at points of shape (k, dimension); shape (k,)."""
+        """Exact losses at points of shape (k, dimension); shape (k,)."""
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
         """A separator set of the problem over a lattice, from public facts alone.
 
         Raises:
-            InvalidInputError: the lattice has two points that no record can tell apart, or the class does not
-                say which records do.
+            InvalidInputError: the lattice has two points with the same loss on every record, or the class
+                defines no separator set.
         """
         raise InvalidInputError(f"{cls.__name__} has no separator set: use a mechanism that draws")
 
     def loss(self, w: IntArray) -> int:
-        """The exact number of errors at one point."""
+        """The exact loss at one point."""
         return int(self.losses(np.asarray(w, dtype=np.int64)[None, :])[0])
 
     def values(self, points: IntArray, perturbation: Perturbation) -> IntArray:
@@ -79,8 +79,8 @@ class SeparatorSet:
         records: features of the separators, shape (m, dimension).
         labels: their labels, shape (m,).
         coordinate: the coordinate that decides the loss on each, shape (m,).
-        loss_tables: ``loss_tables[k][w_j - low_j]`` in {0, 1}, j = coordinate[k]: whether there is a loss,
-            however much it costs. Calibrations count on a difference of exactly 1.
+        loss_tables: ``loss_tables[k][w_j - low_j]`` in {0, 1}, j = coordinate[k]: 1 where the record is
+            misclassified, whatever the cost. Calibrations rely on a difference of exactly 1.
 
     Raises:
         InvalidInputError: other entries in a loss table.

@@ -29,13 +29,12 @@ class FactorFacts(RiskFacts):
 
 @dataclass(frozen=True, eq=False, repr=False)  # it holds the records
 class FactorRisk:
-    """F(U) = (1/n) sum_i phi(|U' a_i|, y_i), phi = ``QuarticLoss``: (a_i' U U' a_i - y_i)^2 / 4 within its
-    bound.
+    """F(U) = (1/n) sum_i phi(|U' a_i|, y_i) with ``QuarticLoss``: (a_i' U U' a_i - y_i)^2 / 4 within bounds.
 
-    U has shape (d, rank); as a vector it is ``U.ravel()``. Saddles are where the rank is too low, 0 the
-    worst of them; with noiseless labels minima are U* times rotations.
+    U has shape (d, rank); as a vector it is ``U.ravel()``. Points of lower rank can be saddles (0 is one);
+    with noiseless labels the minima are U* times rotations.
 
-    Its constants are those of phi, as for predictions that are numbers. With t = |v|, v = U' a, the Hessian
+    The constants of phi hold for vector predictions too. With t = |v|, v = U' a, the Hessian
     of phi(|v|) in v has the eigenvalues phi''(t) and phi'(t)/t, the mean of phi'' over [0, t], both at most
     M. Its derivative along a unit vector (x, s), x along v, acts on a plane as [[x p, s c], [s c, x c]] with
     p = phi'''(t), c = (phi'' - phi'/t)/t. As (t (phi'' - phi'/t))' = t phi''', |c| <= K/2 where |phi'''| <=

@@ -1,4 +1,4 @@
-"""What the search for local minima needs of a risk: value, gradient and Hessian, and their public facts."""
+"""Interface of twice differentiable risks: value, gradient, Hessian and their public bounds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class TwiceDifferentiableRisk(Protocol):
 
     @property
     def facts(self) -> RiskFacts:
-        """What is public."""
+        """The public facts."""
 
     def in_float64(self) -> TwiceDifferentiableRisk:
-        """The same risk, computed in float64 throughout: itself where it is already."""
+        """The same risk, computed in float64 throughout; may return itself."""
 
     def value(self, w: ArrayLike, /) -> float:
         """F(w). Not private."""

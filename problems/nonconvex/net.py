@@ -24,13 +24,13 @@ _ENTRIES = 1 << 22  # of a table of records and points
 class BallNet:
     """Points of {|w|_2 <= radius} such that every point of it has one within ``alpha``.
 
-    They are the multiples s k, k integer, of s = 2 alpha / sqrt(d) with |s k| <= radius + alpha, those
-    outside the ball brought to its surface. Proof of the covering: a point w of the ball lies in a cube of
-    side s around some s k, so |w - s k| <= sqrt(d) s / 2 = alpha, hence |s k| <= radius + alpha; projecting
-    onto the convex set that w is in brings s k no farther from w.
+    The points are s k for integer vectors k, with s = 2 alpha / sqrt(d) and |s k| <= radius + alpha; those
+    outside the ball are projected onto it. Proof of the covering: a point w of the ball lies in a cube of
+    side s around some s k, so |w - s k| <= sqrt(d) s / 2 = alpha, hence |s k| <= radius + alpha. Projection
+    onto a convex set that contains w does not increase the distance to w.
 
     Raises:
-        InvalidInputError: not finite and > 0, or so fine that points are no longer told apart.
+        InvalidInputError: arguments that are not finite and > 0, or radius / alpha > 1e9.
     """
 
     dimension: int
@@ -59,13 +59,13 @@ class BallNet:
 
     @cached_property
     def lattice(self) -> IntegerLattice:
-        """The k."""
+        """The integer vectors k of the net."""
         most = math.floor(self.reach)
         return IntegerLattice(-most, most, dimension=self.dimension, radius=self.reach)
 
     @property
     def size_bound(self) -> float:
-        """At least as many points as there are: unit cubes around them fit into a larger ball."""
+        """An upper bound on the number of points: unit cubes around the k fit into a larger ball."""
         d, r = self.dimension, self.reach + math.sqrt(self.dimension) / 2
         log_volume = d / 2 * math.log(math.pi) - float(special.gammaln(d / 2 + 1)) + d * math.log(r)
         return math.exp(min(log_volume, 700.0))
@@ -78,20 +78,19 @@ class BallNet:
 
 
 def loss_spread(facts: RiskFacts, radius: float) -> float:
-    """A bound on how far apart losses of one record on a ball are, after a constant per record is taken off.
+    """A bound on the range of one record's loss over a ball, after subtracting a constant per record.
 
-    The smaller of the range of the loss and of 2 G radius: f(w) - f(0) lies within G radius of 0.
+    The smaller of the range of the loss and 2 G radius: |f(w) - f(0)| <= G radius.
     """
     return min(facts.loss.value_range, 2 * facts.gradient_bound * radius)
 
 
 class NetProblem(DiscreteProblem):
-    """The risk on a net: n F + n (l2/2) |w|^2 in whole units, ``LOSS_UNITS`` of which are the
-    ``loss_spread``.
+    """The risk n F + n (l2/2) |w|^2 on a net, in integer units of ``loss_spread / LOSS_UNITS``.
 
-    Every record's loss is rounded to units by itself, so that replacing one moves the sum at a point by at
-    most ``LOSS_UNITS``, exactly. Where the range of the loss is larger than 2 G radius, its loss at 0 is
-    taken off first. The penalty is public, and rounded as a whole.
+    Every record's loss is rounded to units separately, so replacing one record changes the sum at a point by
+    at most ``LOSS_UNITS``, exactly. Where the range of the loss exceeds 2 G radius, the loss at 0 is
+    subtracted first. The penalty is public, and rounded as a whole.
 
     Args:
         risk: the records.
@@ -135,7 +134,7 @@ class NetProblem(DiscreteProblem):
         rows = max(1, _ENTRIES // len(points))
         for start in range(0, self.n_rows, rows):
             block = slice(start, start + rows)
-            # Term by term: in a product by BLAS a record's last bit depends on how many others there are.
+            # Term by term: in a BLAS product a record's last bit can depend on the number of other records.
             z = np.zeros((len(self._rows[block]), len(w)))
             for column, weight in zip(self._rows[block].T, w.T, strict=True):
                 z += column[:, None] * weight

@@ -1,4 +1,4 @@
-"""Small problems whose saddles and minima are known, for tests, audits and experiments."""
+"""Small nonconvex problems with known saddles and minima, for tests, audits and experiments."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ _NEAR_ONE = 1 - 1e-9  # rows this long are not shortened
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A risk with what is known about it.
+    """A risk together with its known saddle and minima.
 
     Attributes:
         name: for tables.
         risk: the risk.
         saddle: a point whose gradient is 0 and whose Hessian has a negative eigenvalue, shape (p,).
-        curvature: that eigenvalue, the smallest of the Hessian there; known in closed form or up to the
-            sampling of ``risk``, then None.
-        distance: from a point to the nearest global minimum; None if none is attained.
+        curvature: the smallest eigenvalue of the Hessian at the saddle; None where it depends on the sample.
+        distance: the distance from a point to the nearest global minimum; None if none is attained.
     """
 
     name: str
@@ -94,10 +93,10 @@ def low_rank(n: int, dimension: int, rank: int, seed: int = 0) -> Planted:
 def sigmoid_saddle(n: int, dimension: int, offset: float = 1.0, seed: int = 0) -> Planted:
     """Classification by the sigmoid loss, with points on both sides of the origin in one class.
 
-    Half of the records are +-(u, c), u along e_1 up to noise, label +1; the other half have u = 0, label -1,
-    c the constant feature. The risk is even in the weights of u, and at weights (0, -offset / c) the two
-    classes' slopes
-    cancel: a saddle, its negative curvature along e_1. There is no minimum: better ones are ever farther out.
+    Half of the records are (+-u, c), with u along e_1 up to noise, and have label +1; the others have u = 0
+    and label -1; c is the constant feature. The risk is even in the weights of u. At weights (0, -offset / c)
+    the slopes of the two classes cancel: a saddle with negative curvature along e_1. The infimum is not
+    attained.
 
     Raises:
         InvalidInputError: n is no multiple of 4, or fewer than 2 dimensions.

@@ -12,13 +12,13 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class QuarticLoss(Loss):
-    """(z^2 - y)^2 / 4 for |z| <= bound, y in [0, 1]; beyond, the curvature falls to 0 and stays there.
+    """(z^2 - y)^2 / 4 for |z| <= bound, y in [0, 1]; beyond the bound the curvature decreases linearly to 0.
 
-    A quartic has no Lipschitz constant; this continuation has one, and changes nothing for predictions
-    within the bound, where y = <a, w*>^2 with |a|, |w*| <= 1 are. With B the bound, c = 3 B^2 - y the
-    curvature there and K = 6 B: the curvature falls at rate K to 0 at B + c/K, so that it is K-Lipschitz
-    everywhere, the slope ends at B^3 - y B + c^2 / (2 K), which is largest at y = 0, and the curvature is
-    largest at B and y = 0. The curvature at 0 is -y.
+    A quartic has no Lipschitz constant; this continuation has one. It changes nothing for predictions within
+    the bound, which include all labels y = <a, w*>^2 with |a|, |w*| <= 1. Let B be the bound, c = 3 B^2 - y
+    the curvature at B, and K = 6 B. The curvature decreases at rate K and reaches 0 at B + c/K, so it is
+    K-Lipschitz everywhere and largest at z = B, y = 0. The slope ends at B^3 - y B + c^2 / (2 K), which is
+    largest at y = 0. The curvature at z = 0 is -y.
     """
 
     bound: float = 1.5
@@ -43,7 +43,7 @@ class QuarticLoss(Loss):
         return 6 * self.bound
 
     def _parts(self, z: RealArray, y: RealArray) -> tuple[RealArray, RealArray, RealArray, RealArray]:
-        """|z| up to the bound, curvature there, how far beyond, and of that where curvature still falls."""
+        """min(|z|, bound), the curvature there, the excess of |z|, and the excess with curvature > 0."""
         inside = np.minimum(np.abs(z), self.bound)
         beyond = np.abs(z) - inside
         curvature = 3 * inside**2 - y

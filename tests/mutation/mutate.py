@@ -7,13 +7,16 @@ file, enclosing function, the line as it stands, and what becomes of it.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+WINGS = ("problems", "oracles", "mechanisms", "experiments")
 
 _COMPARISONS = {
     ast.Lt: ("<", "<="),
@@ -77,6 +80,11 @@ class Mutant:
     line: int
     made_from: str
 
+    @property
+    def change(self) -> str:
+        """The name without the file, which outlives a move of the function."""
+        return self.name.partition("::")[2]
+
     def source(self) -> bytes:
         """The whole file with the change."""
         old = (ROOT / self.path).read_bytes()
@@ -91,19 +99,83 @@ def mutants(path: str) -> list[Mutant]:
     return finder.named()
 
 
-def named(path: str, old: str, new: str, name: str) -> Mutant:
-    """A mutant given by a piece of text that occurs once.
+def located(where: str, old: str, new: str, name: str) -> Mutant:
+    """Return a mutant of a definition, in whichever module it stands.
+
+    Args:
+        where: the qualified name of a function, a class or a constant of a module.
+        old: a piece of its text; how it is broken into lines does not matter.
+        new: what replaces it.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the piece does not occur there, or more than once.
     """
-    text = (ROOT / path).read_bytes()
-    if text.count(old.encode()) != 1:
-        raise ValueError(f"{name}: {old!r} occurs {text.count(old.encode())} times in {path}")
-    start = text.index(old.encode())
-    return Mutant(
-        path, start, start + len(old.encode()), new, name, text[:start].count(b"\n") + 1, digest(path)
-    )
+    pattern = re.compile(r"\s*".join(re.escape(w) for w in re.findall(r"\w+|[^\w\s]", old)).encode())
+    found = []
+    for path in definitions().get(where, ()):
+        source = read(path)
+        found += [
+            (path, start + m.start(), start + m.end())
+            for start, end in _spans(path, source)[where]
+            for m in pattern.finditer(source[start:end])
+        ]
+    if len(found) != 1:
+        places = ", ".join(dict.fromkeys(path for path, *_ in found)) or "no module"
+        raise ValueError(f"{name}: {old!r} occurs {len(found)} times in {where} ({places})")
+    path, start, end = found[0]
+    return Mutant(path, start, end, new.strip(), name, read(path)[:start].count(b"\n") + 1, digest(path))
+
+
+@functools.cache
+def modules() -> tuple[str, ...]:
+    """The source files of all wings, relative to the repository."""
+    every = sorted(path for wing in WINGS for path in (ROOT / wing).rglob("*.py"))
+    return tuple(path.relative_to(ROOT).as_posix() for path in every)
+
+
+@functools.cache
+def definitions() -> dict[str, tuple[str, ...]]:
+    """The modules that define a qualified name."""
+    result: dict[str, tuple[str, ...]] = {}
+    for path in modules():
+        for where in _spans(path, read(path)):
+            result[where] = (*result.get(where, ()), path)
+    return result
+
+
+@functools.cache
+def _spans(path: str, source: bytes) -> dict[str, list[tuple[int, int]]]:
+    """Where each function, class and constant of a module stands: first byte and the one after the last."""
+    result: dict[str, list[tuple[int, int]]] = {}
+    starts = [0]
+    for line in source.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+
+    def collect(nodes: Sequence[ast.stmt], scope: str) -> None:
+        for node in nodes:
+            if isinstance(node, ast.If | ast.Try):
+                collect(node.body, scope)
+            names = []
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names = [node.name]
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and not scope:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            for name in names:
+                first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+                span = starts[first - 1], starts[node.end_lineno - 1] + (node.end_col_offset or 0)  # type: ignore[operator]
+                result.setdefault(scope + name, []).append(span)
+            if isinstance(node, ast.ClassDef):
+                collect(node.body, f"{scope}{node.name}.")
+
+    collect(ast.parse(source).body, "")
+    return result
+
+
+@functools.cache
+def read(path: str) -> bytes:
+    """A module as it was when it was first read."""
+    return (ROOT / path).read_bytes()
 
 
 def digest(path: str) -> str:
@@ -130,7 +202,7 @@ class _Finder(ast.NodeVisitor):
     def named(self) -> list[Mutant]:
         """Without repetitions: the same change of equal lines of one function is told apart by a number."""
         seen: Counter[str] = Counter()
-        result = []
+        result, made_from = [], digest(self.path)
         for start, end, new, scope in sorted(self.found):
             row = self.source[:start].count(b"\n")
             line = self.lines[row]
@@ -142,7 +214,7 @@ class _Finder(ast.NodeVisitor):
             seen[name] += 1
             if seen[name] > 1:
                 name += f" #{seen[name]}"
-            result.append(Mutant(self.path, start, end, new, name, row + 1, digest(self.path)))
+            result.append(Mutant(self.path, start, end, new, name, row + 1, made_from))
         return result
 
     def _offset(self, line: int, column: int) -> int:

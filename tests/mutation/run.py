@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutation.inject import preload, start
-from tests.mutation.mutate import ROOT, Mutant, digest, mutants, named
+from tests.mutation.mutate import ROOT, Mutant, digest, located, mutants
 from tests.mutation.reach import Patience, Reached, likeliest_first, reached_by
 
 HERE = Path(__file__).parent
@@ -77,13 +77,10 @@ def main() -> int:
     given = words.parse_args()
     modules: dict[str, list[str]] = _toml("modules.toml")
     jobs = [
-        Job(
-            named(one["file"], one["old"], one["new"], f"{one['name']}: {one['old']} -> {one['new']}"),
-            tuple(one["tests"]),
-        )
+        Job(located(one["where"], one["old"], one["new"], one["name"]), tuple(one["tests"]))
         for one in _toml("named.toml")["mutant"]
-        if given.module in one["file"]
     ]
+    jobs = [job for job in jobs if given.module in job.mutant.path]
     if given.report is not None:
         everything = [Job(m, tuple(tests)) for path, tests in modules.items() for m in mutants(path)]
         return report([*jobs, *everything], given.report)
@@ -95,7 +92,7 @@ def main() -> int:
         print("\n".join(f"{job.mutant.line:4} {job.mutant.name}" for job in jobs))
         return 0
     equivalent = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
-    jobs = [job for job in jobs if job.mutant.name not in equivalent]
+    jobs = [job for job in jobs if job.mutant.change not in equivalent]
     found = carry_out(jobs, given.workers)
     return table(jobs, found, equivalent, given)
 
@@ -195,8 +192,8 @@ def table(
     rows = _rows(jobs, found)
     for path in rows:
         if path.endswith(".py"):
-            names = (m.name for m in sample(path, given.sample, given.seed))
-            rows[path]["equivalent"] = sum(name in equivalent for name in names)
+            drawn = sample(path, given.sample, given.seed)
+            rows[path]["equivalent"] = sum(m.change in equivalent for m in drawn)
     total: Counter[str] = sum(rows.values(), Counter())
     print(f"\n{'module':44} {'made':>5} {'killed':>7} {'equivalent':>11} {'alive':>6}")
     for path, row in [*rows.items(), ("all", total)]:
@@ -212,12 +209,11 @@ def report(jobs: Sequence[Job], page: Path) -> int:
     """Write what is known of mutants of the tree as it stands, as a page; what lived lives until rerun."""
     found = known(jobs, whatever_tests=True)
     reasons = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
-    jobs = [job for job in jobs if job.key in found and job.mutant.name not in reasons]
+    judged = Counter(job.mutant.path for job in jobs if job.mutant.change in reasons)
+    jobs = [job for job in jobs if job.key in found and job.mutant.change not in reasons]
     rows = _rows(jobs, found)
-    for name in reasons:
-        path = name.partition("::")[0]
-        if path in rows:
-            rows[path]["equivalent"] += 1
+    for path in judged.keys() & rows.keys():
+        rows[path]["equivalent"] = judged[path]
     total: Counter[str] = sum(rows.values(), Counter())
     lines = [
         "# Mutants",

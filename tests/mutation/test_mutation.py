@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import functools
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.mutation.mutate import ROOT, Mutant, digest, mutants, named
+from tests.mutation.mutate import ROOT, Mutant, definitions, digest, located, modules, mutants, read
 from tests.mutation.run import fate, sample
 
 HERE = Path(__file__).parent
@@ -38,13 +40,13 @@ def test_every_test_that_is_asked_exists() -> None:
 
 @pytest.mark.parametrize("one", lists("named.toml")["mutant"], ids=lambda one: one["name"])
 def test_named_mutants_quote_the_code_as_it_stands(one: dict[str, Any]) -> None:
-    ast.parse(named(one["file"], one["old"], one["new"], one["name"]).source())
+    ast.parse(located(one["where"], one["old"], one["new"], one["name"]).source())
 
 
 def test_equivalent_mutants_are_mutants_and_have_a_reason() -> None:
-    every = {m.name for path in lists("modules.toml") for m in mutants(path)}
+    every = Counter(m.change for path in modules() for m in mutants(path))
     for one in lists("equivalent.toml").get("mutant", []):
-        assert one["name"] in every, f"no such mutant any more: {one['name']}"
+        assert every[one["name"]] == 1, f"{every[one['name']]} mutants are called {one['name']}"
         assert len(one["reason"]) > 20
 
 
@@ -67,8 +69,29 @@ def test_operators_are_found_where_they_stand(tmp_path: Path, monkeypatch: pytes
         text.replace("-1", "1"),
         text.replace("-1", "-2"),
     }
-    with pytest.raises(ValueError, match="occurs 2 times"):
-        named("module.py", "a + ", "a - ", "twice")
+
+
+def test_a_fault_is_found_by_its_function_however_its_lines_are_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mechanisms").mkdir()
+    module = tmp_path / "mechanisms" / "module.py"
+    plan = "class Plan:\n    def sum(self, a, b):\n        return (\n            a\n            + b + b)\n"
+    module.write_text(f"LIMIT = 3\n\n\n{plan}")
+    monkeypatch.setattr("tests.mutation.mutate.ROOT", tmp_path)
+    for cached in (modules, definitions, read):
+        monkeypatch.setattr(f"tests.mutation.mutate.{cached.__name__}", functools.cache(cached.__wrapped__))
+    changed = located("Plan.sum", "a + b", "a - b", "a difference")
+    assert changed.path == "mechanisms/module.py"
+    assert changed.source().decode() == module.read_text().replace("a\n            + b", "a - b", 1)
+    assert b"LIMIT = 4" in located("LIMIT", "3", "4", "a larger limit").source()
+    for where, old, what in [
+        ("Plan.sum", "+ b", "2 times"),
+        ("Plan.sum", "c", "0 times"),
+        ("Plan", "LIMIT", "0 times"),
+    ]:
+        with pytest.raises(ValueError, match=what):
+            located(where, old, "x", "no single place")
 
 
 def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(tmp_path: Path) -> None:

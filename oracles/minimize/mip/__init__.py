@@ -1,1 +1,1 @@
-"""Mixed-integer models for general solvers."""
+"""Mixed-integer models, and the general solvers that they are handed to."""

@@ -1,13 +1,14 @@
 """The cell model: a MIP whose size does not depend on the number of records.
 
 For fixed numeric weights a, the loss is a sum of tables over cell offsets (``cells.structure``). One
-model serves every a and every draw of noise, because only costs and allowed columns differ: binaries r[j, v]
-say that indicator weight j has value v, q[s] that their squares sum to s, z[c, t] that cell c has offset t,
+model serves every a and every draw of noise, because only costs and allowed columns differ. Its binaries are
+r[j, v] (indicator weight j has value v), q[s] (the squares of the weights sum to s) and z[c, t] (cell c has
+offset t), with
 
     sum_t z[c, t] = 1,   sum_t t z[c, t] = sum of the weights of the active indicators of c.
 
-Its linear relaxation is tight. Every a gets an exact lower bound from the dual of its tables first; those
-that cannot beat the incumbent are never given to the solver, and of the others only the levels that can.
+The linear relaxation is usually tight. An exact dual bound is computed for every a first; only weight vectors
+and levels that can still beat the incumbent are passed to the solver.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from privopt.problems.discrete.problem import DiscreteProblem
 _LIMITS = CellLimits(cells=3_000, numeric_combinations=20_000, table_bytes=1 << 29)
 _MAX_COLUMNS = 200_000
 _MAX_SQUARED_NORM = 4096
-# Sweeps over every weight vector that may matter, then over those that are left.
+# Dual sweeps over all weight vectors, then over those that are not pruned.
 _FEW_SWEEPS, _MANY_SWEEPS = 4, 40
-# A sweep that raises a bound by less than this (fixed point) was the last one.
+# Sweeping stops when the bound rises by less than this (fixed point).
 _LEAST_GAIN = UNIT // 64
-# For incumbents: at so many numeric weight vectors, from so many points each.
+# Descents for incumbents: the number of numeric weight vectors, and of starting points for each.
 _DESCENDED, _DESCENTS = 8, 16
 
 
@@ -57,7 +58,7 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
 
 
 def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> Solver:
-    """The cell model of a problem that ``refusals`` has nothing against."""
+    """Build the cell model of a problem without ``refusals``, and load it into a solver."""
     assert isinstance(problem, ZeroOneHalfspace)
     model = _CellModel.of(problem, task)
     session = open_session(model.model)
@@ -66,11 +67,11 @@ def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> So
 
 @dataclass(frozen=True)
 class _CellModel:
-    """What does not depend on the noise.
+    """The noise-independent part of the model.
 
     Attributes:
         regions: one for each numeric weight vector.
-        entry_column: the column that pays each table entry; -1 for cells without indicators.
+        entry_column: the column whose cost each table entry is; -1 for cells without indicators.
         model: the MIP.
     """
 
@@ -102,7 +103,7 @@ class _CellModel:
         )
 
     def alone(self, k: int) -> int:
-        """Errors in cells without indicators, which only the k-th numeric weights decide."""
+        """Errors in cells without indicators, which depend on the k-th numeric weights alone."""
         return int(np.sum(self.regions.tables[k][self.entry_column < 0], dtype=np.int64))
 
     def column_costs(self, p: Perturbation, costs: CellCosts, k: int) -> FloatArray:
@@ -117,7 +118,7 @@ class _CellModel:
 
 
 def _add_cells(model: MipModel, cells: CellStructure, columns: Columns) -> NDArray[np.int64]:
-    """Columns z[c, t] and their links; returns ``entry_column``. One indicator alone needs no z: it is r."""
+    """Add columns z[c, t] and their links; return ``entry_column``. Cells with one indicator use r itself."""
     entry_column = np.full(cells.table_size, -1, dtype=np.int64)
     for c in range(cells.n_cells):
         members = cells.members(c)
@@ -136,10 +137,10 @@ def _add_cells(model: MipModel, cells: CellStructure, columns: Columns) -> NDArr
 
 
 def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formulation:
-    """One question as a model of its own.
+    """One question as a self-contained model.
 
     Raises:
-        UnsupportedProblemError: there is no cell model of the problem, or one for each of several numeric
+        UnsupportedProblemError: the problem has no cell model, or needs one for each of several numeric
             weight vectors.
     """
     if reasons := refusals(problem, task):
@@ -158,7 +159,7 @@ def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
     lattice = model.problem.lattice
     search.offer(np.clip(0, lattice.low, lattice.high))  # the shortest vector is in every lattice
     draw = _Draw(model, query, search)
-    # Without noise all min-marginals are level, and the points that sweeps suggest are poor.
+    # Without noise all min-marginals are equal, and sweeps suggest poor points: descend first.
     draw.offer_good([int(np.argmin(np.sum(model.regions.weights**2, axis=1)))])
     draw.sweep_all(_FEW_SWEEPS)
     draw.offer_good(np.argsort(draw.bound, kind="stable")[:_DESCENDED].tolist())
@@ -168,7 +169,7 @@ def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
 
 
 class _Draw:
-    """One draw of noise: costs, exact lower bounds and remaining levels of every numeric weight vector."""
+    """State for one draw of noise: costs, exact lower bounds and allowed levels per numeric weight vector."""
 
     def __init__(self, model: _CellModel, query: Query, search: Search) -> None:
         self.model, self.query, self.search = model, query, search
@@ -180,7 +181,7 @@ class _Draw:
         self.forward = np.zeros_like(self.dual.tables)
 
     def sweep_all(self, sweeps: int) -> None:
-        """Raise the bounds of all weight vectors that still matter, and improve the incumbent on the way."""
+        """Raise the bounds of all weight vectors that are not pruned; improve the incumbent on the way."""
         for k in np.argsort(self.bound, kind="stable").tolist():
             if self.query.watch.stop() is not None:
                 return
@@ -189,7 +190,7 @@ class _Draw:
                 self.search.report(int(self.bound.min()))
 
     def offer_good(self, chosen: list[int]) -> None:
-        """Incumbents at some numeric weights, from descents."""
+        """Run descents at some numeric weights, and offer the results as incumbents."""
         shape = self.model.regions.shape
         for k in chosen:
             if self.query.watch.stop() is not None:
@@ -204,7 +205,7 @@ class _Draw:
         return regions.start(self.dual, k, UNIT, self.costs, regions.all_levels)
 
     def _raised(self, k: int, sweeps: int) -> int:
-        """A bound for one weight vector: exact, or the value from which on nothing matters."""
+        """Run dual sweeps for one weight vector; return its bound, or the pruning threshold if reached."""
         regions, dual = self.model.regions, self.dual
         if not self._start(k):
             return int(BIG)
@@ -225,12 +226,12 @@ class _Draw:
         return bound
 
     def _offer(self, k: int, levels: IntArray) -> None:
-        """The dual's point, improved block by block, as an incumbent."""
+        """Improve the point suggested by the dual by block descent, and offer it as incumbent."""
         if descend(self.model.regions.shape, self.dual, levels) < self.search.dominated:
             self.search.offer(self.model.regions.point(k, levels))
 
     def _mask(self, k: int) -> NDArray[np.bool_]:
-        """Columns that may be nonzero: the levels that the sweeps left, and the norms that a leaves."""
+        """The columns that may be nonzero: levels not pruned by sweeps, and norms that the k-th a allows."""
         mask = self._norms(k)
         for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
             level = self.model.columns.level[coordinate]

@@ -1,7 +1,7 @@
 """OR-tools' CP-SAT: constraint programming over integers, costs and bounds in integers too.
 
-It lives in a process of its own (``remote``): OR-tools and highspy cannot be loaded into one (see ``highs``),
-and a user of one oracle should not have to know about the other.
+It runs in a separate process (``worker_process``), because OR-tools and highspy cannot be loaded into the
+same one (see ``highs``).
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.mip.model import (
     MipAnswer,
     MipModel,
-    News,
     Outcome,
+    ProgressRelay,
     Question,
-    Relay,
     Session,
+    SolverProgress,
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
-from privopt.oracles.minimize.mip.remote import RemoteSession
+from privopt.oracles.minimize.mip.worker_process import RemoteSession
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import UNIT
 
-_LOOK = 0.02  # seconds between two looks at the watch
-_LARGEST = 1 << 62  # of an objective's absolute value, whatever the columns are
+_LOOK = 0.02  # seconds between polls of the watch
+_LARGEST = 1 << 62  # bound on the absolute value of an objective
 
 
 @dataclass(frozen=True)
 class CpSatOracle(MipOracle):
-    """CP-SAT; proves in integers: objectives are whole numbers of grid steps, and so are its bounds.
+    """CP-SAT. Objectives and bounds are integer numbers of grid steps, so its proofs are in integers.
 
-    What remains of the solver's word is that it makes no mistakes. Time limits, cancellation and Ctrl-C reach
-    it while it runs.
+    They rest on the correctness of the solver alone. Time limits, cancellation and Ctrl-C reach it while it
+    runs.
 
     Args:
         model: "cells", "rows" or "auto"; see ``MipOracle``.
-        threads: how many the solver uses; None for one per processor. It finds more with more.
+        threads: number of solver threads (more find more); None for one per processor.
 
     Raises:
         MissingSolverError: OR-tools is not installed.
@@ -65,7 +65,7 @@ class CpSatOracle(MipOracle):
 
 
 class CpSatSession(Session):
-    """Keeps a model without objective and copies it for every solve."""
+    """A CP-SAT model without objective, copied for every solve."""
 
     exact = True
 
@@ -87,10 +87,12 @@ class CpSatSession(Session):
             )
             _constrain(proto, row.columns, row.coefficients, low, high)
 
-    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+    def _solve(
+        self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+    ) -> MipAnswer:
         from ortools.sat.python import cp_model
 
-        solver, relay = cp_model.CpSolver(), Relay(watch, tell)
+        solver, relay = cp_model.CpSolver(), ProgressRelay(watch, on_progress)
         solver.parameters.num_workers = self._threads
         solver.parameters.catch_sigint_signal = False
         if watch.remaining is not None:
@@ -98,7 +100,7 @@ class CpSatSession(Session):
         done = threading.Event()
 
         def better_bound(bound: float) -> None:
-            relay(lambda: News(bound / UNIT, 0))
+            relay(lambda: SolverProgress(bound / UNIT, 0))
 
         def stop_in_time() -> None:
             while not done.wait(_LOOK):
@@ -116,7 +118,7 @@ class CpSatSession(Session):
         return _answer(solver, status, relay.finish(), self._low.size)
 
     def _asked(self, question: Question) -> Any:
-        """The model with everything that is new."""
+        """The model with the objective, bounds and cuts of a question."""
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
@@ -136,7 +138,7 @@ class CpSatSession(Session):
         cutoff = most if math.isinf(question.cutoff) else math.floor(question.cutoff * UNIT)
         proto.objective.vars.extend(paid.tolist())
         proto.objective.coeffs.extend(costs[paid].tolist())
-        if cutoff < least:  # an empty domain is no domain to the solver
+        if cutoff < least:  # an empty objective domain would mean "unrestricted" to the solver
             _constrain(proto, paid[:0], costs[:0], 1, 1)
         elif cutoff < most:
             proto.objective.domain.extend([least, cutoff])
@@ -144,10 +146,10 @@ class CpSatSession(Session):
 
 
 def grid_steps(costs: np.typing.NDArray[np.float64]) -> IntArray:
-    """Costs as whole numbers of grid steps.
+    """Convert costs to whole numbers of grid steps.
 
     Raises:
-        SolverFailedError: they are none, or their sum may leave 64-bit integers.
+        SolverFailedError: costs that are no multiples of the grid step, or whose sum may exceed 64 bits.
     """
     scaled = costs * UNIT
     steps = np.rint(scaled)
@@ -157,7 +159,7 @@ def grid_steps(costs: np.typing.NDArray[np.float64]) -> IntArray:
 
 
 def _least(columns: IntArray, coefficients: IntArray, low: IntArray, high: IntArray) -> int:
-    """The least that a sum can be between the columns' bounds."""
+    """The minimum of a linear expression over the column bounds."""
     products = np.where(coefficients > 0, low[columns], high[columns]) * coefficients
     return int(np.sum(products))
 
@@ -169,14 +171,14 @@ def _constrain(proto: Any, columns: IntArray, coefficients: IntArray, low: int, 
     linear.domain.extend([low, high])
 
 
-def _improved(relay: Relay) -> Any:
-    """What CP-SAT calls with every better point."""
+def _improved(relay: ProgressRelay) -> Any:
+    """The callback for improved points."""
     from ortools.sat.python import cp_model
 
     class Improved(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
             values = np.array(self.response_proto.solution, dtype=np.float64)
-            relay(lambda: News(self.best_objective_bound / UNIT, self.num_branches, values))
+            relay(lambda: SolverProgress(self.best_objective_bound / UNIT, self.num_branches, values))
 
     return Improved()
 
@@ -186,15 +188,15 @@ def _answer(solver: Any, status: Any, stopped: Status | None, size: int) -> MipA
     raw, nodes = f"CP-SAT {name}", int(response.num_branches)
     found = np.array(response.solution, dtype=np.float64)
     values = found if len(found) == size else None
-    # In integers; ``best_objective_bound`` would be a double. Exact as a float wherever it matters:
-    # objectives stay below 2**53 grid steps, and lower bounds than that are none.
+    # The integer bound; ``best_objective_bound`` would be a double. Objectives stay below 2**53 grid steps,
+    # so the conversion to float is exact for every useful bound.
     bound = int(response.inner_objective_lower_bound) / UNIT
     if name == "OPTIMAL" and values is not None:
         return MipAnswer(Outcome.OPTIMAL, values, bound, None, nodes, raw)
     if name == "INFEASIBLE":
         return MipAnswer(Outcome.NOTHING, None, math.inf, None, nodes, raw)
     if name in ("FEASIBLE", "UNKNOWN"):
-        # Nothing was proved yet if it says 0 before it has begun.
+        # A bound of 0 that is reported before the search has begun proves nothing.
         told = bound if nodes or values is not None else -math.inf
         return MipAnswer(Outcome.STOPPED, values, told, stopped or Status.TIME_LIMIT, nodes, raw)
     raise SolverFailedError(f"{raw}: neither solved nor stopped by a limit; try another solver")

@@ -1,8 +1,8 @@
-"""HiGHS through its own Python interface: the model stays with the solver, only what is new is passed on.
+"""HiGHS through highspy: the model stays loaded, and only changes are passed on.
 
-highspy and the wheels of OR-tools hold libraries of one name and different versions (``libhighs.so.1``), and
-a process gets whichever it loads first: the other package then cannot be imported. Where highspy cannot, it
-is loaded in a process of its own (``remote``).
+highspy and the wheels of OR-tools contain libraries of the same name in different versions
+(``libhighs.so.1``). A process gets the one it loads first, and then cannot import the other package. Where
+highspy cannot be imported, it is loaded in a separate process (``worker_process``).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from privopt.oracles.minimize.mip.model import (
     SLACK,
     MipAnswer,
     MipModel,
-    News,
     Outcome,
+    ProgressRelay,
     Question,
-    Relay,
     Session,
+    SolverProgress,
     sparse_rows,
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
-from privopt.oracles.minimize.mip.remote import RemoteSession
+from privopt.oracles.minimize.mip.worker_process import RemoteSession
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def loads() -> bool:
     try:
         import highspy  # noqa: F401
     except ImportError:
-        # What is left of the attempt would look like a package without its core.
+        # Remove the partially imported package.
         for name in [m for m in sys.modules if m.partition(".")[0] == "highspy"]:
             del sys.modules[name]
         return False
@@ -73,7 +73,7 @@ def loads() -> bool:
 
 
 class HighsSession(Session):
-    """Keeps the model and edits costs, bounds and cuts in place.
+    """A HiGHS model whose costs, bounds and cuts are changed in place between solves.
 
     The default relative gap of 1e-4 would stop short of the optimum. The feasibility tolerances stay at their
     defaults: with ``mip_feasibility_tolerance=1e-9`` HiGHS 1.15.1 cut off the optimum of a cell model
@@ -88,9 +88,11 @@ class HighsSession(Session):
         for option in ("mip_rel_gap", "mip_abs_gap"):
             self.highs.setOptionValue(option, 0.0)
 
-    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+    def _solve(
+        self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+    ) -> MipAnswer:
         self._load(question, watch.remaining)
-        relay = Relay(watch, tell)
+        relay = ProgressRelay(watch, on_progress)
         self.highs.setCallback(callback(relay), None)
         for kind in callback_kinds():
             self.highs.startCallback(kind)
@@ -103,7 +105,7 @@ class HighsSession(Session):
 
     def _load(self, question: Question, seconds: float | None) -> None:
         highs, allowed, everything = self.highs, question.allowed, np.arange(self._size, dtype=np.int32)
-        highs.clearSolver()  # no trace of the previous solve, nor of its status should the next one fail
+        highs.clearSolver()  # no state of the previous solve, nor its status should the next one fail
         if (surplus := highs.getNumRow() - self._rows) > 0:
             highs.deleteRows(surplus, np.arange(self._rows, self._rows + surplus, dtype=np.int32))
         for columns in question.forbidden:
@@ -122,7 +124,7 @@ class HighsSession(Session):
 
 
 def loaded(model: MipModel, costs: NDArray[np.float64]) -> Any:
-    """A silent ``Highs`` that holds a model with costs."""
+    """Load a model with costs into a new ``Highs``, without output."""
     from highspy import Highs, HighsLp, HighsVarType, MatrixFormat
 
     lp = HighsLp()
@@ -143,31 +145,31 @@ def loaded(model: MipModel, costs: NDArray[np.float64]) -> Any:
 
 
 def callback_kinds() -> list[Any]:
-    """The moments at which HiGHS is listened to."""
+    """The kinds of HiGHS callbacks that are used."""
     from highspy import cb
 
     kinds = cb.HighsCallbackType
     return [kinds.kCallbackMipInterrupt, kinds.kCallbackSimplexInterrupt, kinds.kCallbackMipImprovingSolution]
 
 
-def callback(relay: Relay, order: NDArray[np.int64] | None = None) -> Callable[..., None]:
-    """What HiGHS calls while it runs.
+def callback(relay: ProgressRelay, order: NDArray[np.int64] | None = None) -> Callable[..., None]:
+    """The callback that HiGHS calls while it runs.
 
     Args:
-        relay: who is told, and asked whether to stop.
-        order: HiGHS's number of each column of the model, shape (columns,), where that differs.
+        relay: receives progress, and decides whether to stop.
+        order: HiGHS's index of each column of the model, shape (columns,), if different.
     """
     from highspy import cb
 
     improved = int(cb.HighsCallbackType.kCallbackMipImprovingSolution)
 
     def called(kind: Any, message: str, out: Any, into: Any, data: Any) -> None:
-        def news() -> News:
+        def news() -> SolverProgress:
             values = None
             if int(kind) == improved and len(out.mip_solution):
                 values = np.array(out.mip_solution, dtype=np.float64)
                 values = values if order is None else values[order]
-            return News(float(out.mip_dual_bound), int(out.mip_node_count), values)
+            return SolverProgress(float(out.mip_dual_bound), int(out.mip_node_count), values)
 
         into.user_interrupt = relay(news if math.isfinite(out.mip_dual_bound) else None)
 
@@ -175,13 +177,13 @@ def callback(relay: Relay, order: NDArray[np.int64] | None = None) -> Callable[.
 
 
 def answer(highs: Any, order: NDArray[np.int64], stopped: Status | None, cutoff: float) -> MipAnswer:
-    """What HiGHS has to say after a run, read from HiGHS itself.
+    """Read the answer from HiGHS after a run.
 
     Args:
         highs: the solver.
-        order: HiGHS's number of each column of the model, shape (columns,).
+        order: HiGHS's index of each column of the model, shape (columns,).
         stopped: why it was told to stop, if it was.
-        cutoff: of the question.
+        cutoff: the cutoff of the question.
     """
     from highspy import HighsModelStatus as State
     from highspy import SolutionStatus
@@ -193,7 +195,7 @@ def answer(highs: Any, order: NDArray[np.int64], stopped: Status | None, cutoff:
     if info.primal_solution_status == SolutionStatus.kSolutionStatusFeasible:
         values = np.asarray(highs.getSolution().col_value, dtype=np.float64)[order]
     if status == State.kOptimal and info.objective_function_value > cutoff + SLACK:
-        # All that could beat the cutoff was pruned; the point that is left was met on the way.
+        # All points below the cutoff were pruned; the reported point was found on the way.
         return MipAnswer(Outcome.NOTHING, None, math.inf, None, nodes, raw + " (nothing below the cutoff)")
     if status == State.kOptimal and values is not None:
         return MipAnswer(Outcome.OPTIMAL, values, bound, None, nodes, raw)

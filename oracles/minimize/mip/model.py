@@ -1,9 +1,8 @@
-"""Mixed-integer models in no solver's language, and what a solver that was handed one has to answer.
+"""Solver-independent mixed-integer models, and the interface of a solver session.
 
-A model is a fixed set of columns and constraints, all in whole numbers; what changes from solve to solve is
-the cost of the columns, which of them are allowed, which points are forbidden, and a cutoff. Models are
-written once, by ``row_model`` and ``cell_model``; whoever translates one to a solver's language offers a
-``Session``.
+A model is a fixed set of columns and constraints with integer coefficients. What changes from solve to solve
+(the costs, the allowed columns, the forbidden points, a cutoff) is a ``Question``. Models are built by
+``row_model`` and ``cell_model``; each solver has a ``Session`` that translates them.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from privopt.oracles.certificate import Status
 from privopt.oracles.limits import Watch
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
-# Objectives that are this close are the same number to a solver in floating point.
+# Objectives closer than this are equal to a floating-point solver.
 SLACK = 1e-9
 
 
 class Outcome(Enum):
-    """What a MIP solver has shown."""
+    """The result that a MIP solver has proved."""
 
     OPTIMAL = "the best point below the cutoff was found"
     NOTHING = "no point below the cutoff"
@@ -38,15 +37,15 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class MipAnswer:
-    """What a MIP solver says, in units of loss and with its own tolerances.
+    """The answer of a MIP solver, in units of loss, up to the solver's tolerances.
 
     Attributes:
-        outcome: what has been shown.
+        outcome: what was proved.
         values: column values of the best point found, or None.
-        bound: lower bound on the cost of every allowed point; -inf if the solver tells none.
+        bound: lower bound on the cost of every allowed point; -inf if the solver reports none.
         reason: why it stopped, for ``Outcome.STOPPED``.
         nodes: branch-and-bound nodes.
-        raw: the solver's own words.
+        raw: the solver's status text.
     """
 
     outcome: Outcome
@@ -58,7 +57,7 @@ class MipAnswer:
 
 
 class Row(NamedTuple):
-    """low <= sum coefficient * column <= high; None where there is no such side."""
+    """A constraint low <= sum coefficient * column <= high; None for a missing side."""
 
     columns: NDArray[np.int64]
     coefficients: IntArray
@@ -68,15 +67,15 @@ class Row(NamedTuple):
 
 @dataclass
 class MipModel:
-    """Columns and constraints, in whole numbers, under construction.
+    """A mixed-integer model under construction, with integer bounds and coefficients.
 
-    Columns are numbered in the order of ``add``; that number is what constraints, costs and answers use. Some
-    point of least cost is whole in *all* columns, whatever the costs: a column that need not be declared
-    integer is one that the others decide. So a solver that knows integers only may take all for integers.
+    Columns are numbered in the order of ``add``; constraints, costs and answers use these numbers. For any
+    costs some optimal point is integral in *all* columns (a column not declared integer is determined by the
+    others), so a pure integer solver may treat every column as integer.
 
     Attributes:
         low, high: bounds of the columns.
-        integer: whether a column has to be declared integer.
+        integer: whether a column must be declared integer.
         rows: the constraints.
     """
 
@@ -113,12 +112,12 @@ class MipModel:
         self.rows.append(Row(where[used], what[used], low, high))
 
     def choose_one(self, columns: NDArray[np.int64]) -> None:
-        """Exactly one of the columns is 1."""
+        """Require that exactly one of the columns is 1."""
         self.constrain(columns, np.ones(len(columns), dtype=np.int64), "=", 1)
 
 
 class Formulation(NamedTuple):
-    """A whole question as one model: its optimum is the least cost of a column point plus a constant."""
+    """A self-contained model of one question: minimise ``costs`` over the model, plus a constant."""
 
     model: MipModel
     costs: FloatArray
@@ -126,15 +125,15 @@ class Formulation(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What changes from solve to solve.
+    """The data of one solve.
 
     Attributes:
-        costs: of each column, shape (columns,), in units of loss; multiples of 1 / UNIT.
+        costs: cost of each column, shape (columns,), in units of loss; multiples of 1 / UNIT.
         allowed: columns that may be nonzero, or None for all.
-        forbidden: sets of columns that must not all be 1 at once.
+        forbidden: sets of columns that must not all be 1 at once (no-good cuts).
         cutoff: only points of at most this cost are of interest.
-        start: columns that are 1 at the best point known, or None. It may cost more than the cutoff, which
-            then says all that most solvers would learn from it; HiGHS also searches around it.
+        start: columns that are 1 at the incumbent, or None. Its cost may exceed the cutoff; solvers other
+            than HiGHS, which searches its neighbourhood, need only the cutoff.
     """
 
     costs: FloatArray
@@ -144,8 +143,8 @@ class Question(NamedTuple):
     start: NDArray[np.int64] | None = None
 
 
-class News(NamedTuple):
-    """What a solver tells while it runs: a lower bound, nodes, and a better point if it has found one."""
+class SolverProgress(NamedTuple):
+    """Progress of a running solver: lower bound, nodes, and an improved point if one was found."""
 
     bound: float
     nodes: int
@@ -153,57 +152,61 @@ class News(NamedTuple):
 
 
 class Session(ABC):
-    """A model in the hands of a solver.
+    """A model that has been loaded into a solver.
 
-    ``exact``: costs are taken, and bounds are proved, in integers.
+    ``exact``: the solver works on integer costs and proves its bounds in integers.
     """
 
     exact: ClassVar[bool] = False
 
-    def solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+    def solve(
+        self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+    ) -> MipAnswer:
         """Minimise the costs over the model.
 
         Args:
-            question: costs, and what else is new.
+            question: the data of this solve.
             watch: limits; polled as often as the solver allows.
-            tell: called with news while the solver runs, if it can.
+            on_progress: called while the solver runs, if it supports callbacks.
 
         Raises:
-            SolverFailedError: the solver stopped for another reason than a limit.
+            SolverFailedError: the solver stopped for a reason other than a limit.
         """
         if (reason := watch.stop()) is not None:
             return MipAnswer(Outcome.STOPPED, None, -math.inf, reason, 0, "not started")
-        return self._solve(question, watch, tell)
+        return self._solve(question, watch, on_progress)
 
     @abstractmethod
-    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
-        """The same, with time left to begin."""
+    def _solve(
+        self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+    ) -> MipAnswer:
+        """Solve; called only if no limit has been reached yet."""
 
 
 OpenSession = Callable[[MipModel], Session]
 
 
 @dataclass
-class Relay:
-    """Passes a solver's news on and asks whether to go on; made for callbacks, which must not raise.
+class ProgressRelay:
+    """Relay progress from a solver callback, which must not raise, and tell the solver whether to stop.
 
-    Around the call of a solver (``with relay: ...``) Ctrl-C is kept for later as well: Python would raise
-    KeyboardInterrupt between any two steps of a callback, and break the solver that called it.
+    Used as a context manager around the call of a solver, it also defers Ctrl-C: Python would otherwise raise
+    KeyboardInterrupt inside a callback, and break the solver that called it.
 
     Attributes:
         stopped: why the solver was told to stop.
-        raised: what must be raised once it has.
+        raised: an exception to be raised after the solver has returned.
     """
 
     watch: Watch
-    tell: Callable[[News], None]
+    on_progress: Callable[[SolverProgress], None]
     stopped: Status | None = None
     raised: BaseException | None = None
     _kept: bool = False
 
     def __enter__(self) -> None:
         main = threading.current_thread() is threading.main_thread()
-        # Whoever handles Ctrl-C in another way than Python's goes on doing so.
+        # A handler other than Python's default stays in place.
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._keep)
             self._kept = True
@@ -216,25 +219,25 @@ class Relay:
     def _keep(self, *_: object) -> None:
         self.raised = self.raised or KeyboardInterrupt()
 
-    def __call__(self, news: Callable[[], News] | None = None) -> bool:
-        """Whether the solver has to stop."""
+    def __call__(self, news: Callable[[], SolverProgress] | None = None) -> bool:
+        """Report progress; return whether the solver must stop."""
         try:
             if news is not None and self.raised is None:
-                self.tell(news())
+                self.on_progress(news())
             self.stopped = self.stopped or self.watch.stop()
         except BaseException as error:
             self.raised = self.raised or error
         return self.stopped is not None or self.raised is not None
 
     def finish(self) -> Status | None:
-        """Why the solver was told to stop, if it was; raises what was raised meanwhile."""
+        """Raise a deferred exception, if any; return why the solver was told to stop, if it was."""
         if self.raised is not None:
             raise self.raised
         return self.stopped
 
 
 def sparse_rows(model: MipModel) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
-    """Where each row begins, (rows + 1,), and the columns and coefficients of all rows in turn."""
+    """The constraint matrix in CSR form: row starts of shape (rows + 1,), columns, coefficients."""
     lengths = [len(row.columns) for row in model.rows]
     start = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
     empty: list[Any] = [np.empty(0)]

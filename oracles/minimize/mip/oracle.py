@@ -1,6 +1,6 @@
-"""What all MIP oracles share: which model, who solves it, in whose words it is told.
+"""Base class of all MIP oracles: chooses the model (row or cell) and opens a solver session.
 
-The models are imported when a problem is there: they take long, and a solver's own process does not use them.
+The models are imported on demand: importing them is slow, and a solver's worker process does not need them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class MipOracle(DiscreteOracle):
 
     @abstractmethod
     def open(self, model: MipModel) -> Session:
-        """Hand a finished model to the solver."""
+        """Load a finished model into the solver."""
 
     def check_model(self) -> None:
-        """Raise InvalidInputError for a model that there is not."""
+        """Raise InvalidInputError for an unknown model."""
         if self.model not in ("auto", "rows", "cells"):
             raise InvalidInputError(f"model must be 'auto', 'rows' or 'cells', got {self.model!r}")
 
@@ -48,7 +48,7 @@ class MipOracle(DiscreteOracle):
         return [*(f"row model: {r}" for r in rows), *(f"cell model: {r}" for r in cells)]
 
     def explain(self, problem: DiscreteProblem, task: Task) -> str:
-        """Which model ``build`` would use, and why."""
+        """Name the model that ``build`` would use, and the reason."""
         if self.model != "auto":
             return f"{self.model}: asked for"
         from privopt.oracles.minimize.mip import cell_model

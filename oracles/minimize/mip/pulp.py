@@ -1,7 +1,7 @@
 """Mixed-integer programming through PuLP: HiGHS by default, any other solver that PuLP can run by name.
 
-PuLP imports every solver library that it finds (highspy among them, which does not get along with OR-tools in
-one process), so it is imported when an oracle is made, not when this file is.
+PuLP imports every solver library that it finds (among them highspy, which conflicts with OR-tools in one
+process), so it is imported when an oracle is created, not with this module.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ from privopt.oracles.minimize.mip import highs
 from privopt.oracles.minimize.mip.model import (
     MipAnswer,
     MipModel,
-    News,
     Outcome,
+    ProgressRelay,
     Question,
-    Relay,
     Session,
+    SolverProgress,
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
-from privopt.oracles.minimize.mip.private import CARELESS, Tell, private_folder, uses_files
+from privopt.oracles.minimize.mip.solver_files import CARELESS, Tell, private_folder, uses_files
 from privopt.problems.discrete.lattice import FloatArray
 
-_LOOK = 0.02  # seconds between two looks at the watch
-_PATIENCE = 5.0  # seconds that a program that is told to stop has to write down its best point
-# What PuLP calls the solvers that people call by shorter names.
+_LOOK = 0.02  # seconds between polls of the watch
+_PATIENCE = 5.0  # seconds that an external program gets to write its best point after it was told to stop
+# Short names of solvers, and PuLP's names for them.
 _PULP_NAMES = {"highs": "HiGHS", "cbc": "PULP_CBC_CMD"}
 
 
 @dataclass(frozen=True)
 class PulpOracle(MipOracle):
-    """Mixed-integer programming with any solver that PuLP runs; proves in floating point.
+    """Mixed-integer programming with any solver that PuLP runs; proofs are in floating point.
 
-    Points are valued in exact integer arithmetic, whatever the solver reports. What is left to the solver is
-    the proof that nothing is better, and there ``exact=False`` in a certificate means: up to the solver's
-    tolerances (about 1e-6 on feasibility and integrality, gap 0), and up to its own mistakes. A gap of 0 is
-    claimed when the solver's bound is within 1e-5 of the exact value; a lexicographically first minimiser
-    when it finds no other point within 1e-4 of it, or when all such points, at most 20, have been compared
-    exactly. Where the cell model's dual bounds, which are integers, settle a question without the solver,
-    ``exact`` is true.
+    Points are evaluated in exact integer arithmetic, whatever the solver reports. Only the proof that no
+    point is better is the solver's: ``exact=False`` in a certificate means up to the solver's tolerances
+    (about 1e-6 on feasibility and integrality, gap 0) and its correctness. A gap of 0 is claimed when the
+    solver's bound is within 1e-5 of the exact value. A lexicographically first minimiser is claimed when the
+    solver finds no other point within 1e-4 of it, or when all such points, at most 20, have been compared
+    exactly. Where the integer dual bounds of the cell model settle a question without the solver, ``exact``
+    is true.
 
-    The solver gets the whole model again for every question: that is how PuLP works. HighsOracle and
-    ScipOracle speak to those solvers directly, and keep it.
+    PuLP passes the whole model to the solver again for every question. HighsOracle and ScipOracle use those
+    solvers directly and keep the model loaded.
 
-    Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers are passed the
-    time limit, and those that are programs stop at a cancellation, with their best point, and end with
-    Ctrl-C. PuLP reports no proved bound of an unfinished solve: expect large gaps there.
+    Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers get the time
+    limit; external programs stop at a cancellation, with their best point, and end with Ctrl-C. PuLP reports
+    no
+    proved bound of an unfinished solve: expect large gaps there.
 
-    Solvers that are programs of their own, CBC among them, are handed the records' counts and the noise in
-    files: in a folder that nobody else may enter, which goes with the solve, as the program does
-    (``private``). HiGHS and SCIP write none.
+    Solvers that are external programs, such as CBC, read record counts and noise from files in a private
+    folder that is removed with the solve (``solver_files``). HiGHS and SCIP use no files.
 
     Args:
-        solver: "HiGHS", "CBC", or what PuLP calls a solver ("SCIP_PY", "GUROBI", "CPLEX_PY", ...).
+        solver: "HiGHS", "CBC", or PuLP's name of a solver ("SCIP_PY", "GUROBI", "CPLEX_PY", ...).
         model: "cells", "rows" or "auto"; see ``MipOracle``.
 
     Raises:
@@ -137,7 +137,7 @@ def require_solver(solver: str) -> str:
     return name
 
 
-# The Python packages behind the solvers that PuLP does not run as programs.
+# The Python packages of the solvers that PuLP calls as libraries.
 _LIBRARIES = {
     "HiGHS": "highspy",
     "SCIP_PY": "pyscipopt",
@@ -150,7 +150,7 @@ _LIBRARIES = {
 
 
 def _clash(name: str) -> str:
-    """Why a library that is installed cannot be loaded, which PuLP hides; empty if that is not so."""
+    """Explain why an installed solver library cannot be loaded (PuLP hides it); empty if it can."""
     library = _LIBRARIES.get(name)
     if library is None or importlib.util.find_spec(library) is None:
         return ""
@@ -168,25 +168,27 @@ def _clash(name: str) -> str:
 
 
 class PulpSession(Session):
-    """Any solver that PuLP can run: the whole model again, in a fresh process or call, for every solve.
+    """A session for any solver that PuLP can run; the whole model is passed again for every solve.
 
-    PuLP offers no proved bound and no callbacks across solvers: HiGHS's own are used where it is HiGHS. Of
-    the others a solve that is cut short tells no bound. The time limit reaches all of them; cancellation ends
-    those that are programs.
+    PuLP has no solver-independent bounds or callbacks. With HiGHS its own are used; other solvers report no
+    bound when they are stopped early. The time limit reaches all of them; cancellation ends external
+    programs.
     """
 
     def __init__(self, model: MipModel, solver: str) -> None:
         self._name, self._rows = require_solver(solver), len(model.rows)
         self._problem, self._columns = translated(model)
 
-    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+    def _solve(
+        self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+    ) -> MipAnswer:
         import pulp
 
-        relay = Relay(watch, tell)
+        relay = ProgressRelay(watch, on_progress)
         problem = self._asked(question)
         for number, column in enumerate(problem.variables()):
             column.index = number
-        # By their names, the columns are in PuLP's order: it sorts them.
+        # PuLP sorts variables by name: remember the position of each column.
         order = np.array([column.index for column in self._columns], dtype=np.int64)
         self._call(problem, question, relay, order)
         stopped = relay.finish()
@@ -214,7 +216,7 @@ class PulpSession(Session):
             problem.addConstraint(outside <= 0, "allowed")
         return problem
 
-    def _call(self, problem: Any, question: Question, relay: Relay, order: Any) -> None:
+    def _call(self, problem: Any, question: Question, relay: ProgressRelay, order: Any) -> None:
         import pulp
 
         seconds = relay.watch.remaining
@@ -223,7 +225,7 @@ class PulpSession(Session):
             warnings.simplefilter("ignore", DeprecationWarning)
             settings: dict[str, Any] = {"msg": False, "gapRel": 0.0}
             if self._name in ("PULP_CBC_CMD", "COIN_CMD"):
-                # By default CBC asks an improvement of 1e-5 of every new point.
+                # By default CBC requires an improvement of 1e-5 of every new point.
                 settings |= {"gapAbs": 1e-9, "threads": 1, "options": ["increment 1e-9"]}
             if is_highs(self._name):
                 settings |= {"gapAbs": 0.0, "objective_bound": float(question.cutoff)}
@@ -249,10 +251,10 @@ class PulpSession(Session):
         raw = f"{self._name} {pulp.LpStatus[problem.status]}, {pulp.LpSolution[problem.sol_status]}"
         if problem.sol_status == pulp.LpSolutionOptimal:
             values = self._values()
-            # Integrality tolerances times large costs would show up as errors of the objective.
+            # Rounded values: integrality tolerances times large costs would be errors of the objective.
             return MipAnswer(Outcome.OPTIMAL, values, float(costs @ np.rint(values)), None, 0, raw)
-        # Stopped by its time limit before it has a relaxation, CBC 2.10 says "infeasible": that is
-        # a proof only while there is time left.
+        # CBC 2.10 reports "infeasible" if its time limit comes before the first relaxation is solved, so this
+        # is a proof only while there is time left.
         if problem.status == pulp.LpStatusInfeasible and not _late(watch):
             return MipAnswer(Outcome.NOTHING, None, math.inf, None, 0, raw)
         if watch.remaining is not None:
@@ -265,8 +267,8 @@ class PulpSession(Session):
         return np.array([c.varValue or 0.0 for c in self._columns], dtype=np.float64)
 
 
-def _watched(work: Callable[[], object], relay: Relay, end: Tell) -> None:
-    """Wait for a program, and stop it when somebody cancels. Its time limit it knows itself."""
+def _watched(work: Callable[[], object], relay: ProgressRelay, end: Tell) -> None:
+    """Wait for an external program, and stop it on cancellation. It enforces its time limit itself."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -303,15 +305,15 @@ def _late(watch: Watch) -> bool:
     return watch.remaining < max(1.0, 0.1 * watch.limits.seconds)
 
 
-def _ended(relay: Relay) -> bool:
-    """Whether a program was told to end: it would have told nothing."""
+def _ended(relay: ProgressRelay) -> bool:
+    """Whether a program was told to end, so that it returned no answer."""
     return relay.raised is not None or relay.stopped is Status.INTERRUPTED
 
 
 def translated(model: MipModel) -> tuple[Any, list[Any]]:
-    """A model without objective as PuLP's ``LpProblem``, and its variables in the order of the columns.
+    """Translate a model without objective to PuLP; return the problem, and variables in column order.
 
-    Every column needs to be in some constraint: those are the columns that PuLP passes on.
+    Every column must occur in some constraint, because PuLP passes on only those.
     """
     import pulp
 

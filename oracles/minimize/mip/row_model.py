@@ -1,11 +1,11 @@
-"""The row model: one prediction per distinct record. Takes any data; its bounds are weak on many records.
+"""The row model: a MIP with one prediction per distinct record. Takes any data; weak bounds on many records.
 
-Binaries r[j, v] say that weight j has value v, so any separable term is linear; q[s] say that |w|^2 = s, so
-any function of |w|^2 is. Identical records are merged, and only the direction in which the loss pulls against
-a prediction needs a row:
+Binaries r[j, v] (weight j has value v) make every separable term linear, and binaries q[s] (|w|^2 = s) every
+function of |w|^2. Identical records are merged. A prediction needs a constraint only in the direction in
+which the loss would violate it:
 
-- halfspace: scores are integers, brought down by their common divisor, so "score >= 1" and "score <= 0" are
-  all that can happen; rows switch at 1/2, half a grid step away from both, which tolerances cannot cross;
+- halfspace: scores are integers, divided by their common divisor, so either score >= 1 or score <= 0. The
+  constraints switch at 1/2, farther from both than any feasibility tolerance;
 - conjunction and disjunction: h >= w_j for each violated feature j, h <= the sum of those w_j.
 """
 
@@ -30,7 +30,7 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLatti
 from privopt.problems.discrete.objective import UNIT, Perturbation, levels
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# Tolerance (1e-6) times big-M has to stay below half a grid step.
+# The feasibility tolerance (1e-6) times big-M must stay below half a grid step.
 _MAX_SCORE = 200_000
 _MAX_COLUMNS = 50_000
 _MAX_ENTRIES = 20_000_000
@@ -38,7 +38,7 @@ _MAX_ENTRIES = 20_000_000
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of the weights, which both models share.
+    """The columns of the weights, shared by both models.
 
     Attributes:
         level: level[j][v - low_j] is the column of r[j, v]; empty for coordinates that are not in the model.
@@ -49,7 +49,7 @@ class Columns:
     norm: NDArray[np.int64]
 
     def decode(self, values: FloatArray, low: IntArray) -> IntArray:
-        """Each coordinate at its largest binary; coordinates that are not in the model stay at ``low``."""
+        """The lattice point: each coordinate at its largest binary, at ``low`` if not in the model."""
         point = low.copy()
         for j, columns in enumerate(self.level):
             if len(columns):
@@ -64,10 +64,10 @@ class Columns:
 def add_weights(
     model: MipModel, lattice: IntegerLattice, coordinates: IntArray, *, radial: bool, budget: int | None
 ) -> Columns:
-    """Binaries for the given coordinates, and for their sum of squares if a function of it is needed.
+    """Add binaries for the given coordinates, and for their sum of squares if it has a cost.
 
     Args:
-        radial: make columns q[s].
+        radial: add columns q[s].
         budget: largest sum of squares, or None.
     """
     chosen = set(coordinates.tolist())
@@ -123,11 +123,11 @@ def _largest_score(problem: ZeroOneHalfspace) -> int:
 
 @dataclass(frozen=True)
 class RowModel:
-    """What does not depend on the noise.
+    """The noise-independent part of the model.
 
     Attributes:
-        constant: what every point costs, in units of loss.
-        loss: of each column, shape (columns,).
+        constant: loss of every point, in units of loss.
+        loss: loss of each column, shape (columns,).
     """
 
     problem: ZeroOneHalfspace | MonotoneConjunction
@@ -170,7 +170,7 @@ class RowModel:
 
 
 def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> Solver:
-    """The row model of a problem that ``refusals`` has nothing against."""
+    """Build the row model of a problem without ``refusals``, and load it into a solver."""
     rows = RowModel.of(problem, task)
     session = open_session(rows.model)
 
@@ -183,10 +183,10 @@ def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> So
 
 
 def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formulation:
-    """One question as a model of its own.
+    """One question as a self-contained model.
 
     Raises:
-        UnsupportedProblemError: there is no row model of the problem.
+        UnsupportedProblemError: the problem has no row model.
     """
     if reasons := refusals(problem, task):
         raise UnsupportedProblemError("; ".join(reasons))
@@ -205,7 +205,7 @@ def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
 
 
 def _merged(problem: ZeroOneHalfspace | MonotoneConjunction) -> Iterator[tuple[IntArray, int, int]]:
-    """Distinct records (up to a positive factor, for halfspaces): what labels +1 and -1 cost if missed."""
+    """Distinct records (up to a positive factor, for halfspaces), with the total costs of errors by label."""
     X = _reduced(problem.X) if isinstance(problem, ZeroOneHalfspace) else problem.X
     rows, inverse = np.unique(X, axis=0, return_inverse=True)
     which, costs = inverse.ravel(), problem.costs
@@ -215,7 +215,7 @@ def _merged(problem: ZeroOneHalfspace | MonotoneConjunction) -> Iterator[tuple[I
 
 
 def _reduced(X: IntArray) -> IntArray:
-    """Rows divided by the greatest common divisor of their entries; rows of zeros stay."""
+    """Divide each row by the greatest common divisor of its entries; zero rows are unchanged."""
     return np.asarray(X // np.maximum(1, np.gcd.reduce(X, axis=1))[:, None], dtype=np.int64)
 
 
@@ -235,14 +235,16 @@ def _score_range(rows: IntArray, lattice: IntegerLattice) -> tuple[IntArray, Int
 def _halfspace_rows(
     model: MipModel, problem: ZeroOneHalfspace, columns: Columns, rows: list[tuple[IntArray, int, int]]
 ) -> tuple[int, dict[int, int]]:
-    """Predictions of the distinct records; the constant part of the loss and the loss of each column."""
+    """Add predictions of the distinct records; return the constant loss and the loss of each column."""
     lattice = problem.lattice
     weights = _weight_columns(model, lattice, columns)
     lows, highs = _score_range(np.array([x for x, _, _ in rows]), lattice)
     constant, loss = 0, {}
     for (x, positive, negative), low, high in zip(rows, lows.tolist(), highs.tolist(), strict=True):
         if high <= 0 or low >= 1 or positive == negative:
-            constant += positive if high <= 0 else negative  # equal counts: either way
+            constant += (
+                positive if high <= 0 else negative
+            )  # with equal counts both predictions cost the same
             continue
         constant += positive
         (p,) = model.add(1, integer=True)
@@ -259,7 +261,7 @@ def _halfspace_rows(
 
 
 def _weight_columns(model: MipModel, lattice: IntegerLattice, columns: Columns) -> NDArray[np.int64]:
-    """Continuous columns equal to the weights, so that a score has one entry per feature."""
+    """Add continuous columns equal to the weights, so that a score has one entry per feature."""
     found = []
     for values, level in zip(levels(lattice), columns.level, strict=True):
         (w,) = model.add(1, integer=False, low=int(values[0]), high=int(values[-1]))
@@ -271,7 +273,7 @@ def _weight_columns(model: MipModel, lattice: IntegerLattice, columns: Columns) 
 def _feature_set_rows(
     model: MipModel, problem: MonotoneConjunction, columns: Columns, rows: list[tuple[IntArray, int, int]]
 ) -> tuple[int, dict[int, int]]:
-    """h = 1 where a chosen feature is violated (conjunction) or present (disjunction)."""
+    """Add h = 1 iff a chosen feature is violated (conjunction) or present (disjunction)."""
     disjunction = isinstance(problem, MonotoneDisjunction)
     lattice = problem.lattice
     constant, loss = 0, {}

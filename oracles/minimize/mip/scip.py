@@ -1,4 +1,4 @@
-"""SCIP through PySCIPOpt; an optional package. The model stays with the solver."""
+"""SCIP through PySCIPOpt, an optional package. The model stays loaded between solves."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.mip.model import (
     MipAnswer,
     MipModel,
-    News,
     Outcome,
+    ProgressRelay,
     Question,
-    Relay,
     Session,
+    SolverProgress,
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
 
 _INFINITE = 1e19  # SCIP's infinity is 1e20
-# Costs of thousands make the default tolerance of 1e-6 on integrality visible in the objective. Ctrl-C is
-# heard by Python, in the callbacks.
+# With costs in the thousands, the default integrality tolerance of 1e-6 would show in the objective. Ctrl-C
+# is handled by Python, in the callbacks.
 _SETTINGS = {"limits/gap": 0.0, "limits/absgap": 0.0, "numerics/feastol": 1e-8, "misc/catchctrlc": False}
 
 
@@ -56,7 +56,7 @@ class ScipOracle(MipOracle):
 
 
 class ScipSession(Session):
-    """Keeps the model; costs, bounds and cuts are changed between solves."""
+    """A SCIP model whose costs, bounds and cuts are changed in place between solves."""
 
     def __init__(self, model: MipModel) -> None:
         from pyscipopt import Expr
@@ -87,9 +87,11 @@ class ScipSession(Session):
         pairs = zip(columns, coefficients, strict=True)
         return expression({Term(self._columns[c]): float(v) for c, v in pairs})
 
-    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+    def _solve(
+        self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+    ) -> MipAnswer:
         self._load(question, watch.remaining)
-        self._listener.relay, self._listener.columns = Relay(watch, tell), self._columns
+        self._listener.relay, self._listener.columns = ProgressRelay(watch, on_progress), self._columns
         with self._listener.relay:
             self._scip.optimize()
         return self._answer(self._listener.relay.finish(), question.cutoff)
@@ -133,14 +135,14 @@ class ScipSession(Session):
 
 
 def _listener() -> Any:
-    """What SCIP calls while it runs."""
+    """The event handler that SCIP calls while it runs."""
     from pyscipopt import SCIP_EVENTTYPE as EVENT  # type: ignore[attr-defined]
     from pyscipopt import Eventhdlr
 
     kinds = (EVENT.LPSOLVED, EVENT.NODESOLVED, EVENT.BESTSOLFOUND, EVENT.PRESOLVEROUND)
 
     class Listener(Eventhdlr):
-        relay: Relay | None = None
+        relay: ProgressRelay | None = None
         columns: list[Any]
 
         def eventinit(self) -> None:
@@ -154,12 +156,12 @@ def _listener() -> Any:
         def eventexec(self, event: Any) -> None:
             scip = self.model
 
-            def news() -> News:
+            def news() -> SolverProgress:
                 values = None
                 if event.getType() == EVENT.BESTSOLFOUND:
                     best = scip.getBestSol()
                     values = np.array([scip.getSolVal(best, x) for x in self.columns], dtype=np.float64)
-                return News(float(scip.getDualbound()), int(scip.getNTotalNodes()), values)
+                return SolverProgress(float(scip.getDualbound()), int(scip.getNTotalNodes()), values)
 
             if self.relay is not None and self.relay(news):
                 scip.interruptSolve()

@@ -1,10 +1,11 @@
-"""From what a floating-point MIP solver says to a certificate about integers.
+"""Turn answers of a floating-point MIP solver into a certificate about an integer objective.
 
-A solver's objective is not the objective: points are decoded to integers and valued in exact arithmetic.
-What remains of the solver's word is its proof that nothing else is better, and that rests on its tolerances:
-``tolerance`` below, in units of loss, or none for a solver that counts in integers. Optimality is asked with
-a cutoff, "is there another point of at most this cost", which also settles ties: every point within the tie
-margin of the optimum is listed, compared exactly, and forbidden, until there is none left.
+Points are decoded to integers and valued in exact arithmetic; the solver's own objective value is not used.
+Only its proof that no other point is better is relied on, up to ``tolerance`` in units of loss (0 for a
+solver that works in integers). Optimality is queried with a cutoff: "is there another point of at most this
+cost?".
+This also settles ties: points within the tie margin of the optimum are enumerated by no-good cuts and
+compared exactly, until none is left.
 """
 
 from __future__ import annotations
@@ -19,30 +20,29 @@ from numpy.typing import NDArray
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.minimize.interface import Proposal, Query, refuse_large, trivial_bound
-from privopt.oracles.minimize.mip.model import News, Outcome, Question, Session
+from privopt.oracles.minimize.mip.model import Outcome, Question, Session, SolverProgress
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.objective import UNIT, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# A solver's bound within this many units of loss of a value is taken for that value. Solvers run with a gap
-# of zero, and round to integers before they state an objective.
+# A solver's bound within this many units of loss of a value is taken to equal it. Solvers run with a gap of
+# zero.
 _TOLERANCE = 1e-5
-# When ties have to be broken, points up to this many tolerances above the optimum are compared exactly.
+# To break ties, points up to this many tolerances above the optimum are compared exactly.
 _TIE_MARGIN = 10
 _MAX_TIES = 20
 
 
 @dataclass(frozen=True)
 class Region:
-    """A part of the lattice as columns of a MIP.
+    """A part of the lattice, as a restriction of the MIP.
 
     Attributes:
         costs: computes the cost of each column, shape (columns,), units of loss.
-        constant: cost of every point, fixed point.
-        bound: a lower bound over the region, fixed point, known before the solver is asked.
-        decode: from column values to the point they stand for.
-        encode: from a point of the region to the columns that are 1 exactly there (enough of them to tell it
-            from the others).
+        constant: cost added to every point, fixed point.
+        bound: a lower bound over the region, fixed point, known before the solver is called.
+        decode: maps column values to a lattice point.
+        encode: maps a point of the region to a set of columns that are all 1 at this point only.
         contains: whether a point lies in the region.
         allowed: columns that may be nonzero, or None for all.
     """
@@ -74,13 +74,13 @@ class Search:
 
     @property
     def tolerance(self) -> float:
-        """What the solver's arithmetic may be off by, in units of loss."""
+        """A bound on the error of the solver's arithmetic, in units of loss."""
         if self.session.exact:
             return 0.0
         return max(_TOLERANCE, 1e-9 * from_fixed(self.query.perturbation.magnitude))
 
     def offer(self, point: IntArray) -> int:
-        """Value a point exactly; keep it if it is better, or equal and lexicographically smaller."""
+        """Evaluate a point exactly; keep it as incumbent if better, or equal and lexicographically first."""
         value = self.problem.value(point, self.query.perturbation)
         candidate = (value, tuple(int(v) for v in point))
         if self.best is None or candidate < self.best:
@@ -89,8 +89,10 @@ class Search:
 
     @property
     def cutoff(self) -> float:
-        """Only points up to here matter, in units of loss. Values lie on a grid, so without ties to break
-        half a grid step below the incumbent loses nothing."""
+        """The largest cost of interest, in units of loss.
+
+        Values lie on a grid: if ties need not be broken, it is half a grid step below the incumbent.
+        """
         if self.best is None:
             return math.inf
         value = from_fixed(self.best[0])
@@ -100,35 +102,37 @@ class Search:
 
     @property
     def _grid(self) -> int:
-        """All objectives differ by multiples of this, fixed point."""
+        """A common divisor of all differences of objectives, fixed point."""
         p = self.query.perturbation
         tables = [*p.unary, *([] if p.radial is None else [p.radial])]
         return math.gcd(UNIT, *(int(g) for t in tables for g in np.unique(t - t[0])))
 
     @property
     def dominated(self) -> int:
-        """Values from here on cannot matter, fixed point; while ties are broken, an equal value can."""
+        """The smallest value that can be pruned, fixed point; equal values matter while ties are broken."""
         return self.upper + (1 if self.query.break_ties else 0)
 
     def can_prune(self, bound: int) -> bool:
-        """Whether a region with this exact lower bound (fixed point) cannot matter any more."""
+        """Whether a region with this exact lower bound (fixed point) can be pruned."""
         return bound >= self.dominated
 
     @property
     def upper(self) -> int:
-        """The best value, or one that no point exceeds while there is none; fixed point."""
+        """The value of the incumbent, or an upper bound on all values if there is none; fixed point."""
         if self.best is not None:
             return self.best[0]
         return self.problem.largest_loss * UNIT + self.query.perturbation.magnitude
 
     def report(self, bound: int, nodes: int = 0) -> None:
-        """Tell the watch about a lower bound over everything that is not settled, fixed point."""
+        """Report progress: a lower bound over all unsettled regions, fixed point."""
         value = from_fixed(self.upper)
         self.query.watch.report(value, min(value, from_fixed(bound)), self.nodes + nodes)
 
     def run(self, regions: Sequence[Region]) -> Proposal:
-        """Search regions in the given order (best bounds first). They must cover the lattice, except for what
-        ``can_prune`` has ruled out."""
+        """Search the regions in order (best bounds first).
+
+        Together with what ``can_prune`` has excluded they must cover the lattice.
+        """
         for number, region in enumerate(regions):
             if self.can_prune(region.bound):
                 continue
@@ -142,7 +146,7 @@ class Search:
         return self._proposal(self.best[0], Status.OPTIMAL)
 
     def _proposal(self, bound: int, status: Status) -> Proposal:
-        """Without a solve, everything was settled in integers."""
+        """The result; exact if no MIP was solved, because everything was then settled in integers."""
         return Proposal(
             None if self.best is None else np.array(self.best[1], dtype=np.int64),
             min(bound, self.upper),
@@ -154,7 +158,7 @@ class Search:
         )
 
     def _solve(self, region: Region, others: int | None) -> tuple[Status, int] | None:
-        """Settle one region; or say why not, with a bound over the region."""
+        """Solve one region; None if it is settled, else the reason and a bound over the region."""
         forbidden: list[NDArray[np.int64]] = []
         if self.query.break_ties and self.best is not None:
             incumbent = np.array(self.best[1], dtype=np.int64)
@@ -162,7 +166,7 @@ class Search:
                 forbidden.append(region.encode(incumbent))
         constant, costs = from_fixed(region.constant), region.costs()
 
-        def tell(news: News) -> None:
+        def on_progress(news: SolverProgress) -> None:
             if news.values is not None:
                 self._offer_found(region.decode(news.values))
             proved = max(self._floor(news.bound + constant), region.bound)
@@ -171,7 +175,7 @@ class Search:
         for _ in range(_MAX_TIES + 1):
             cutoff, start = self.cutoff - constant, self._start(region)
             question = Question(costs, region.allowed, forbidden, cutoff, start)
-            answer = self.session.solve(question, self.query.watch, tell)
+            answer = self.session.solve(question, self.query.watch, on_progress)
             self.nodes += answer.nodes
             self.solves += 1
             self._note(answer.raw)
@@ -191,19 +195,19 @@ class Search:
         return None
 
     def _start(self, region: Region) -> NDArray[np.int64] | None:
-        """The best point, if it lies in the region and was not forbidden, as the ones of ties are."""
+        """The incumbent as a start, if it lies in the region and is not excluded by a no-good cut."""
         if self.best is None or self.query.break_ties:
             return None
         point = np.array(self.best[1], dtype=np.int64)
         return region.encode(point) if region.contains(point) else None
 
     def _offer_found(self, point: IntArray) -> None:
-        """A point that the solver met on its way: what it is worth is seen in integers."""
+        """Evaluate a point that the solver found on its way, if it is in the lattice."""
         if self.problem.lattice.contains(point):
             self.offer(point)
 
     def _is_last(self, point: IntArray, bound: float) -> bool:
-        """Offer the solver's optimum of what is left; True if nothing that is left can matter."""
+        """Evaluate the solver's optimum over the remaining points; True if no other can matter."""
         if not self.problem.lattice.contains(point):
             raise SolverFailedError("the solver's optimum does not decode to a point of the lattice")
         value = self.offer(point)
@@ -213,11 +217,11 @@ class Search:
                 f"the solver's optimum is {abs(from_fixed(value) - bound):.3g} away from exact arithmetic at "
                 f"its own point: its tolerances do not hold for this problem. Use another oracle"
             )
-        # The solver minimised, so what is left costs at least ``value`` up to the tolerance.
+        # The solver minimised: all remaining points cost at least ``value``, up to the tolerance.
         return not self.query.break_ties or from_fixed(value - self.best[0]) > 2 * self.tolerance
 
     def _floor(self, bound: float) -> int:
-        """A solver's bound in fixed point, with its tolerance taken off."""
+        """A solver's bound in fixed point, less the tolerance, rounded down."""
         lowest = trivial_bound(self.query.perturbation)
         if not math.isfinite(bound):
             return lowest if bound < 0 else self.upper

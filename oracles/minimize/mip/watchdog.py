@@ -1,7 +1,7 @@
-"""Runs a solver in a folder for as long as somebody waits for it; then both are gone.
+"""Run a solver in a folder while its caller lives; end the solver and remove the folder afterwards.
 
-A program of its own, started by ``private``: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT... SIGTERM
-ends it and the solver; SIGUSR1 is passed on as Ctrl-C, at which solvers stop and write down their best point.
+Started by ``solver_files`` as a program: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT... SIGTERM ends it
+and the solver; SIGUSR1 is passed on as Ctrl-C, at which solvers stop and write their best point.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOOK = 0.1  # seconds between two looks at the caller
 
 
 def run(folder: str, caller: int, command: list[str]) -> int:
-    """The program's exit status; 1 if it had to be ended."""
+    """Run the command; return its exit status, or 1 if it had to be ended."""
 
     def wanted() -> bool:
         return os.getppid() == caller and os.path.isdir(folder)
@@ -55,7 +55,7 @@ def run(folder: str, caller: int, command: list[str]) -> int:
 
 
 def _hears() -> None:
-    """The solver does not inherit that Ctrl-C is ignored."""
+    """Restore default handling of Ctrl-C in the solver, which would inherit that it is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,4 +1,4 @@
-"""Convex sets: how large they are and what lies in them. One kind of set a file."""
+"""Convex sets: membership, size and vertices. One kind of set per file."""
 
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.group_ball import GroupL1Ball

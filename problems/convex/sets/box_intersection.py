@@ -20,13 +20,13 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 class BoxIntersection(ConvexSet):
     """A box cut by an l1 ball, an l2 ball or a simplex.
 
-    The one constraint that couples the coordinates has one multiplier, and everything is a function of it.
-    Radius and diameter are upper bounds (the smaller of the two sets' own), which is the side that step
-    sizes want; the radius over an l2 ball is exact, because the norm is continuous on the box.
+    A single constraint couples the coordinates, so every quantity is a function of its one multiplier. Radius
+    and diameter are upper bounds (the smaller of those of the two sets), as step sizes need; with an l2 ball
+    the radius is exact, because the norm is continuous on the box.
 
     Attributes:
-        box: the box; of a simplex's, the part with coordinates >= 0.
-        other: what cuts it.
+        box: the box; with a simplex, restricted to coordinates >= 0.
+        other: the set that cuts it.
 
     Raises:
         InfeasibleDomainError: no point in common.
@@ -73,7 +73,7 @@ class BoxIntersection(ConvexSet):
         return min(self.box.l1_radius, self.other.l1_radius)
 
     def support(self, g: Vector) -> float:
-        """An upper bound for any multiplier (weak duality), evaluated at the best one, where it is equal."""
+        """The dual value at the best multiplier; by weak duality an upper bound at any multiplier."""
         box, size = self.box, self.other.size
         point, multiplier = self._farthest(g)
         if multiplier == 0:
@@ -93,7 +93,7 @@ class BoxIntersection(ConvexSet):
         return self._farthest(g)[0]
 
     def _farthest(self, g: Vector) -> tuple[Vector, float]:
-        """A maximiser of <w, g> over C and the multiplier of the constraint that cuts the box."""
+        """A maximiser of <w, g> over C, and the multiplier of the coupling constraint."""
         box = self.box
         if isinstance(self.other, L2Ball):
             corner = np.where(g == 0, box.nearest_to_zero, np.where(g > 0, box.high, box.low))
@@ -101,7 +101,7 @@ class BoxIntersection(ConvexSet):
                 return corner, 0.0
             point, scale = scaled_into(box, g, self.other.size)
             return point, 1 / scale if scale > 0 else np.inf
-        # A unit of l1 norm, or of the sum, buys most where g is largest: greedily, until it is spent.
+        # Fractional knapsack: spend the l1 norm (or the sum) on coordinates in decreasing order of g.
         simplex = isinstance(self.other, Simplex)
         point = np.array(box.low if simplex else box.nearest_to_zero)
         room = box.high - point if simplex else np.where(g > 0, box.high - point, point - box.low)
@@ -119,7 +119,7 @@ class BoxIntersection(ConvexSet):
         least = max(self.box.gauge(v), self.other.gauge(v))
         if not 0 < least < np.inf:
             return least
-        # The box scales v for r in an interval, the simplex for one r: the larger of the least must fit both.
+        # v lies in r * box for an interval of r, in r * simplex for one r: check the larger one in both.
         fits = self.box.contains(v / least) and self.other.contains(v / least)
         return least if fits else np.inf
 
@@ -130,8 +130,9 @@ class BoxIntersection(ConvexSet):
 def scaled_into(box: Box, x: Vector, size: float) -> tuple[Vector, float]:
     """The point clip(s x) of the box with l2 norm ``size``, and s >= 0.
 
-    The norm grows with s from that of the box's point nearest to 0 to that of the corner that x faces, and
-    ``size`` must lie between the two. It is exact between two of the s at which a coordinate meets a wall.
+    The norm grows with s, from that of the box's point nearest to 0 to that of its corner in direction x;
+    ``size`` must lie between the two. Between breakpoints, where a coordinate reaches a bound, the solution
+    is in closed form.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         knots = np.concatenate([box.low / x, box.high / x])
@@ -156,7 +157,7 @@ def scaled_into(box: Box, x: Vector, size: float) -> tuple[Vector, float]:
 def shifted_to_sum(x: Vector, low: Vector, high: Vector, total: float) -> Vector:
     """The point clip(x - t) of a box whose sum is ``total``, which must lie between those of low and high.
 
-    The sum falls with t, linearly between two of the t at which a coordinate meets a wall.
+    The sum decreases in t, linearly between breakpoints, where a coordinate reaches a bound.
     """
     knots = np.sort(np.concatenate([x - low, x - high]))
 

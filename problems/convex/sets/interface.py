@@ -1,4 +1,4 @@
-"""What a convex set is, and the quantities of it that bounds and step counts need."""
+"""The interface of convex sets: membership, support function, gauge, radii and Gaussian width."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ConvexSet(ABC):
 
     @abstractmethod
     def violation(self, w: Vector) -> float:
-        """By how much w, of shape (p,), misses a constraint of C at most, in the constraint's units."""
+        """The largest violation of a constraint of C at w, shape (p,), in the units of the constraint."""
 
     def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
         """Whether w is in C, up to a tolerance in the units of the constraints."""
@@ -79,7 +79,7 @@ class ConvexSet(ABC):
 
     @property
     def vertex_count(self) -> int | None:
-        """How many points C is the hull of, or None if it is not known to be the hull of finitely many."""
+        """The number of points whose hull C is, or None if no finite list is known."""
         return None
 
     def vertices(self) -> Vector:

@@ -47,7 +47,7 @@ def intersect(first: ConvexSet, second: ConvexSet) -> ConvexSet:
 
 
 def _shape(ball: NormBall) -> object:
-    """What two balls must share to be multiples of each other."""
+    """The shape parameters of a ball: balls of one type with equal shape are multiples of each other."""
     return getattr(ball, "groups", None), getattr(ball, "sparsity", None)
 
 

@@ -15,13 +15,13 @@ from scipy.stats import beta, chisquare
 
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent, DPProximalGradient
-from privopt.mechanisms.convex.iteration import Output
-from privopt.mechanisms.convex.mechanism import FullBatchMechanism
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent, DPMirrorDescent
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import bounded_range_step_epsilon, gaussian_mu, zcdp_epsilon
 from privopt.mechanisms.privacy.gradient_noise import SelectionNoise, VectorNoise, gaussian_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Output
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ElasticNet, lasso, ridge

@@ -9,12 +9,12 @@ from scipy.optimize import Bounds, minimize
 
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPProximalGradient
-from privopt.mechanisms.convex.iteration import Output
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.registry import parse_set
 from privopt.mechanisms.convex.svrg import DPSVRG
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Output
 from privopt.oracles.convex.quantities import contains
 from privopt.oracles.convex.registry import facing
 from privopt.problems.convex.losses import LogisticLoss

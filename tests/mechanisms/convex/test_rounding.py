@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.penalties import gradient_tolerance
-from privopt.mechanisms.convex.sampling import record_bound
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.convex.svrg import DPSVRG, difference_bound
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.risk.sampling import record_bound
 from privopt.oracles.convex.smooth import minimize_ridge
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.regularizers import ridge

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import beta, binom, chisquare, norm
 
-from privopt.mechanisms.convex.iteration import Output, choose_output
-from privopt.mechanisms.convex.step_counts import loss_range
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, quiet_rounds
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -27,6 +25,8 @@ from privopt.mechanisms.privacy.poisson import (
     poisson_multiplier,
     sampled_noise,
 )
+from privopt.mechanisms.risk.iteration import Output, choose_output
+from privopt.mechanisms.risk.step_counts import loss_range
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

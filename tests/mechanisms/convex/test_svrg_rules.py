@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from privopt.mechanisms.convex.sampling import private_batch
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, noise_growth
 from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.risk.sampling import private_batch
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import sqlite3
+from contextlib import ExitStack
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -179,12 +180,120 @@ def test_postgresql_takes_booleans_and_single_precision_as_predict_does(postgres
         cursor.execute("CREATE TABLE singles (stage BOOLEAN, x REAL)")
         cursor.executemany("INSERT INTO singles VALUES (%s, %s)", rows)
         cursor.execute(model.to_sql("singles"))
-        found = [(row[2], row[3]) for row in cursor.fetchall()]
+        found = [row[-2:] for row in cursor.fetchall()]
     (part,) = rows_of(open_table(postgres, "singles"), ["stage", "x"], 10)
     assert part["x"][0] == float(np.float32(0.7)) < 0.7
     whole = part[:2]
     assert found[:2] == list(zip(model.decision_function(whole), model.predict(whole), strict=True))
     assert found[2] == (None, None)
+
+
+# Names that databases, statements of ours or both give a meaning to.
+NAMES = [
+    "points", "Points", "POINTS", "prediction", "risk", "RISK", "points_1", "scored", "privopt", "records",
+    "select", "from", "order", "it's", 'a "quote"', "a.b", "x;--", " ", "%s", ":x", "?", "\\", "é", "日本",
+    "null", "1", "x" * 60,
+]  # fmt: skip
+
+
+def any_table(rng: np.random.Generator) -> tuple[Any, pd.DataFrame, str]:
+    """A card over some columns, a table that has others beside them in any order, and the table's name."""
+    names, seen = [], set()
+    for k in rng.permutation(len(NAMES)).tolist():
+        if NAMES[k].lower() not in seen:  # SQLite and DuckDB have one column for "x" and "X"
+            seen.add(NAMES[k].lower())
+            names.append(NAMES[k])
+    names = names[: int(rng.integers(2, 9))]
+    columns: list[Any] = []
+    cells: dict[str, list[Any]] = {}
+    for name in names[: int(rng.integers(1, len(names) + 1))]:
+        if rng.integers(2):
+            columns.append(MissingLevel(Binned(name, [0, 0.1, 0.7, 1])))
+            cells[name] = rng.choice(
+                np.array([None, -1.0, 0.1, math.nextafter(0.7, 0), 0.7, 3.0]), 6
+            ).tolist()
+        else:
+            columns.append(
+                Categorical(name, ["a", "it's"], outside=rng.choice(["ignore", "refuse"]), missing="a")
+            )
+            known = [None, "a", "it's"] + ["A", ""] * (columns[-1].outside == "ignore")
+            cells[name] = rng.choice(np.array(known, dtype=object), 6).tolist()
+    for name in names[len(columns) :]:
+        cells[name] = rng.integers(-9, 9, 6).astype(float).tolist()
+    schema = Schema(columns, intercept=True)
+    model = card(schema, points=rng.integers(-5, 6, schema.n_features).tolist(), risks=bool(rng.integers(2)))
+    order = [names[k] for k in rng.permutation(len(names)).tolist()]
+    frame = pd.DataFrame({name: pd.Series(cells[name], dtype=object) for name in order})
+    return model, frame, names[int(rng.integers(len(names)))]
+
+
+def kinds_of(model: Any, frame: pd.DataFrame, number: str) -> str:
+    text = {column.name for column in model.schema_.columns if isinstance(column, Categorical)}
+    quoted = [(name, '"' + name.replace('"', '""') + '"') for name in frame]
+    return ", ".join(f"{q} {'VARCHAR' if name in text else number}" for name, q in quoted)
+
+
+def check_any_table(model: Any, frame: pd.DataFrame, name: str, execute: Any, mark: str, number: str) -> None:
+    """The last columns of the result, whatever the table has, and under names that no declared column has."""
+    quoted, added = '"' + name.replace('"', '""') + '"', 2 + (model.risk_ is not None)
+    execute(f"CREATE TEMPORARY TABLE {quoted} ({kinds_of(model, frame, number)})", None)
+    for row in frame.itertuples(index=False, name=None):
+        place = quoted.replace("%", "%%") if mark == "%s" else quoted
+        execute(f"INSERT INTO {place} VALUES ({', '.join([mark] * len(row))})", row)
+    cursor = execute(model.to_sql(name), None)
+    found = pd.DataFrame([row[-added:] for row in cursor.fetchall()])
+    named = [description[0] for description in cursor.description[-added:]]
+    execute(f"DROP TABLE {quoted}", None)
+    assert found[0].tolist() == model.decision_function(frame).tolist()
+    assert found[1].tolist() == model.predict(frame).tolist()
+    assert added == 2 or found[2].tolist() == model.predict_proba(frame)[:, 1].tolist()
+    declared = {column.name.lower() for column in model.schema_.columns}
+    assert not declared & set(named)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
+def test_sql_agrees_with_predict_whatever_columns_are_called(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    rng = np.random.default_rng(3)
+    with ExitStack() as stack:
+        execute, mark, number = connected(engine, stack, request)
+        for _ in range(60):
+            check_any_table(*any_table(rng), execute, mark, number)
+
+
+def connected(engine: str, stack: ExitStack, request: pytest.FixtureRequest) -> tuple[Any, str, str]:
+    """A function that executes, the mark of a parameter, and the type of a double."""
+    if engine == "postgres":
+        psycopg = pytest.importorskip("psycopg")
+        database = stack.enter_context(psycopg.connect(request.getfixturevalue("postgres")))
+        cursor = stack.enter_context(database.cursor())
+        return lambda query, row: cursor.execute(query, row), "%s", "DOUBLE PRECISION"
+    opened: Any = sqlite3.connect(":memory:") if engine == "sqlite" else duckdb.connect()
+    stack.callback(opened.close)
+    return lambda query, row: opened.execute(query, row or ()), "?", "DOUBLE"
+
+
+def test_numbers_that_are_none_in_a_database_are_missing_or_refused(run_postgres: Any) -> None:
+    schema = Schema(
+        [MissingLevel(Binned("age", [0, 1, 2])), Binned("dose", [0, 1, 2], missing=1)], intercept=True
+    )
+    model = card(schema, points=[1, 2, 7, 3, 5], risks=False)
+    rest: dict[str, Any] = {"late payments": 1.0, "it's": "no", "country": None, "stage": 1.0, "pulse": 1.0}
+    frame = pd.DataFrame([{"age": math.nan, "dose": math.nan, **rest}, {"age": 1.5, "dose": 0.5, **rest}])
+    for run in (run_postgres, run_duckdb):
+        statement = model.to_sql('our "table"')
+        expected = [7 + 5 - 3, 2 + 3 - 3]
+        assert run(frame, statement)["points"].tolist() == expected == model.decision_function(frame).tolist()
+
+
+def test_names_and_categories_that_no_statement_holds_are_refused() -> None:
+    for column in (
+        Categorical("x", ["a", "a\0b"]),
+        Categorical("x\0", ["a", "b"]),
+    ):
+        with pytest.raises(InvalidInputError, match="cannot be written in SQL"):
+            card(Schema([column], intercept=True), points=[1, 2], risks=False).to_sql()
 
 
 # ---------------------------------------------------------------- points people read

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from privopt.mechanisms.convex.iteration import StepClock
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch, centre_grid
@@ -15,6 +14,7 @@ from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescen
 from privopt.mechanisms.heavy_tails.units import Units
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import StepClock
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES

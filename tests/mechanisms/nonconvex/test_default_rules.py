@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privopt.mechanisms.convex.step_counts import MOST_STEPS, loss_range, typical_distance
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.newton import DPCubicNewton
 from privopt.mechanisms.nonconvex.registry import NONCONVEX
@@ -17,6 +16,7 @@ from privopt.mechanisms.nonconvex.second_order import SecondOrderMechanism
 from privopt.mechanisms.nonconvex.spider import DPSpider
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, typical_distance
 from privopt.problems.convex.losses import SigmoidLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, ridge
 from privopt.problems.convex.risk import RiskFacts

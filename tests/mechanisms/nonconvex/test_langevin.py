@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
-from privopt.mechanisms.convex.iteration import Output
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.nonconvex.langevin import DPLangevin, coldness
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Output
 from privopt.problems.convex.losses import HuberLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

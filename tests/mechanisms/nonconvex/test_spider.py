@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
-from privopt.mechanisms.convex.iteration import Output
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.nonconvex.spider import DPSpider, difference_sensitivity
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Output
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss

@@ -31,11 +31,11 @@ from privopt.oracles.minimize.interval import IntervalOracle
 from privopt.oracles.minimize.local_search import LocalSearchOracle
 from privopt.oracles.minimize.mip.cpsat import CpSatOracle, CpSatSession, grid_steps
 from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
-from privopt.oracles.minimize.mip.model import MipModel, News, Outcome, Question
+from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question, SolverProgress
 from privopt.oracles.minimize.mip.pulp import PulpOracle, PulpSession, translated
-from privopt.oracles.minimize.mip.remote import RemoteSession, _Worker
 from privopt.oracles.minimize.mip.row_model import formulation
 from privopt.oracles.minimize.mip.scip import ScipOracle
+from privopt.oracles.minimize.mip.worker_process import RemoteSession, _Worker
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
 from privopt.problems import Categorical, Schema
@@ -269,7 +269,7 @@ def test_a_killed_worker_loses_only_its_own_solve() -> None:
 
 @linux
 def test_a_worker_that_does_not_hear_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privopt.oracles.minimize.mip.remote._PATIENCE", 0.1)
+    monkeypatch.setattr("privopt.oracles.minimize.mip.worker_process._PATIENCE", 0.1)
     model, question = knapsack()
     session = RemoteSession(HighsSession, model)
     os.kill(session._hand[0]._process.pid, signal.SIGSTOP)
@@ -283,7 +283,7 @@ def test_no_worker_outlives_its_caller() -> None:
     code = (
         "import os, signal; from privopt.oracles.minimize.mip.highs import HighsSession;"
         "from privopt.oracles.minimize.mip.model import MipModel;"
-        "from privopt.oracles.minimize.mip.remote import RemoteSession;"
+        "from privopt.oracles.minimize.mip.worker_process import RemoteSession;"
         "model = MipModel('m'); model.choose_one(model.add(2, integer=True));"
         "session = RemoteSession(HighsSession, model);"
         "print(session._hand[0]._process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
@@ -482,7 +482,7 @@ def test_a_cutoff_reaches_cpsat() -> None:
 def test_highs_starts_from_the_best_point_known() -> None:
     """A start that is the optimum is what it tells first; one beyond the cutoff does no harm."""
     model, question = knapsack()
-    session, news = HighsSession(model), list[News]()
+    session, news = HighsSession(model), list[SolverProgress]()
     answer = session.solve(question._replace(start=np.array([0, 1])), Limits().start(), news.append)
     assert answer.bound == 7.0
     first = next(n.values for n in news if n.values is not None)

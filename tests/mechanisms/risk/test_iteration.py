@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from privopt.mechanisms.convex.iteration import Method, StepClock, noisy_iteration
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon
 from privopt.mechanisms.privacy.poisson import poisson_epsilon
+from privopt.mechanisms.risk.iteration import Method, StepClock, noisy_iteration
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 

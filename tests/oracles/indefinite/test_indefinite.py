@@ -16,18 +16,18 @@ from privopt.oracles.errors import (
     SolverFailedError,
     UnsupportedProblemError,
 )
-from privopt.oracles.limits import Limits, Watch
-from privopt.oracles.quadratic.ball import BallOracle
-from privopt.oracles.quadratic.chords import ChordOracle
-from privopt.oracles.quadratic.conformance import check_indefinite_oracle, planted_quadratics
-from privopt.oracles.quadratic.interface import (
+from privopt.oracles.indefinite.ball import BallOracle
+from privopt.oracles.indefinite.chords import ChordOracle
+from privopt.oracles.indefinite.conformance import check_indefinite_oracle, planted_quadratics
+from privopt.oracles.indefinite.interface import (
     HalfSpace,
     IndefiniteOracle,
     IndefiniteProposal,
     IndefiniteSolver,
 )
-from privopt.oracles.quadratic.select import indefinite_minimizer, indefinite_oracles
-from privopt.oracles.quadratic.vertices import VertexOracle
+from privopt.oracles.indefinite.select import indefinite_minimizer, indefinite_oracles
+from privopt.oracles.indefinite.vertices import VertexOracle
+from privopt.oracles.limits import Limits, Watch
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.group_ball import GroupL1Ball
 from privopt.problems.convex.sets.interface import ConvexSet

@@ -25,14 +25,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.limits import Watch
-from privopt.oracles.quadratic.interface import (
+from privopt.oracles.indefinite.interface import (
     HalfSpace,
     IndefiniteOracle,
     IndefiniteProposal,
     IndefiniteSolver,
     scale_of,
 )
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball

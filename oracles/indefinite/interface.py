@@ -5,7 +5,7 @@ half-space are fixed when an oracle is prepared, g is asked later, as for
 ``privopt.oracles.convex.quadratic``. Value and violation are privopt's; the lower bound is the oracle's,
 which must prove it: no check that takes less than the solve could tell. A bound of ``exact`` oracles is a
 formula, up to the rounding of float64 sums, others rest on the tolerances of a solver.
-``privopt.oracles.quadratic.conformance`` holds oracles to planted minima.
+``privopt.oracles.indefinite.conformance`` holds oracles to planted minima.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class IndefiniteOracle(ABC):
     """Minimises quadratics globally. Subclasses are values.
 
     To add one, implement ``refusals`` and ``build`` in one file and run
-    ``privopt.oracles.quadratic.conformance.check_indefinite_oracle`` on it.
+    ``privopt.oracles.indefinite.conformance.check_indefinite_oracle`` on it.
     """
 
     name: ClassVar[str]

@@ -1,6 +1,6 @@
 """Checks that any oracle for indefinite quadratics can be put through, by whoever wrote it.
 
->>> from privopt.oracles.quadratic.ball import BallOracle
+>>> from privopt.oracles.indefinite.ball import BallOracle
 >>> print(check_indefinite_oracle(BallOracle()).oracle)
 ball
 
@@ -25,8 +25,8 @@ from privopt.oracles.conformance import (
 )
 from privopt.oracles.convex.quadratic import QuadraticAnswer
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.indefinite.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
 from privopt.oracles.limits import Limits
-from privopt.oracles.quadratic.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.interface import ConvexSet

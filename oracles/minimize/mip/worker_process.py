@@ -1,10 +1,9 @@
-"""A session in a process of its own: for solvers that cannot be loaded, or must not be trusted, in this one.
+"""Solver sessions in a separate process, for solvers that cannot be loaded, or may crash, in this one.
 
-A worker is a Python process that holds one session at a time and is asked through its standard input and
-output: nothing is written to a file. It ends when its input does, so no worker outlives its caller, however
-that ended. Workers that are not needed any more wait for the next session: starting one takes a second.
-
-A worker that is killed, or dies of its solver, fails the solve that it was at; the next one gets another.
+A worker is a Python process that holds one session at a time and communicates through standard input and
+output; nothing is written to a file. It ends when its input is closed, so no worker outlives its caller. Idle
+workers are reused, because starting one takes a second. If a worker dies, its current solve fails and the
+next one gets a new worker.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ from typing import Any, BinaryIO
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.limits import Limits, Watch
-from privopt.oracles.minimize.mip.model import MipAnswer, MipModel, News, Outcome, Question, Session
+from privopt.oracles.minimize.mip.model import MipAnswer, MipModel, Outcome, Question, Session, SolverProgress
 
-_LOOK = 0.02  # seconds between two looks at the watch
-_PATIENCE = 2.0  # seconds that a solver gets to stop by itself before its process is ended
-_TELL = 0.05  # seconds between two pieces of news without a better point
-_START = "from privopt.oracles.minimize.mip.remote import work; work()"
+_LOOK = 0.02  # seconds between polls of the watch
+_PATIENCE = 2.0  # seconds that a solver gets to stop by itself before its process is killed
+_TELL = 0.05  # seconds between progress messages without an improved point
+_START = "from privopt.oracles.minimize.mip.worker_process import work; work()"
 
 Factory = Callable[..., Session]
 
 
 class RemoteSession(Session):
-    """``factory(model, *settings)``, made and asked in a worker.
+    """A session ``factory(model, *settings)`` that lives in a worker process.
 
     Args:
-        factory: a session's class, which the worker imports by name.
-        model: of the session.
-        settings: what else the factory takes.
+        factory: the class of the session, which the worker imports by name.
+        model: the model of the session.
+        settings: further arguments of the factory.
 
     Raises:
-        SolverFailedError: the session could not be made.
+        SolverFailedError: the session could not be created.
     """
 
     def __init__(self, factory: type[Session], model: MipModel, *settings: Any) -> None:
@@ -51,13 +50,13 @@ class RemoteSession(Session):
         self._name = factory.__name__.removesuffix("Session")
         self._order = ("open", factory, model, settings)
         self._hand: list[_Worker] = []
-        # A worker has loaded one solver's library, and may not be able to load another.
+        # A worker has loaded one solver's library, and may be unable to load another.
         self._pool = _idle.setdefault(factory, [])
         weakref.finalize(self, _give_back, self._hand, self._pool)
         self._worker()
 
     def _worker(self) -> _Worker:
-        """The worker that holds the session; a new one if there is none, or it has died."""
+        """The worker of this session; a new one if there is none or it has died."""
         if self._hand and self._hand[0].usable:
             return self._hand[0]
         self._hand[:] = [worker := _engaged(self._pool)]
@@ -69,7 +68,9 @@ class RemoteSession(Session):
             raise
         return worker
 
-    def _solve(self, question: Question, watch: Watch, tell: Callable[[News], None]) -> MipAnswer:
+    def _solve(
+        self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+    ) -> MipAnswer:
         worker = self._worker()
         bound, nodes = -float("inf"), 0
         try:
@@ -79,9 +80,9 @@ class RemoteSession(Session):
                 what = worker.receive(_LOOK)
                 if isinstance(what, MipAnswer):
                     return self._said(what, watch)
-                if isinstance(what, News):
+                if isinstance(what, SolverProgress):
                     bound, nodes = max(bound, what.bound), max(nodes, what.nodes)
-                    tell(what)
+                    on_progress(what)
                 if told is None and watch.stop() is not None:
                     told = time.monotonic()
                     worker.send(("stop",))
@@ -90,12 +91,12 @@ class RemoteSession(Session):
         except BaseException:
             worker.end()
             raise
-        worker.end()  # deaf: what it has told so far stands
+        worker.end()  # it does not react: report what it has proved so far
         return MipAnswer(Outcome.STOPPED, None, bound, watch.stop(), nodes, f"{self._name} was ended")
 
     @staticmethod
     def _said(said: MipAnswer, watch: Watch) -> MipAnswer:
-        """The worker knows that it was told to stop, not why."""
+        """Add the reason for stopping, which the worker does not know."""
         if said.outcome is not Outcome.STOPPED:
             return said
         reason = watch.stop() or said.reason or Status.INTERRUPTED
@@ -103,7 +104,7 @@ class RemoteSession(Session):
 
 
 class _Worker:
-    """A process that holds a session, and the thread that listens to it."""
+    """A worker process, and the thread that reads its messages."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -118,7 +119,7 @@ class _Worker:
 
     @property
     def usable(self) -> bool:
-        """It lives, and belongs to this process rather than to the one that this was forked from."""
+        """Whether it is alive and was started by this process (not by the parent of a fork)."""
         return self.owner == os.getpid() and self._process.poll() is None
 
     def _listen(self) -> None:
@@ -137,7 +138,7 @@ class _Worker:
             raise self._died() from error
 
     def receive(self, seconds: float | None) -> Any:
-        """The next message; "" if none comes in time. Errors in the worker are raised here."""
+        """Return the next message, or "" on timeout. Errors of the worker are raised here."""
         try:
             message = self._heard.get(timeout=seconds)
         except queue.Empty:
@@ -180,11 +181,11 @@ def _give_back(hand: list[_Worker], pool: list[_Worker]) -> None:
 
 
 def work() -> None:
-    """Answer orders from standard input until it ends."""
+    """Main loop of a worker: answer orders from standard input until it is closed."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who decides
-    # What a solver prints must not get between the answers.
+    # A solver's output must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     stop, orders = threading.Event(), queue.SimpleQueue[Any]()
@@ -206,7 +207,7 @@ def work() -> None:
 
 
 def _orders(stream: BinaryIO, orders: queue.SimpleQueue[Any], stop: threading.Event) -> None:
-    """Pass orders on; "stop" at once. The caller is gone when they end."""
+    """Read orders and queue them; "stop" takes effect at once. End of input means that the caller is gone."""
     with suppress(Exception):
         while True:
             order = pickle.load(stream)
@@ -223,14 +224,14 @@ def _answered(
 ) -> MipAnswer:
     last = 0.0
 
-    def tell(news: News) -> None:
+    def on_progress(news: SolverProgress) -> None:
         nonlocal last
         if news.values is not None or time.monotonic() - last > _TELL:
             last = time.monotonic()
             _send(answers, news)
 
     limits = Limits(seconds=None if seconds is None else max(seconds, 1e-3), cancelled=stop.is_set)
-    return session.solve(question, limits.start(), tell)
+    return session.solve(question, limits.start(), on_progress)
 
 
 def _send(stream: BinaryIO, message: Any) -> None:

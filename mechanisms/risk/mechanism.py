@@ -16,14 +16,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.iteration import (
-    Method,
-    Output,
-    Perturb,
-    StepClock,
-    choose_output,
-    noisy_iteration,
-)
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import (
@@ -33,6 +25,14 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import (
+    Method,
+    Output,
+    Perturb,
+    StepClock,
+    choose_output,
+    noisy_iteration,
+)
 from privopt.oracles.convex.registry import linear_minimizer, projector
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.errors import UnsupportedProblemError

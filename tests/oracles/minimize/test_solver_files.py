@@ -18,8 +18,8 @@ import pytest
 
 from privopt.oracles.errors import MissingSolverError, SolverFailedError, UnknownOracleError
 from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.mip.private import CARELESS, private_folder, uses_files
 from privopt.oracles.minimize.mip.pulp import PulpOracle
+from privopt.oracles.minimize.mip.solver_files import CARELESS, private_folder, uses_files
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice

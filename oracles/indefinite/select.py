@@ -7,11 +7,11 @@ import contextlib
 from numpy.typing import ArrayLike
 
 from privopt.oracles.errors import MissingSolverError, UnsupportedProblemError
-from privopt.oracles.quadratic.ball import BallOracle
-from privopt.oracles.quadratic.chords import ChordOracle
-from privopt.oracles.quadratic.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
-from privopt.oracles.quadratic.scip import ScipOracle
-from privopt.oracles.quadratic.vertices import VertexOracle
+from privopt.oracles.indefinite.ball import BallOracle
+from privopt.oracles.indefinite.chords import ChordOracle
+from privopt.oracles.indefinite.interface import HalfSpace, IndefiniteOracle, PreparedIndefinite
+from privopt.oracles.indefinite.scip import ScipOracle
+from privopt.oracles.indefinite.vertices import VertexOracle
 from privopt.problems.convex.sets.interface import ConvexSet
 
 

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from privopt.oracles.limits import Watch
-from privopt.oracles.quadratic.interface import (
+from privopt.oracles.indefinite.interface import (
     HalfSpace,
     IndefiniteOracle,
     IndefiniteProposal,
     IndefiniteSolver,
     scale_of,
 )
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet
 

@@ -1,10 +1,10 @@
-"""Solvers that are programs of their own get the problem in files: where these are, and what becomes of them.
+"""Private temporary folders for solvers that run as external programs and read the problem from files.
 
-The files hold the records' counts and the noise. So every solve has a folder that nobody else may enter
-(mode 0700), the solver works in that folder under a ``watchdog``, and both are gone when the solve is over:
-finished, failed, interrupted, or because this process was killed. Only where the watchdog is killed too, or
-the machine stops, is a folder ``privopt-...`` left below the folder for temporary files. On Windows there is
-no watchdog: there a killed process leaves the solver and the folder.
+The files contain record counts and noise. Every solve therefore gets a folder of its own that no other user
+can read (mode 0700), and the solver runs in it under a ``watchdog``. Folder and solver are removed when the
+solve ends: finished, failed, interrupted, or because this process was killed. Only if the watchdog is killed
+too, or the machine stops, a folder ``privopt-...`` stays in the folder for temporary files. Windows has no
+watchdog: there a killed process leaves the solver and the folder behind.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.minimize.mip import watchdog
 
-# They write the problem where no folder of ours is asked for, or send it to another machine.
+# Solvers that write the problem outside the private folder, or send it to another machine.
 CARELESS = ("CyLP", "SAS94", "SASCAS")
 Tell = Callable[[bool], None]
 _PATIENCE = 5.0  # seconds until a watchdog that was told to stop has stopped
 
 
 def uses_files(solver: Any) -> bool:
-    """Whether a PuLP solver is a program of its own."""
+    """Whether a PuLP solver runs as an external program."""
     import pulp
 
     return isinstance(solver, pulp.apis.core.LpSolver_CMD)
@@ -38,10 +38,10 @@ def uses_files(solver: Any) -> bool:
 
 @contextmanager
 def private_folder(solver: Any) -> Iterator[Tell]:
-    """A PuLP solver that uses files keeps them to itself while the context lasts.
+    """Give a PuLP solver that uses files a private folder while the context lasts.
 
-    Yields a function that tells the program, if there is one that can be told: to stop with what it has
-    (False) or to end at once (True).
+    Yields a function that signals the external program, if there is one: to stop and write its best point
+    (False), or to end at once (True).
 
     Raises:
         SolverFailedError: programs cannot be started, or PuLP cannot name files, in the folder for temporary
@@ -72,7 +72,7 @@ def private_folder(solver: Any) -> Iterator[Tell]:
 
 
 def _launcher(folder: Path, program: str) -> Path:
-    """A program that runs ``program`` under the watchdog. It leaves its process number behind."""
+    """Write a script that runs ``program`` under the watchdog, and writes the process id to a file."""
     launcher, python = folder / "solver", [sys.executable, "-I", "-S", watchdog.__file__]
     command = shlex.join([*python, str(folder), str(os.getpid()), program])
     launcher.write_text(
@@ -89,7 +89,7 @@ def _tell(folder: Path, at_once: bool) -> None:
 
 
 def _stop(folder: Path) -> None:
-    """End the watchdog and with it the solver, if it still runs: our child, so its number is not reused."""
+    """End the watchdog, and with it the solver. It is a child process, so its id cannot have been reused."""
     with suppress(OSError, ValueError):
         number = int((folder / "watchdog").read_text())
         for _ in range(int(_PATIENCE / 0.01)):

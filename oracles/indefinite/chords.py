@@ -20,14 +20,14 @@ import numpy as np
 from privopt.oracles.certificate import Status
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.errors import SolverFailedError
-from privopt.oracles.limits import Watch
-from privopt.oracles.quadratic.interface import (
+from privopt.oracles.indefinite.interface import (
     HalfSpace,
     IndefiniteOracle,
     IndefiniteProposal,
     IndefiniteSolver,
     scale_of,
 )
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet, NoClosedFormError
 from privopt.problems.convex.sets.intersections import as_polytope

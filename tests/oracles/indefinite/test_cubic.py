@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from privopt.oracles.quadratic.cubic import cubic_step
+from privopt.oracles.indefinite.cubic import cubic_step
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -1,0 +1,1 @@
+"""Foundations of private risk minimisers: plan, release, noisy iterations, step counts, sampled batches."""
