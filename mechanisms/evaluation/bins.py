@@ -104,6 +104,8 @@ def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     the rest. Where the model has a table of risks its edges are among theirs: all scores of a bin then have
     the same risk, and what is said of risks is exact.
     """
+    if (edges := getattr(model, "score_edges", None)) is not None:
+        return ScoreBins(edges)  # few scores, each a bin
     bins, risks = _bins_by_score(model, n_records, epsilon), getattr(model, "risk_", None)
     return bins if risks is None else ScoreBins(tuple(sorted({*bins.edges, *risks.up_to})))
 

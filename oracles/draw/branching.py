@@ -60,25 +60,17 @@ class GibbsBranching(GibbsOracle):
     Answers both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
 
     Args:
-        max_seconds: the most processor time that counting and summing may take, as estimated.
-        max_memory: the most bytes that tables may take.
         threads: cores to use; None for all.
     """
 
     name: ClassVar[str] = "gibbs-branching"
-    max_seconds: float = 600.0
-    max_memory: float = 4e9
     threads: int | None = None
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         if not isinstance(problem, DecisionTree | RuleList):
             return [f"it draws decision trees and rule lists, no {type(problem).__name__}"]
         sizes = (len(problem.table), problem.levels, problem.n_rows, problem.costs.classes)
-        effort, reasons = BranchingEffort.of(*sizes), []
-        if effort.seconds > self.max_seconds:
-            reasons.append(f"some {effort.seconds:.3g} s of work, more than {self.max_seconds:.3g}")
-        if effort.memory > self.max_memory:
-            reasons.append(f"{effort.memory:.3g} bytes, more than {self.max_memory:.3g}")
+        reasons = BranchingEffort.of(*sizes).refusals
         if problem.lattice.box_size > _MOST_POINTS:
             reasons.append("more models than floating point can count")
         return reasons

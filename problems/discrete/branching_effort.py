@@ -11,6 +11,8 @@ from typing import Self
 _WORDS_PER_SECOND, _PAIRS_PER_SECOND = 3.0e9, 2.1e7
 # Truth values that are read and packed in a second.
 _PACKED_PER_SECOND = 4e8
+# What is refused: more processor time, or more bytes.
+MOST_SECONDS, MOST_MEMORY = 600.0, 4e9
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,16 @@ class BranchingEffort:
             pairs=float(predicates * sum(blocks[:levels]) * classes),
             memory=float(8 * (2 * classes + 1) * sum(sets) + 24 * masses + rows * predicates / 4),
         )
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why it is out of reach; empty if it is not."""
+        reasons = []
+        if self.seconds > MOST_SECONDS:
+            reasons.append(f"some {self.seconds:.3g} s of work, more than {MOST_SECONDS:.3g}")
+        if self.memory > MOST_MEMORY:
+            reasons.append(f"tables of {self.memory:.3g} bytes, more than {MOST_MEMORY:.3g}")
+        return reasons
 
     @property
     def seconds(self) -> float:
