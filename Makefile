@@ -51,7 +51,7 @@ imports: $(VENV)/ready tree
 	cd .typecheck && PYTHONPATH=. ../$(BIN)/lint-imports --config ../.importlinter --no-cache
 
 types: $(VENV)/ready tree imports
-	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml $(PACKAGES)
+	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --cache-dir ../.mypy_cache --config-file ../pyproject.toml $(PACKAGES)
 
 tree:
 	rm -rf .typecheck && mkdir -p .typecheck/privopt

@@ -1,6 +1,6 @@
-"""What the conformance kits share: failures and reports, what purity means, small data sets.
+"""Common parts of the conformance kits: failures, reports, purity checks, small data sets.
 
-A kit is a list of checks, each of which yields where and what is wrong with an oracle on one instance.
+A kit is a list of checks; each yields the faults of an oracle on one instance.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 
 Case = TypeVar("Case")
-Finding = tuple[str, str]  # where (perturbation and circumstances, or ""), and what is wrong
+Finding = tuple[str, str]  # the circumstances (perturbation, limits, or ""), and the fault
 DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
 
 
-# A number, or several in a row: arrays and shapes of any length look alike. Line numbers are left alone.
+# One or several numbers in a row, so that arrays of any length are alike. Line numbers are kept.
 _NUMBER = r"(?<!\.py:)(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:[,\s]+{_NUMBER})*")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One thing that went wrong.
+    """A failed check.
 
     Attributes:
         instance: name of the instance.
         check: name of the check, or "build".
-        reason: what is wrong, or what was raised and where.
+        reason: the fault, or the exception and its location.
         where: the perturbation and the circumstances, or "".
     """
 
@@ -51,7 +51,7 @@ class Failure:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Failures that differ in the instance, the perturbation or in numbers only are of one kind."""
+        """A key shared by failures that differ only in the instance, the perturbation or numbers."""
         return self.check, _NUMBERS.sub("#", self.reason)
 
     def __str__(self) -> str:
@@ -60,14 +60,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class ConformanceReport:
-    """What was checked.
+    """The result of a conformance kit.
 
     Attributes:
         oracle: name of the oracle.
         passed: "instance: check" for every check that held.
-        skipped: what could not be checked, and why: refused instances, claims that were never made.
-        failures: everything that went wrong; empty in a report that ``check_oracle`` returns.
-        unseen: what nothing of this can see.
+        skipped: checks that could not be made, with reasons: refused instances, claims that were never made.
+        failures: all failed checks; empty in a report that ``check_oracle`` returns.
+        unseen: kinds of faults that these checks cannot detect.
     """
 
     oracle: str
@@ -89,7 +89,7 @@ class ConformanceReport:
 
 
 def _example(alike: list[Failure]) -> str:
-    """The first failure of a kind, and how many more there are."""
+    """Describe the first failure of a kind, and the number of others."""
     if len(alike) == 1:
         return str(alike[0])
     instances = len({failure.instance for failure in alike})
@@ -97,7 +97,7 @@ def _example(alike: list[Failure]) -> str:
 
 
 class Tally:
-    """What becomes of an oracle's checks as they are made."""
+    """Collects the results of the checks of an oracle."""
 
     def __init__(self) -> None:
         self.passed: list[str] = []
@@ -105,7 +105,7 @@ class Tally:
         self.failures: list[Failure] = []
 
     def built(self, instance: str, build: Callable[[], Case]) -> list[Case]:
-        """The one case that is built for an instance; none if that is refused or goes wrong."""
+        """Build the case of an instance; an empty list if it is refused or fails."""
         try:
             return [build()]
         except UnsupportedProblemError as refusal:
@@ -132,10 +132,10 @@ class Tally:
 
 
 def verdict(report: ConformanceReport) -> ConformanceReport:
-    """The report, if something was checked and nothing failed.
+    """Return the report if something was checked and nothing failed.
 
     Raises:
-        ConformanceError: otherwise.
+        ConformanceError: a check failed, or nothing was checked.
     """
     if not report.passed and not report.failures:
         skipped = report.skipped
@@ -152,7 +152,7 @@ def name_of(check: Callable[..., object]) -> str:
 
 
 def findings(check: Callable[[Case], Iterator[Finding]], case: Case) -> list[Finding]:
-    """The findings of one check; whatever the oracle raises is one of them."""
+    """The faults found by one check; an exception counts as one."""
     found: list[Finding] = []
     try:
         found.extend(check(case))
@@ -162,7 +162,7 @@ def findings(check: Callable[[Case], Iterator[Finding]], case: Case) -> list[Fin
 
 
 def described(error: Exception) -> str:
-    """What was raised, and where in the file of whoever wrote the oracle."""
+    """Describe an exception and its location in the oracle author's file."""
     return f"raised {type(error).__name__}: {error}{_location(error)}"
 
 
@@ -179,8 +179,7 @@ def _location(error: Exception) -> str:
 
 
 def changed(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]]) -> bool:
-    """Whether arrays differ from the copies made of them. They are put back, so that later checks speak of
-    their own subject."""
+    """Whether arrays differ from earlier copies; they are restored, so that later checks are not affected."""
     if not any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
         return False
     for a, b in zip(arrays, before, strict=True):
@@ -190,13 +189,13 @@ def changed(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]]) -> b
 
 
 class RandomStates:
-    """The global random states of Python and numpy when this was made."""
+    """A snapshot of the global random states of Python and NumPy."""
 
     def __init__(self) -> None:
         self._numpy, self._python = np.random.get_state(), random.getstate()  # noqa: NPY002
 
     def touched(self) -> Iterator[str]:
-        """What has changed since."""
+        """Describe which states have changed since."""
         if self._python != random.getstate():
             yield "the global random state of Python was touched"
         now = np.random.get_state()  # noqa: NPY002
@@ -219,7 +218,7 @@ def random_halfspace(
 
 
 def decimal_ties() -> ZeroOneHalfspace:
-    """Only w = (1, 1, -1) makes no error, and only where 0.1 + 0.2 - 0.3 counts as 0 and predicts -1."""
+    """Problem whose only perfect w = (1, 1, -1) needs 0.1 + 0.2 - 0.3 to be exactly 0, which predicts -1."""
     X = np.repeat([[1, 2, 3], [2, 4, 6], [2, 4, 5]], 5, axis=0)
     y = np.repeat([-1, -1, 1], 5)
     return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=3))

@@ -24,7 +24,7 @@ from privopt.problems.files import write_atomically
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.budget import Budget, Total
-    from privopt.mechanisms.privacy.ledger import Entry, Ledger
+    from privopt.mechanisms.privacy.ledger import Entry, Ledger, Snapshot
     from privopt.mechanisms.privacy.spend import PrivacySpend
 
 app = typer.Typer(help="Keep privacy budgets: a file, or a database for a team.", no_args_is_help=True)
@@ -73,38 +73,36 @@ def create(
 @app.command("list")
 def list_budgets(ledger: LedgerArgument) -> None:
     """The budgets of a ledger: what each has, and what is left of it."""
-    book = _opened(ledger)
-    entries = book.entries()
+    now = _opened(ledger).snapshot()
     table = Table("budget", "epsilon spent", "delta spent", "rule", "releases", "last")
-    for name, (budget, spent) in book.budgets().items():
-        mine = [e for e in entries if name in e.budgets and e.state != "cancelled"]
+    for name, (budget, spent) in now.budgets.items():
+        mine = [e for e in now.entries if name in e.budgets and e.state != "cancelled"]
         table.add_row(
             *(escape(name), f"{spent.epsilon:.6g} of {budget.epsilon:g}"),
             *(f"{spent.delta:.3g} of {budget.delta:g}", budget.rule, str(len(mine))),
             escape(mine[-1].time[:10]) if mine else "",
         )
     print_whole(tell, table)
-    _tell_if_closed(book)
+    _tell_if_closed(now.moved_to)
 
 
 @app.command()
 def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
     """What has been spent, by whom, by what, and what is left."""
-    book = _opened(ledger)
-    entries = book.entries()
+    now = _opened(ledger).snapshot()
     if as_json:
-        typer.echo(json.dumps(budget_report(book, entries), indent=2))
+        typer.echo(json.dumps(budget_report(now), indent=2))
         return
     table = Table(
         Column("time (UTC)", min_width=10), "who", "state", "budgets", "mechanism", "epsilon", "delta"
     )
-    for entry in entries:
+    for entry in now.entries:
         table.add_row(
             *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
             *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:.3g}"),
         )
     print_whole(tell, table)
-    _tell_state(book)
+    _tell_state(now.budgets, now.moved_to)
 
 
 @app.command()
@@ -120,9 +118,9 @@ def picture(
     if output.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInputError(f"--output {output}: pictures end in .png, .svg or .pdf")
     check_files({"--output": output})
-    book = _opened(ledger)
-    spending(book.budgets(), book.course()).savefig(output, dpi=150)
-    tell.print(f"{escape(str(output))}: {', '.join(map(escape, book.budgets()))}")
+    now = _opened(ledger).snapshot()
+    spending(now.budgets, now.course()).savefig(output, dpi=150)
+    tell.print(f"{escape(str(output))}: {', '.join(map(escape, now.budgets))}")
 
 
 @app.command()
@@ -134,22 +132,21 @@ def export(
     ] = None,
 ) -> None:
     """Write down every release; as JSON also the trail with its hashes."""
-    book = _opened(ledger)
-    entries = book.entries()
+    now = _opened(ledger).snapshot()
     if output is None:
-        typer.echo(_as_csv(entries), nl=False)
+        typer.echo(_as_csv(now.entries), nl=False)
         return
     if output.suffix not in (".csv", ".json"):
         raise InvalidInputError(f"--output {output}: exports end in .csv or .json")
     check_files({"--output": output})
     if output.suffix == ".csv":
-        text = _as_csv(entries)
+        text = _as_csv(now.entries)
     else:
-        report = budget_report(book, entries)
-        report["trail"] = [{**vars(row), "content": json.loads(row.content)} for row in book.history()]
+        report = budget_report(now)
+        report["trail"] = [{**vars(row), "content": json.loads(row.content)} for row in now.rows]
         text = json.dumps(report, indent=2) + "\n"
     write_atomically(output, text)
-    tell.print(f"{escape(str(output))}: {len(entries)} releases")
+    tell.print(f"{escape(str(output))}: {len(now.entries)} releases")
 
 
 @app.command()
@@ -197,7 +194,7 @@ def check(
         tell.print(f"not affordable: {escape(why)}")
         raise typer.Exit(1)
     tell.print("affordable: ", end="")
-    _tell_state(book)
+    _tell_state(book.budgets(), book.moved_to)
 
 
 @app.command()
@@ -223,9 +220,9 @@ def _opened(address: str) -> Ledger:
     return Ledger(address)
 
 
-def budget_report(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
+def budget_report(now: Snapshot) -> dict[str, Any]:
     """The machine-readable state of a ledger."""
-    budgets = {name: _account(*pair) for name, pair in ledger.budgets().items()}
+    budgets = {name: _account(*pair) for name, pair in now.budgets.items()}
     only = next(iter(budgets.values())) if len(budgets) == 1 else {}
     return {
         **only,
@@ -240,7 +237,7 @@ def budget_report(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
                 "budgets": list(e.budgets),
                 "spend": e.spend.to_dict(),
             }
-            for e in entries
+            for e in now.entries
         ],
     }
 
@@ -265,9 +262,8 @@ def _as_csv(entries: list[Entry]) -> str:
     return text.getvalue().encode("utf-8", "backslashreplace").decode()  # arguments may be no text
 
 
-def _tell_state(ledger: Ledger) -> None:
-    budgets = ledger.budgets()
-    _tell_if_closed(ledger)
+def _tell_state(budgets: dict[str, tuple[Budget, Total]], moved_to: str) -> None:
+    _tell_if_closed(moved_to)
     for name, (budget, spent) in budgets.items():
         which = f"{escape(name)}: " if len(budgets) > 1 else ""
         tell.print(
@@ -276,9 +272,9 @@ def _tell_state(ledger: Ledger) -> None:
         )
 
 
-def _tell_if_closed(ledger: Ledger) -> None:
-    if there := ledger.moved_to:
-        tell.print(f"closed: moved to {escape(there)}")
+def _tell_if_closed(moved_to: str) -> None:
+    if moved_to:
+        tell.print(f"closed: moved to {escape(moved_to)}")
 
 
 def _moment(time: str) -> str:

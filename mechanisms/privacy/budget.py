@@ -26,9 +26,11 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import check_type, told
 
 RULES = ("basic", "zcdp", "gdp")
-# Ten tenths are one: the rounding of decimal numbers, and of sums of squares, is forgiven. The conversions
-# keep a larger margin of their own.
-_ROUNDING = 1 + 1e-15
+# Ten tenths are one. Spends and budgets are doubles, within 2^-53 of the decimals that somebody wrote: what a
+# budget affords in decimals it affords in doubles if 2^-52 of it is forgiven.
+_ROUNDING = 1 + Fraction(1, 1 << 52)
+# Of sums of squares, and what the conversions keep as a larger margin of their own.
+_CONVERTED = 1 + Fraction(1, 10**15)
 _TINY, _HUGE = 1e-300, sys.float_info.max  # what squares count for at least, and at most
 _VAST = 1e300  # beyond it a rho or mu^2 is stated as an epsilon, which is no less true
 
@@ -97,11 +99,12 @@ class Budget:
     def within(self, spent: Spent) -> bool:
         """Whether that much stays within the budget."""
         if self.rule == "basic":
-            most, most_delta = self.epsilon, self.delta
+            most, forgiven = self.epsilon, _ROUNDING
         else:
-            most = _limit(self.epsilon, self._converted, self.rule)
-            most_delta = self.delta - self._converted
-        return _double(spent.strength) <= most * _ROUNDING and _double(spent.delta) <= most_delta * _ROUNDING
+            most = min(_limit(self.epsilon, self._converted, self.rule), _HUGE)
+            forgiven = _CONVERTED
+        within_delta = spent.delta <= Fraction(self.delta - self._converted) * _ROUNDING
+        return within_delta and spent.strength <= Fraction(most) * forgiven
 
     def stated(self, spent: Spent) -> Total:
         """That much as a pair of epsilon and delta."""
@@ -127,7 +130,7 @@ class Budget:
             f"{self.epsilon:g} and delta = {self.delta:g} under the rule {self.rule!r}"
             f"; with it, epsilon = {after.epsilon:.6g} and delta = {after.delta:.3g}"
         )
-        if self.rule != "basic" or after.epsilon > self.epsilon * _ROUNDING:
+        if self.rule != "basic" or after.epsilon > self.epsilon:
             return text
         wanted = "a larger --delta" if self.delta else "--delta"
         return f"{text}. Only delta is short: create the ledger, or another budget in it, with {wanted}"
@@ -156,7 +159,7 @@ def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
     if left > 0:
         mixed = any(s.notion == "zcdp" for s in spends)
         candidates += [_total(_added(spends, r), r, left) for r in (("zcdp",) if mixed else ("zcdp", "gdp"))]
-    valid = [c for c in candidates if c.delta <= delta * _ROUNDING]
+    valid = [c for c in candidates if Fraction(c.delta) <= Fraction(delta) * _CONVERTED]
     if not valid:
         raise PrivacyParameterError(f"the deltas of these releases add up to more than {delta:g}")
     return min(valid, key=lambda c: c.epsilon)

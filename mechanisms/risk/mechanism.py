@@ -298,7 +298,7 @@ def unconstrained(
 def default_start(convex_set: ConvexSet) -> Vector:
     """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0.
 
-    Where there is no projection, as for a set of one's own with only ``facing``: an extreme point.
+    Where there is no projection, as for a set of one's own with only ``lmo_formula``: an extreme point.
     """
     if isinstance(convex_set, Simplex):
         return np.full(convex_set.dimension, convex_set.size / convex_set.dimension)

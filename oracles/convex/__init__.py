@@ -1,4 +1,4 @@
-"""Oracles over convex sets. Importing any of them enters every solver below in the registry."""
+"""Oracles over convex sets. Importing the package registers all solvers below."""
 
 from privopt.oracles.convex import least_distance, linear, polytope, projected_gradient, projection
 

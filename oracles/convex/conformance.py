@@ -1,4 +1,4 @@
-"""Checks that any linear minimiser, projection or quadratic oracle can be put through, by whoever wrote it.
+"""Conformance kit for linear minimisers, projections and quadratic oracles, built-in or your own.
 
 >>> from privopt.oracles.convex.registry import projector
 >>> print(check_projector(projector).oracle)
@@ -53,7 +53,7 @@ Built = TypeVar("Built")
 
 @dataclass(frozen=True, eq=False)
 class SetInstance:
-    """A set to ask about.
+    """A set for the conformance checks.
 
     Attributes:
         name: for the report.
@@ -126,7 +126,7 @@ def check_quadratic_oracle(
 
 @dataclass(frozen=True, eq=False)
 class _Case(Generic[Built]):
-    """A set, what was built for it, and the questions to ask."""
+    """A set, the oracle built for it, and the questions."""
 
     instance: SetInstance
     built: Built
@@ -235,7 +235,7 @@ def _quadratics(p: int) -> Iterator[Vector]:
 def _wrong(
     case: _Case[list[PreparedQuadratic]], prepared: PreparedQuadratic, g: Vector, answer: QuadraticAnswer
 ) -> Iterator[str]:
-    """What is false in an answer, whether or not it is finished."""
+    """Find false statements in an answer, whether or not the solve was finished."""
     points, H = case.instance.points, prepared.H
     inside = (points[1:] + points[:-1]) / 2  # a minimum need not be at a vertex
     tried = np.concatenate([points, inside, case.instance.points.mean(axis=0, keepdims=True)])
@@ -275,7 +275,7 @@ def _check_quadratic_optimality(case: _Case[list[PreparedQuadratic]]) -> Iterato
 
 
 def _check_limits(case: _Case[list[PreparedQuadratic]]) -> Iterator[Finding]:
-    """Cancelled at once, out of time: a point of the set and an honest bound all the same."""
+    """Under immediate cancellation or an expired limit: still a point of the set and a valid bound."""
     limits = {"cancelled at once": Limits(cancelled=lambda: True), "no time": Limits(seconds=1e-9)}
     for prepared, (name, limit) in itertools.product(case.built, limits.items()):
         for where, g in case.questions():
@@ -412,7 +412,7 @@ def set_instances(seed: int = 0) -> Iterator[SetInstance]:
 
 
 def _boundary(convex_set: ConvexSet, centre: Vector, rng: np.random.Generator) -> Vector:
-    """Where rays from a point of the set leave it, by bisection on membership."""
+    """Boundary points on rays from an interior point, by bisection on membership."""
     rays = rng.standard_normal((_BOUNDARY_POINTS, len(centre)))
     low, high = np.zeros(len(rays)), np.full(len(rays), 1e3)
     for _ in range(60):

@@ -45,10 +45,10 @@ def gauge_step(convex_set: ConvexSet) -> GaugeStep:
 
 
 def _l1_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
-    """Mass goes to the steepest coordinate: first the slack of the ball, then what others give up.
+    """Move l1 mass to the steepest coordinate: first the slack of the ball, then mass of other coordinates.
 
-    Taking a unit from coordinate i and giving it to the steepest one moves 2 units and gains
-    (sign(x_i) g_i + max|g|): coordinates give in the order of sign(x_i) g_i.
+    Moving a unit from coordinate i to the steepest one has length 2 and gains (sign(x_i) g_i + max|g|), so
+    coordinates are used in decreasing order of sign(x_i) g_i.
     """
     steepest = int(np.argmax(np.abs(g)))
     top = float(np.abs(g[steepest]))
@@ -66,7 +66,7 @@ def _l1_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
 
 
 def _simplex_step(x: Vector, g: Vector, cost: float) -> Vector:
-    """Mass goes to the coordinate with the least g, from those with the largest g first."""
+    """Move mass to the coordinate with the smallest g, from those with the largest g first."""
     best = int(np.argmin(g))
     pull = g - g[best]
     order = np.argsort(-pull, kind="stable")
@@ -78,7 +78,7 @@ def _simplex_step(x: Vector, g: Vector, cost: float) -> Vector:
 
 
 def _linf_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
-    """All coordinates move together against the gradient until they meet the wall."""
+    """Move all coordinates against the gradient, each until it reaches its bound."""
     room = np.where(g == 0, 0.0, np.maximum(0.0, size + np.sign(g) * x))
     order = np.argsort(room, kind="stable")
     gains = np.cumsum(np.abs(g[order])[::-1])[::-1]  # those that have not met the wall yet
@@ -87,7 +87,7 @@ def _linf_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
 
 
 def _spend(lengths: Vector, gains: Vector, cost: float) -> Vector:
-    """How much of each segment is walked: gains fall from one to the next, the t-th unit costs cost * t."""
+    """The length used of each segment: marginal gains decrease, the marginal cost at t is cost * t."""
     ends = np.cumsum(lengths)
     stop = float(np.max(np.minimum(ends, gains / cost)))
     return np.clip(stop - (ends - lengths), 0.0, lengths)

@@ -1,13 +1,13 @@
-"""Oracles over convex sets: the questions that first-order methods ask, and the evidence for linear ones.
+"""Interfaces of first-order oracles: linear minimisation, projection, proximal and Bregman steps.
 
-An oracle is a value that was built for one set (and regulariser, and geometry) and answers one kind of
-question. All of them are deterministic functions of their arguments: after noise was added to a gradient,
-whatever an oracle does is post-processing, and a bad answer costs utility, never privacy.
+An oracle is built for one set (and regulariser, and geometry). It is a deterministic function of its
+arguments and is called on noised gradients, so its answer is post-processing: a bad answer costs utility,
+never privacy.
 
-What is asked of a set alone is asked through ``registry``, where solvers enter themselves by the kind of set:
-``linear`` and ``projection`` by formulas, ``polytope`` and ``least_distance`` by numerical methods. ``prox``,
-``bregman`` and ``gauge_step`` build steps on top. Anyone's callable of the same signature will do.
-Quadratics are in ``quadratic``: what an oracle for them is, the evidence, and the same kind of registry.
+Oracles of a set alone are found through ``registry`` by the type of the set: ``linear`` and ``projection``
+hold formulas, ``polytope`` and ``least_distance`` numerical methods. ``prox``, ``bregman`` and ``gauge_step``
+build steps on top of them. Any callable with the same signature can take their place. ``quadratic`` has the
+interface of oracles for convex quadratics.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from privopt.problems.errors import InvalidInputError
 
 
 class Bounded:
-    """A value that was reached, and a proved lower bound on all values."""
+    """An attained objective value with a proved lower bound."""
 
     value: float
     bound: float
 
     @property
     def gap(self) -> float:
-        """value - bound; below 0 only by rounding or by what a violation buys."""
+        """value - bound; negative only by rounding or by a constraint violation."""
         return self.value - self.bound
 
 
@@ -42,8 +42,8 @@ class LinearAnswer(Bounded):
     Attributes:
         point: shape (p,).
         value: <point, g>, recomputed.
-        bound: a lower bound over C that rests on a formula or on checked dual multipliers.
-        violation: by how much the point misses a constraint of C at most, in the constraint's units.
+        bound: a lower bound over C, from a formula or from checked dual multipliers.
+        violation: the largest constraint violation of the point, in the units of the constraint.
     """
 
     point: Vector
@@ -52,7 +52,7 @@ class LinearAnswer(Bounded):
     violation: float = 0.0
 
     def require(self, *, gap: float, violation: float = 1e-6) -> Vector:
-        """The point, if it is proved to be that good.
+        """Return the point if gap and violation are within the given limits.
 
         Raises:
             CertificateError: the gap or the violation is larger.

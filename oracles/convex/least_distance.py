@@ -85,7 +85,7 @@ def _(convex_set: ConvexHull, x: Vector) -> Vector:
 
 
 def _exact_shares(V: Vector, target: Vector, weights: Vector) -> Vector:
-    """The weights of the nearest point of the affine hull of the points in use, if they are weights."""
+    """The weights of the nearest point in the affine hull of the active points, if none is negative."""
     used = np.flatnonzero(weights)
     first, rest = V[used[0]], V[used[1:]]
     shares = np.linalg.lstsq((rest - first).T, target - first, rcond=None)[0]
@@ -122,7 +122,7 @@ class LeastDistanceOracle(QuadraticOracle):
             if direct is not None:
                 point, multipliers = direct.solve(g)
                 return QuadraticProposal(point, multipliers=multipliers[:count], steps=1)
-            # Against the slope too, lest a step lead so far outside that it costs the digits of the way back.
+            # Shorten the step: a point far outside would lose digits on the way back.
             ridge = max(_RIDGE * float(eigenvalues[-1]), _SLOPE_RIDGE * float(np.linalg.norm(g)) / radius)
             ridge = ridge or 1.0  # nothing to minimise: any point
             ridged = _StrictlyConvex(H + ridge * np.eye(len(H)), A, b)
@@ -164,7 +164,7 @@ def _(convex_set: Polytope) -> Projector:
 
 
 def _within_face(H: Vector, g: Vector, A: Vector, b: Vector, w: Vector, active: BoolArray) -> Vector:
-    """From w towards the minimum over the face of the active rows, as far as the other rows allow."""
+    """Move from w towards the minimum over the face of the active rows, as far as the other rows allow."""
     face = null_space(A[active])
     curved, slope = face.T @ H @ face, face.T @ (H @ w + g)
     step = np.linalg.lstsq(curved, -slope, rcond=None)[0]
@@ -199,7 +199,7 @@ class _StrictlyConvex:
         point = free + solve_triangular(self._R, move)
         active = weights > 0
         rows = self._rows[active]
-        # Digits that a far start has cost come back by solving the active rows again, from nearby.
+        # Solve for the active rows again from nearby: a distant start costs digits.
         missed = (self._A[active] @ point - self._b[active]) / self._norms[active]
         point -= solve_triangular(self._R, np.linalg.lstsq(rows, missed, rcond=None)[0])
         multipliers[active] = weights[active] / self._norms[active]

@@ -22,7 +22,7 @@ from privopt.problems.errors import InfeasibleDomainError
 class PolytopeMinimizer:
     """argmin over {A v <= b, low <= v <= high} of <v, g>.
 
-    The bound does not take the solver's word: for any multipliers y >= 0, <v, g> is at least
+    The bound does not rely on the solver: for any multipliers y >= 0, <v, g> is at least
     min over the box of <v, g + A'y> - <b, y>, which is evaluated for the multipliers that HiGHS returns.
     """
 
@@ -53,7 +53,7 @@ def _(convex_set: Polytope) -> LinearMinimizer:
 
 @gauge.register
 def _(convex_set: ConvexHull, v: Vector) -> float:
-    """The least total weight that makes v of the points; infinite if none does.
+    """The smallest total weight of a conic combination of the points that equals v; infinite if none does.
 
     Raises:
         SolverFailedError: HiGHS stopped without an answer.

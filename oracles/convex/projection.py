@@ -1,6 +1,6 @@
-"""Euclidean projections.
+"""Closed-form Euclidean projections.
 
-Mechanisms project what was noised already: a projection that is off costs accuracy, never privacy.
+Mechanisms project points that are already noised: an inaccurate projection costs accuracy, never privacy.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _(convex_set: BoxIntersection, x: Vector) -> Vector:
         return inside
     if isinstance(convex_set.other, L2Ball):
         return scaled_into(box, x, size)[0]
-    # Mirrored so that x >= 0; a coordinate whose wall is below 0 stays at the wall.
+    # Reflect so that x >= 0; a coordinate with an upper bound below 0 stays at that bound.
     sign = np.where(x < 0, -1.0, 1.0)
     low, high = np.minimum(sign * box.low, sign * box.high), np.maximum(sign * box.low, sign * box.high)
     fixed, nearest = high < 0, np.clip(0.0, low, high)

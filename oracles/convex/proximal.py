@@ -1,6 +1,6 @@
-"""Minimisers of convex risks over convex sets, with a lower bound from one linear minimisation as evidence.
+"""Non-private minimisers of convex risks over convex sets, certified by one linear minimisation.
 
-They look at the data without noise: references to measure mechanisms against, not mechanisms.
+They are references to compare mechanisms with, not mechanisms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHECK_EVERY = 10
 
 @dataclass(frozen=True, eq=False)
 class ConvexAnswer(Bounded):
-    """A point and what is known about the minimum. Not private.
+    """A point with its value and a lower bound on the minimum. Not private.
 
     Attributes:
         point: shape (p,), in C.
@@ -42,10 +42,10 @@ class ConvexAnswer(Bounded):
     bound: float
 
     def require(self, gap: float) -> ConvexAnswer:
-        """Itself, if it is proved to be that good.
+        """Return itself if the gap is small enough.
 
         Raises:
-            CertificateError: it is not.
+            CertificateError: the gap is larger.
         """
         if not self.gap <= gap:
             raise CertificateError(
@@ -100,7 +100,7 @@ def minimize_convex(
 def accelerated(
     gradient: Callable[[Vector], Vector], prox: ProxStep, eta: float, start: Vector
 ) -> Iterator[Vector]:
-    """Accelerated proximal gradient iterates without end; momentum starts anew when it points uphill.
+    """Generate accelerated proximal gradient iterates, with restarts when the momentum points uphill.
 
     Source: Beck and Teboulle (2009); restarts: O'Donoghue and Candes (2015).
     """

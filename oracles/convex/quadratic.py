@@ -1,8 +1,9 @@
-"""Convex quadratics over convex sets: what a quadratic oracle is, and the proof that comes with its answers.
+"""The interface of oracles for convex quadratics over convex sets, with certified lower bounds.
 
 min over w in C of <w, H w>/2 + <g, w>, H positive semidefinite. H and C are fixed when an oracle is prepared
-(factorising H, laying out rows), g is asked later. The point is the oracle's; value, lower bound and
-violation are privopt's. The bound is the tangent at the point, minimised over C: for any w in C,
+(so that H can be factorised once); g is given with each question. The oracle returns a point; privopt
+computes
+value, lower bound and violation. The bound is the tangent at the point, minimised over C: for any w in C,
 f(w) >= f(z) + <H z + g, w - z>. If H = I then |z - z*|^2 is at most the gap of a z in C.
 """
 
@@ -31,17 +32,17 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class QuadraticAnswer(Bounded):
-    """A point and what is known about the minimum.
+    """A point with its value and a lower bound on the minimum.
 
     Attributes:
         point: shape (p,).
-        value: <w, H w>/2 + <g, w> there, recomputed.
+        value: <w, H w>/2 + <g, w> at the point, recomputed.
         bound: a lower bound over C, up to the rounding of float64 sums.
-        violation: by how much the point misses a constraint of C at most, in the constraint's units.
+        violation: the largest constraint violation of the point, in the units of the constraint.
         status: why the solver stopped.
-        oracle: its name.
-        raw_status: its own words.
-        steps: work done.
+        oracle: name of the oracle.
+        raw_status: the solver's status text.
+        steps: number of iterations.
         seconds: wall-clock time of the solve.
     """
 
@@ -56,7 +57,7 @@ class QuadraticAnswer(Bounded):
     seconds: float
 
     def require(self, *, gap: float, violation: float = 1e-6) -> Vector:
-        """The point, if it is proved to be that good.
+        """Return the point if gap and violation are within the given limits.
 
         Raises:
             CertificateError: the gap or the violation is larger.
@@ -72,15 +73,15 @@ class QuadraticAnswer(Bounded):
 
 @dataclass(frozen=True, eq=False)
 class QuadraticProposal:
-    """What a solver claims. Value and bound are not part of it: privopt computes them.
+    """The result claimed by a solver. Value and bound are not part of it: privopt computes them.
 
     Attributes:
         point: shape (p,).
         status: why the solver stopped.
-        multipliers: over a ``Polytope`` those of A w <= b, >= 0, shape (m,), if the solver knows them: they
-            prove the bound without a linear program. Any values are safe.
-        steps: work done.
-        raw_status: the solver's own words.
+        multipliers: for a ``Polytope``, dual multipliers >= 0 of A w <= b, shape (m,), if known: they prove
+            the bound without a linear program. Any values give a valid bound.
+        steps: number of iterations.
+        raw_status: the solver's status text.
     """
 
     point: Vector
@@ -94,7 +95,7 @@ QuadraticSolver = Callable[[Vector, Watch], QuadraticProposal]
 
 
 class Proposal(Protocol):
-    """What every proposal has."""
+    """The common part of all proposals."""
 
     @property
     def point(self) -> Vector: ...
@@ -104,7 +105,7 @@ P = TypeVar("P", bound=Proposal)
 
 
 class QuadraticOracle(ABC):
-    """Minimises convex quadratics over sets. Subclasses are values.
+    """An oracle that minimises convex quadratics over sets.
 
     To add one, implement ``refusals`` and ``build`` in one file and run
     ``privopt.oracles.convex.conformance.check_quadratic_oracle`` on it.
@@ -114,14 +115,14 @@ class QuadraticOracle(ABC):
 
     @abstractmethod
     def refusals(self, convex_set: ConvexSet, H: Vector) -> list[str]:
-        """Every reason, beyond those of ``prepare``, why this oracle cannot take the problem. Cheap."""
+        """List every reason, beyond those of ``prepare``, why the oracle cannot take the problem. Cheap."""
 
     @abstractmethod
     def build(self, convex_set: ConvexSet, H: Vector) -> QuadraticSolver:
-        """Everything that does not depend on g. Called only without refusals; H is read-only."""
+        """Build what does not depend on g. Called only if there are no refusals; H is read-only."""
 
     def prepare(self, convex_set: ConvexSet, H: ArrayLike) -> PreparedQuadratic:
-        """Match, then build.
+        """Validate, then build the solver.
 
         Args:
             convex_set: C, bounded.
@@ -153,7 +154,7 @@ class QuadraticOracle(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PreparedQuadratic:
-    """A solver built for one set and one H; certifies each of its answers."""
+    """A solver built for one set and one H, which certifies each of its answers."""
 
     name: str
     convex_set: ConvexSet
@@ -162,11 +163,11 @@ class PreparedQuadratic:
     solver: QuadraticSolver
 
     def minimize(self, g: ArrayLike, limits: Limits | None = None) -> QuadraticAnswer:
-        """argmin over C of <w, H w>/2 + <g, w>, with the evidence; see ``QuadraticAnswer.require``.
+        """Minimise <w, H w>/2 + <g, w> over C, with a certificate; see ``QuadraticAnswer.require``.
 
         Args:
             g: shape (p,), finite.
-            limits: time limit and cancellation; a solver that stops early returns what it has.
+            limits: time limit and cancellation; a solver that stops early returns its best point.
 
         Raises:
             InvalidInputError: g of another shape, or not finite.
@@ -199,7 +200,7 @@ class PreparedQuadratic:
 def asked(
     name: str, solver: Callable[[Vector, Watch], P], kind: type[P], g: ArrayLike, dimension: int, watch: Watch
 ) -> tuple[Vector, P, Vector]:
-    """Ask a solver of an oracle: g, what it proposes, and the point of that, copies and checked.
+    """Call a solver, and check its proposal; return g, the proposal and its point as checked copies.
 
     Raises:
         InvalidInputError: g of another shape, or not finite.
@@ -221,12 +222,12 @@ def asked(
 
 @singledispatch
 def quadratic_oracle(convex_set: object) -> QuadraticOracle:
-    """The oracle for a set: solvers enter themselves for the kinds they take, the closest kind counts."""
+    """The oracle registered for the type of a set."""
     raise UnsupportedProblemError(f"no quadratic oracle for {type(convex_set).__name__}")
 
 
 def quadratic_minimizer(convex_set: ConvexSet, H: ArrayLike) -> PreparedQuadratic:
-    """An oracle that fits: active sets over polytopes and boxes, otherwise accelerated projections.
+    """Prepare a suitable oracle: active sets over polytopes and boxes, otherwise accelerated projections.
 
     Raises:
         InvalidInputError, UnsupportedProblemError, InfeasibleDomainError: see ``QuadraticOracle.prepare``.

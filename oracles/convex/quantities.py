@@ -1,4 +1,4 @@
-"""Quantities of sets, by formula where there is one and by a solver where there is not."""
+"""Support functions, gauges, violations and widths of sets, by formula or else by a solver."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def penalized_support(convex_set: ConvexSet, g: Vector, l1: float) -> float:
 
 
 def is_simplex(convex_set: ConvexSet) -> bool:
-    """Whether it is a simplex or part of one: there the l1 norm is the sum."""
+    """Whether the set is a simplex or part of one, where the l1 norm is the sum of coordinates."""
     if isinstance(convex_set, BoxIntersection):
         return isinstance(convex_set.other, Simplex)
     return isinstance(convex_set, Simplex)
 
 
 def lifted(polytope: Polytope) -> Polytope:
-    """{(w, t) : w in C, |w_j| <= t_j}: an l1 norm over C is the sum of t over it."""
+    """The lifted polytope {(w, t) : w in C, |w_j| <= t_j}, over which the l1 norm is linear in t."""
     reach = np.maximum(np.abs(polytope.box.low), np.abs(polytope.box.high))
     eye, zero = np.eye(len(reach)), np.zeros(len(reach))
     A = np.block([[polytope.A, np.zeros(polytope.A.shape)], [eye, -eye], [-eye, -eye]])
@@ -77,7 +77,7 @@ def gauge(convex_set: ConvexSet, v: Vector) -> float:
 
 
 def violation(convex_set: ConvexSet, w: Vector) -> float:
-    """By how much w, of shape (p,), misses a constraint of C; for a hull, its distance."""
+    """The largest constraint violation of w, shape (p,); for a hull, its distance from the hull."""
     if isinstance(convex_set, ConvexHull):
         return float(np.linalg.norm(projector(convex_set)(w) - w))
     return convex_set.violation(w)
@@ -89,7 +89,7 @@ def contains(convex_set: ConvexSet, w: Vector, tolerance: float = 1e-9) -> bool:
 
 
 def gaussian_width(convex_set: ConvexSet) -> Estimate:
-    """E max over C of <w, b>, b standard normal, and how far the figure may be off."""
+    """The Gaussian width E max over C of <w, b>, b standard normal, with its error."""
     if isinstance(convex_set, Polytope):
         # A linear program per sample: fewer of them, and the error says so.
         return simulated_width(lambda g: support(convex_set, g), convex_set.dimension, samples=400)

@@ -1,7 +1,7 @@
-"""What is asked of a convex set, whatever its kind; solvers enter their answers for the kinds they know.
+"""Dispatch of linear minimisation and projection by the type of the convex set.
 
-Whoever asks imports these names and no solver. For a set of your own register one formula each, for
-``facing`` and for ``project``; where a formula is not enough, an oracle, for ``linear_minimizer`` and for
+Callers import these functions and no solver. For a set of your own register a formula with ``lmo_formula``
+and with ``project``; where a formula is not enough, register an oracle with ``linear_minimizer`` and
 ``projector``.
 """
 
@@ -19,35 +19,35 @@ from privopt.problems.errors import InvalidInputError
 
 
 @singledispatch
-def facing(convex_set: object, g: Vector) -> Vector:
-    """A point of the set that minimises <v, g>, shape (p,), by the formula registered for the set."""
+def lmo_formula(convex_set: object, g: Vector) -> Vector:
+    """A minimiser of <v, g> over the set, shape (p,), by the formula registered for its type."""
     raise UnsupportedProblemError(f"no linear minimiser for {type(convex_set).__name__}")
 
 
 @singledispatch
 def project(convex_set: object, x: Vector) -> Vector:
-    """The point of the set nearest to x, shape (p,), by the formula registered for the set."""
+    """The Euclidean projection of x onto the set, shape (p,), by the formula registered for its type."""
     raise UnsupportedProblemError(f"no projection onto {type(convex_set).__name__}")
 
 
 @singledispatch
 def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
-    """The linear minimisation oracle of a set; a polytope's is a linear program with a checked dual.
+    """The linear minimisation oracle (LMO) of a set; for a polytope a linear program with a checked dual.
 
     For a set of your own, register a function of set and gradient:
-    ``privopt.oracles.convex.registry.facing.register(YourSet)``.
+    ``privopt.oracles.convex.registry.lmo_formula.register(YourSet)``.
 
     Raises:
         UnsupportedProblemError: the set is unbounded or unknown.
     """
-    if facing.dispatch(type(convex_set)) is facing.dispatch(object):
+    if lmo_formula.dispatch(type(convex_set)) is lmo_formula.dispatch(object):
         raise UnsupportedProblemError(
             f"no linear minimiser for {type(convex_set).__name__}: it needs a bounded set; for one of your "
-            "own, register its formula by privopt.oracles.convex.registry.facing.register"
+            "own, register its formula by privopt.oracles.convex.registry.lmo_formula.register"
         )
 
     def minimize(g: Vector) -> LinearAnswer:
-        point = facing(convex_set, checked(g, convex_set.dimension))
+        point = lmo_formula(convex_set, checked(g, convex_set.dimension))
         return LinearAnswer(point, float(point @ g), -convex_set.support(-g))
 
     return minimize
@@ -73,10 +73,10 @@ def projector(convex_set: ConvexSet) -> Projector:
 
 
 def checked(x: Vector, dimension: int) -> Vector:
-    """x itself, if it is a finite vector of that length.
+    """Return x if it is a finite vector of the right length.
 
     Raises:
-        InvalidInputError: it is not; a NaN would come out as a point.
+        InvalidInputError: another shape, NaN or infinity.
     """
     if x.shape != (dimension,) or not np.all(np.isfinite(x)):
         raise InvalidInputError(f"expected {dimension} finite coordinates, got shape {x.shape}, or NaN")

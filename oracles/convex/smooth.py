@@ -26,7 +26,7 @@ _KEPT = 8
 
 @dataclass(frozen=True)
 class SmoothCertificate:
-    """What is known about a point of a strongly convex function.
+    """Certificate of an approximate minimiser of a strongly convex function.
 
     Attributes:
         status: why the solver stopped.
@@ -45,7 +45,7 @@ class SmoothCertificate:
 
     @property
     def gap(self) -> float:
-        """How far the value may be above the minimum: |gradient|^2 / (2 mu)."""
+        """A bound on value - minimum: |gradient|^2 / (2 mu)."""
         return self.gradient_norm**2 / (2 * self.strong_convexity)
 
     @property
@@ -68,10 +68,10 @@ class SmoothAnswer:
     certificate: SmoothCertificate
 
     def require(self, tolerance: float) -> Vector:
-        """The point, if its gradient is proved to be that small.
+        """Return the point if the bound on its gradient norm is small enough.
 
         Raises:
-            CertificateError: it is not; naming the gradient norm, the time and the remedy.
+            CertificateError: it is larger; the message names the gradient norm, the time and the remedy.
         """
         proof = self.certificate
         if not proof.gradient_norm <= tolerance:
@@ -99,13 +99,12 @@ def minimize_ridge(
 ) -> SmoothAnswer:
     """argmin over R^p of F(w) + (l2/2) |w|^2 + <linear, w>, for a convex loss and l2 > 0.
 
-    Newton steps, halved until they shrink the gradient, as the Newton direction of a strongly convex function
-    does when short enough. A Hessian is kept for a few steps, and learns from each what the gradient's change
-    tells of it (BFGS); where there are too many features for it, L-BFGS steps come first, and conjugate
-    gradients find directions.
+    Damped Newton steps: a step is halved until it decreases the gradient norm. A Hessian is kept for a few
+    steps, with BFGS updates. With too many features for a Hessian, L-BFGS steps come first, and directions
+    are found by conjugate gradients.
 
     float32 data are copied to float64: the gradient of float32 predictions is a step function, and its zero
-    may be farther from the minimum than neighbouring minima are from each other.
+    may be farther from the minimum than the minima of neighbouring data sets are from each other.
 
     Args:
         risk: F.
@@ -177,7 +176,7 @@ def minimize_ridge(
 
 
 def _rounding(risk: EmpiricalRisk, w: Vector) -> float:
-    """How far the computed gradient at w may be from the exact one: sums, slopes, and predictions."""
+    """A bound on the rounding error of the gradient at w: of sums, slopes and predictions."""
     facts = risk.facts
     predictions = facts.smoothness * float(np.linalg.norm(w)) * (facts.dimension + 4) * 2.0**-53
     return facts.gradient_bound * (facts.rounding + 2.0**-48) + predictions
@@ -193,7 +192,7 @@ def _lbfgs(objective: Callable[[Vector], tuple[float, Vector]], start: Vector, t
 
 
 def _learnt(inverse: Vector, step: Vector, change: Vector) -> Vector:
-    """An inverse Hessian that maps the change of the gradient to the step, near to the one before (BFGS)."""
+    """BFGS update of an inverse Hessian: it maps the change of the gradient to the step."""
     product, along = inverse @ change, float(step @ change)
     crossed = np.outer(step, product / along)
     scale = (1 + float(change @ product) / along) / along

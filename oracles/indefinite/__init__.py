@@ -1,1 +1,1 @@
-"""Quadratics that need not be convex, minimised globally: balls, boxes, polytopes, with a half-space."""
+"""Global minimisation of indefinite quadratics over balls, boxes and polytopes, perhaps with a half-space."""

@@ -1,5 +1,4 @@
-"""Quadratics over polytopes by mixed-integer programming: concave parts under chords, convex parts over
-tangents.
+"""Indefinite quadratics over polytopes by mixed-integer programming, with chord and tangent relaxations.
 
 In eigenvectors of H the quadratic is a sum of d_i z_i^2/2, z_i = <v_i, w>, and a linear function. A concave
 term lies above its chord between two breakpoints, one of which a binary chooses; a convex one lies above its
@@ -72,11 +71,11 @@ class ChordOracle(IndefiniteOracle):
         terms = [
             (float(d[i]), Q[:, i], low, max(low, high)) for i, (low, high) in zip(used, ends, strict=True)
         ]
-        # What the eigenvalues left out can amount to.
+        # A bound on the contribution of the eigenvalues that are left out.
         lost = 1e-14 * float(np.max(np.abs(d), initial=0.0)) * len(d) * convex_set.radius**2
 
         def solve(g: Vector, watch: Watch) -> IndefiniteProposal:
-            # In units of its own size, for the solver's tolerances are absolute.
+            # Scaled, because the solver's tolerances are absolute.
             scale = scale_of(H, g, convex_set.radius) or 1.0
             scaled = [(d / scale, v, low, high) for d, v, low, high in terms]
             found = _refine(polytope, H / scale, g / scale, scaled, lost / scale, watch)
@@ -127,7 +126,7 @@ def _refine(
 
 
 def _towards(polytope: Polytope, inside: Vector, point: Vector) -> Vector:
-    """The last point of the polytope on the way to one that a solver's tolerance may have let out of it."""
+    """The last feasible point on the segment to a solution that may violate constraints by the tolerance."""
     sides = polytope.b + 1e-9 * (1 + np.abs(polytope.b))  # the first point has tolerances of its own
     rates, room = polytope.A @ (point - inside), np.maximum(sides - polytope.A @ inside, 0.0)
     ahead = rates > 0
@@ -140,13 +139,13 @@ def _value(H: Vector, g: Vector, w: Vector) -> float:
 
 
 def _trivial(polytope: Polytope, g: Vector, terms: list[_Term]) -> float:
-    """Every term at its least, the linear one too."""
+    """The sum of the minima of all terms."""
     least = [0.5 * d * (max(lo * lo, hi * hi) if d < 0 else max(0.0, lo, -hi) ** 2) for d, _, lo, hi in terms]
     return math.fsum([linear_minimizer(polytope)(g).bound, *least])
 
 
 def _with(breaks: Vector, z: float, width: float) -> Vector:
-    """The breakpoints and z, unless it is one of them already, to the precision of the solver."""
+    """Add z to the breakpoints, unless one of them equals it to the precision of the solver."""
     if width <= 0 or np.min(np.abs(breaks - z)) <= 1e-7 * width or not breaks[0] < z < breaks[-1]:
         return breaks
     return np.sort(np.append(breaks, z))

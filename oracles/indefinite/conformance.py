@@ -1,4 +1,4 @@
-"""Checks that any oracle for indefinite quadratics can be put through, by whoever wrote it.
+"""Conformance kit for oracles of indefinite quadratics, built-in or your own.
 
 >>> from privopt.oracles.indefinite.ball import BallOracle
 >>> print(check_indefinite_oracle(BallOracle()).oracle)
@@ -99,7 +99,7 @@ def check_indefinite_oracle(
 
 
 def _wrong(case: _Case, answer: QuadraticAnswer, minimum: float, slack: float) -> Iterator[str]:
-    """What is false in an answer, whether or not it is finished."""
+    """Find false statements in an answer, whether or not the solve was finished."""
     if not answer.violation <= case.tolerance * (1 + case.instance.convex_set.radius):
         yield f"the point misses the set by {answer.violation:.3g}"
     if answer.value < minimum - slack:
@@ -123,7 +123,7 @@ def _check_minimum(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Cancelled at once, out of time: a point of the set and an honest bound all the same."""
+    """Under immediate cancellation or an expired limit: still a point of the set and a valid bound."""
     limits = {"cancelled at once": Limits(cancelled=lambda: True), "no time": Limits(seconds=1e-9)}
     for name, limit in limits.items():
         answer = case.prepared.minimize(case.instance.g, limit)

@@ -1,11 +1,11 @@
-"""Quadratics that need not be convex: what an oracle for them is, and what comes with its answers.
+"""The interface of oracles for indefinite quadratics: global minimisers with proved lower bounds.
 
 min over w in C, and in a half-space if one is given, of <w, H w>/2 + <g, w>, H symmetric. H, C and the
-half-space are fixed when an oracle is prepared, g is asked later, as for
-``privopt.oracles.convex.quadratic``. Value and violation are privopt's; the lower bound is the oracle's,
-which must prove it: no check that takes less than the solve could tell. A bound of ``exact`` oracles is a
-formula, up to the rounding of float64 sums, others rest on the tolerances of a solver.
-``privopt.oracles.indefinite.conformance`` holds oracles to planted minima.
+half-space are fixed when an oracle is prepared, and g is given with each question, as for
+``privopt.oracles.convex.quadratic``. privopt computes value and violation; the oracle must prove the lower
+bound, because checking it would take as long as the solve. The bound of an ``exact`` oracle is a formula, up
+to the rounding of float64 sums; others rest on the tolerances of a solver.
+``privopt.oracles.indefinite.conformance`` compares oracles with planted minima.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class HalfSpace:
 
 @dataclass(frozen=True, eq=False)
 class IndefiniteProposal:
-    """What a solver claims.
+    """The result claimed by a solver.
 
     Attributes:
         point: shape (p,).
         bound: a proved lower bound over the whole set; -inf where nothing is proved.
         status: why the solver stopped.
-        steps: work done.
-        raw_status: the solver's own words.
+        steps: number of iterations.
+        raw_status: the solver's status text.
     """
 
     point: Vector
@@ -68,7 +68,7 @@ IndefiniteSolver = Callable[[Vector, Watch], IndefiniteProposal]
 
 
 class IndefiniteOracle(ABC):
-    """Minimises quadratics globally. Subclasses are values.
+    """An oracle that minimises quadratics globally.
 
     To add one, implement ``refusals`` and ``build`` in one file and run
     ``privopt.oracles.indefinite.conformance.check_indefinite_oracle`` on it.
@@ -79,16 +79,16 @@ class IndefiniteOracle(ABC):
 
     @abstractmethod
     def refusals(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> list[str]:
-        """Every reason, beyond those of ``prepare``, why this oracle cannot take the problem. Cheap."""
+        """List every reason, beyond those of ``prepare``, why the oracle cannot take the problem. Cheap."""
 
     @abstractmethod
     def build(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> IndefiniteSolver:
-        """Everything that does not depend on g. Called only without refusals; H is read-only."""
+        """Build what does not depend on g. Called only if there are no refusals; H is read-only."""
 
     def prepare(
         self, convex_set: ConvexSet, H: ArrayLike, cut: HalfSpace | None = None
     ) -> PreparedIndefinite:
-        """Match, then build.
+        """Validate, then build the solver.
 
         Args:
             convex_set: C, bounded.
@@ -131,11 +131,11 @@ class PreparedIndefinite:
     solver: IndefiniteSolver
 
     def minimize(self, g: ArrayLike, limits: Limits | None = None) -> QuadraticAnswer:
-        """A global minimiser of <w, H w>/2 + <g, w>, with the evidence; see ``QuadraticAnswer.require``.
+        """Minimise <w, H w>/2 + <g, w> globally, with a certificate; see ``QuadraticAnswer.require``.
 
         Args:
             g: shape (p,), finite.
-            limits: time limit and cancellation; a solver that stops early returns what it has.
+            limits: time limit and cancellation; a solver that stops early returns its best point.
 
         Raises:
             InvalidInputError: g of another shape, or not finite.
@@ -165,5 +165,5 @@ class PreparedIndefinite:
 
 
 def scale_of(H: Vector, g: Vector, radius: float) -> float:
-    """The size of values over a set of that radius: what rounding and tolerances are in units of."""
+    """The scale of objective values over a set of that radius: the unit of tolerances."""
     return float(np.linalg.norm(H, 2)) * radius**2 + float(np.linalg.norm(g)) * radius

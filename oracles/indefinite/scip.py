@@ -31,8 +31,8 @@ _TOLERANCE = 1e-6  # of SCIP's feasibility, in units of ``scale_of``
 class ScipOracle(IndefiniteOracle):
     """Quadratics over l2 balls, polytopes, boxes, l-infinity balls and simplices.
 
-    The bound rests on SCIP's tolerances, ``exact`` is False. A time limit reaches the solver; cancellation
-    is heard before it starts.
+    The bound rests on SCIP's tolerances, so ``exact`` is False. A time limit reaches the solver; cancellation
+    is checked before it starts.
 
     Raises:
         MissingSolverError: PySCIPOpt is not installed.

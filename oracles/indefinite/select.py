@@ -1,4 +1,4 @@
-"""Which oracle takes an indefinite quadratic."""
+"""Choice of an oracle for an indefinite quadratic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 
 
 def indefinite_oracles() -> list[IndefiniteOracle]:
-    """All that can be made here, those that prove by formula first."""
+    """All available oracles, those with exact bounds first."""
     found: list[IndefiniteOracle] = [BallOracle(), VertexOracle(), ChordOracle()]
     with contextlib.suppress(MissingSolverError):
         found.append(ScipOracle())

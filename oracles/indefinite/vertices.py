@@ -1,4 +1,4 @@
-"""Concave quadratics over sets with few vertices: one of them is the minimum."""
+"""Concave quadratics over sets with few vertices: the minimum is attained at a vertex."""
 
 from __future__ import annotations
 

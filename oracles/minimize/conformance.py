@@ -1,4 +1,4 @@
-"""Checks that any discrete oracle can be put through, by whoever wrote it.
+"""Conformance kit for minimising oracles over a lattice, built-in or your own.
 
 >>> from privopt.oracles.minimize.enumerate import EnumerationOracle
 >>> print(check_oracle(EnumerationOracle()).oracle)
@@ -41,14 +41,14 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
-# Questions in a row to an oracle that was prepared once: a fault in every hundredth comes up at least twice.
-# Over many points there are fewer, with minima all over the lattice: no large part of it may be left out.
+# Numbers of consecutive questions to a prepared oracle: with 250 a fault in every hundredth shows at least
+# twice. On large instances there are fewer, with minima spread over the whole lattice.
 _MANY, _SEVERAL = 250, 5
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A small question: a problem, a task and the perturbations to solve it under, by name."""
+    """A test instance: a problem, a task and named perturbations."""
 
     name: str
     problem: DataProblem
@@ -64,14 +64,14 @@ def check_oracle(
     Args:
         oracle: any discrete oracle, wrappers included.
         seeds: one set of instances is drawn for each.
-        tolerance: how far, in units of loss, a value or a bound may be off where the certificate says
-            ``exact=False``. Certificates that claim integer arithmetic get none.
+        tolerance: the allowed error of values and bounds, in units of loss, where a certificate says
+            ``exact=False``. It does not apply to certificates that claim integer arithmetic.
 
     Returns:
-        A report of what passed and of what was skipped because the oracle refuses it.
+        A report of the checks that passed, and of those skipped because the oracle refuses the instance.
 
     Raises:
-        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+        ConformanceError: a check failed (the message lists every kind of failure), or nothing was checked.
     """
     tally, cases = Tally(), list[_Case]()
     for instance, checks in (asked for seed in seeds for asked in _asked(seed)):
@@ -87,7 +87,7 @@ def check_oracle(
 
 
 def _asked(seed: int) -> Iterator[tuple[Instance, Checks]]:
-    """All instances of a seed, and the checks that they are put through."""
+    """All instances of a seed, with their checks."""
     yield from ((instance, _CHECKS) for instance in instances(seed))
     for instance in large_instances(seed):
         few = instance.problem.lattice.box_size < 100
@@ -96,7 +96,7 @@ def _asked(seed: int) -> Iterator[tuple[Instance, Checks]]:
 
 
 def _unseen(cases: list[_Case]) -> tuple[str, ...]:
-    """What goes wrong beyond the sizes and numbers that were tried."""
+    """Kinds of faults that these checks cannot detect."""
     if not cases:
         return ()
     points = max(len(case.points) for case in cases)
@@ -130,7 +130,7 @@ class _Case:
         return int(values[first]), self.points[first]
 
     def wrong(self, answer: Answer, perturbation: Perturbation) -> Iterator[str]:
-        """What is false in an answer, whether or not it is finished."""
+        """Find false statements in an answer, whether or not the solve was finished."""
         best, first = self.minimum(perturbation)
         self.compared += 1
         c = answer.certificate
@@ -152,7 +152,7 @@ class _Case:
                 yield "claims the lexicographically first minimiser, but it is another point"
 
     def unfinished(self, answer: Answer) -> Iterator[str]:
-        """Without limits an oracle has to finish (or to say that it is a heuristic)."""
+        """Find signs of an unfinished solve: without limits an oracle must finish, or be a heuristic."""
         c = answer.certificate
         if c.status not in (Status.OPTIMAL, Status.HEURISTIC):
             yield f"stopped by {c.status.name} although no limit was set"
@@ -195,7 +195,7 @@ def _check_scaling(case: _Case) -> Iterator[Finding]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """A, then B, then A again, with another data set prepared by the same oracle in between."""
+    """Answers do not depend on history: A, B, A again, with another data set prepared in between."""
     problem = case.instance.problem
     (name, a), *others = case.instance.perturbations.items()
     yield from ((f"first {name}", w) for w in case.wrong(case.prepared.minimize(a), a))
@@ -208,7 +208,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Cancelled at once, cancelled after a few questions, out of time: an honest bound every time."""
+    """Under cancellation (at once, or later) or an expired time limit, bounds are still valid."""
     asked = count()
     limits = {
         "cancelled at once": Limits(cancelled=lambda: True),
@@ -236,7 +236,7 @@ def _check_progress(case: _Case) -> Iterator[Finding]:
 
 
 def _check_purity(case: _Case) -> Iterator[Finding]:
-    """Solving changes neither the data, nor the perturbation, nor anybody's random numbers."""
+    """Solving changes neither the data, nor the perturbation, nor global random states."""
     problem = case.instance.problem
     tables = [t for p in case.instance.perturbations.values() for t in (*p.unary, p.radial) if t is not None]
     arrays = [problem.X, problem.y, problem.lattice.low, problem.lattice.high, *tables]
@@ -251,7 +251,7 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
 
 
 def _check_refusals(case: _Case) -> Iterator[Finding]:
-    """NaN, empty domains, foreign lattices and terms of another task are errors, not answers."""
+    """NaN, empty domains, other lattices and terms of another task raise errors."""
     lattice = case.instance.problem.lattice
     other = IntegerLattice(0, 7, dimension=lattice.dimension)
     radial = np.zeros(lattice.max_squared_norm + 1, dtype=np.int64)
@@ -299,7 +299,7 @@ def _check_tables(case: _Case) -> Iterator[Finding]:
 
 
 def _check_many_questions(case: _Case) -> Iterator[Finding]:
-    """Many questions in a row, no two neighbours with the same answer: what goes wrong now and then."""
+    """Many consecutive questions, each with another answer than the one before: finds occasional faults."""
     lattice, size = case.instance.problem.lattice, len(case.points)
     if size < 100:
         steps = np.random.default_rng(size).integers(1, size, _MANY)  # from one minimiser to the next
@@ -343,11 +343,11 @@ def instances(seed: int) -> Iterator[Instance]:
 
 
 def large_instances(seed: int) -> Iterator[Instance]:
-    """More points or larger losses than elsewhere; two perturbations each, for they take longer."""
+    """Instances with more points or larger losses, with two perturbations each as they take longer."""
     rng = np.random.default_rng([seed, 20])
     box, ball = IntegerLattice(-2, 2, dimension=5), IntegerLattice(-2, 2, dimension=7, radius=3.5)
     few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)
-    # Every row with both labels now and then: hundreds of errors at best, which differ by grid steps.
+    # Noisy labels on repeated rows: optimal losses in the hundreds that differ by grid steps.
     y = np.where(rng.random(60 * len(few.y)) < 0.3, -1, 1) * np.tile(few.y, 60)
     problems = {
         "3,125 points": random_halfspace(rng, box, blocks=(2, 2), numeric=1),
@@ -361,7 +361,7 @@ def large_instances(seed: int) -> Iterator[Instance]:
 
 
 def short_instances(seed: int) -> Iterator[Instance]:
-    """So few points that many questions take little time."""
+    """Instances with few points, on which many questions are quick."""
     rng = np.random.default_rng([seed, 30])
     problem = random_halfspace(rng, IntegerLattice(-1, 1, dimension=3), blocks=(2,), numeric=1)
     for task in Task:
@@ -410,7 +410,7 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
 
 
 def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:
-    """No noise, noise, noise that drowns the loss, exact ties, and differences of single grid steps."""
+    """Perturbations: none, noise, noise far larger than the loss, exact ties, and single grid steps."""
     d = lattice.dimension
 
     def noise(scale: float) -> Perturbation:

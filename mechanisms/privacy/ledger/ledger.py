@@ -5,9 +5,10 @@ A release is booked in all that are meant, or in none: ``ledger.db#adult/cardiol
 the data, the team's share of it, and the analyst's.
 
 A reservation is on disk before the release may run and counts as spent from then on, whether or not the
-release finished; only ``cancel``, for a failure before any record was read, takes it back. Whatever cannot be
-trusted refuses all further spending: rows of the trail that are gone, altered or in another order, sums that
-were altered, an older copy of a file. Each booking checks what it decides by, in a time that does not grow
+release finished; only ``cancel``, for a failure before any record was read, takes it back, and never one of
+``spending``, whose release starts at once. Whatever cannot be trusted refuses all further spending: rows of
+the trail that are gone, altered or in another order, sums that were altered, totals other than those that
+were created, an older copy of a file. Each booking checks what it decides by, in a time that does not grow
 with the history; ``verify`` and whatever shows the history check all of it, and they alone find an older row
 of sums that was put back whole, with its own hash. Not noticed is what nobody could notice who sees the
 database alone: all of it, and the head beside a file, replaced by older copies or computed anew.
@@ -21,10 +22,10 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from privopt.mechanisms.errors import (
     BudgetExceededError,
@@ -40,6 +41,28 @@ from privopt.mechanisms.privacy.ledger.trail import MAIN, Account, Entry, Row, c
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A ledger at one moment, after its trail was verified.
+
+    Attributes:
+        budgets: by name: each, and what has been spent of it.
+        entries: all reservations in these budgets, in the order in which they were made.
+        rows: the trail, the same for all budgets.
+        moved_to: where to the ledger was moved; empty if it was not.
+    """
+
+    budgets: dict[str, tuple[Budget, Total]]
+    entries: list[Entry]
+    rows: list[Row]
+    moved_to: str
+
+    def course(self) -> dict[str, list[tuple[datetime, Total]]]:
+        """By name: what had been spent when, at some hundred moments."""
+        found = course(self.rows)
+        return {name: found[name] for name in self.budgets}
+
+
 class Ledger:
     """Budgets kept in a database. Processes may share it: one books at a time.
 
@@ -47,6 +70,8 @@ class Ledger:
         address: a path, or the URL ``postgresql://USER@HOST/DATABASE``, and behind a ``#`` the budgets that
             are meant, if there are several: ``ledger.db#adult``, ``ledger.db#adult/cardiology,ana``. What
             stands before a ``/`` contains what stands behind it, and is booked too.
+
+    Pickles leave out the password of a URL; where they are read ``~/.pgpass`` or ``PGPASSWORD`` has it.
 
     A ledger of an older version, a file of JSON lines, is taken over: a database stands in its place then,
     with its history; a copy of the file stays beside it, ``NAME.old``, from which nothing can be spent.
@@ -58,11 +83,13 @@ class Ledger:
         InvalidInputError: not an address. Passwords in URLs are not repeated in any message.
     """
 
-    def __init__(self, address: str | os.PathLike[str]) -> None:
+    def __init__(self, address: str | os.PathLike[str] | Address) -> None:
         self._address = Address.of(address)
         self._store = _opened(self._address)
         with self._store.reading() as book:
-            book.accounts(self._address.applying)
+            accounts = book.accounts(self._address.applying)
+        for account in accounts:
+            account.budget.within(account.spent)  # conversions are imported now, not while others wait
 
     @classmethod
     def create(
@@ -84,7 +111,8 @@ class Ledger:
 
         Raises:
             PrivacyParameterError: an invalid budget.
-            LedgerError: there is such a budget, or the ledger cannot be written.
+            LedgerError: there is such a budget, the ledger cannot be written, or its tables in a server are
+                owned by another role.
         """
         place, budget = Address.of(address), Budget(epsilon, delta, rule)
         if len(place.names) > 1:
@@ -142,15 +170,33 @@ class Ledger:
             account = self._one(book)
         return account.budget.stated(account.spent)
 
+    def snapshot(self) -> Snapshot:
+        """The budgets that are meant, or all if none is named, and their history, at one moment.
+
+        Raises:
+            LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
+        """
+        rows, accounts, _ = self._store.verified()
+        entries, _ = replay(rows)
+        applying, names = set(self._address.applying), set(self._address.names)
+        return Snapshot(
+            {
+                a.name: (a.budget, a.budget.stated(a.spent))
+                for a in accounts
+                if not names or a.name in applying
+            },
+            [e for e in entries.values() if not names or names & set(e.budgets)],
+            rows,
+            rows[-1].destination,
+        )
+
     def entries(self) -> list[Entry]:
         """All reservations in the budgets that are meant, in the order in which they were made.
 
         Raises:
             LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
         """
-        entries, _ = replay(self.history())
-        names = set(self._address.names)
-        return [e for e in entries.values() if not names or names & set(e.budgets)]
+        return self.snapshot().entries
 
     def history(self) -> list[Row]:
         """The trail, after it was verified: who did what, when. It is the same for all budgets.
@@ -158,7 +204,7 @@ class Ledger:
         Raises:
             LedgerCorruptError: something is wrong with it; ``verify`` says what.
         """
-        return self._store.verified()
+        return self._store.verified().rows
 
     def course(self) -> dict[str, list[tuple[datetime, Total]]]:
         """By name, for the budgets that are meant or all: what had been spent when, at some hundred moments.
@@ -166,8 +212,7 @@ class Ledger:
         Raises:
             LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
         """
-        found = course(self.history())
-        return {name: found[name] for name in self.budgets()}
+        return self.snapshot().course()
 
     def affords(self, spend: PrivacySpend) -> bool:
         """Whether ``reserve`` would succeed now; another process may be faster."""
@@ -194,48 +239,48 @@ class Ledger:
             LedgerCorruptError: the ledger cannot be trusted.
             LedgerUnavailableError: the database does not answer or cannot write. Nothing may be run.
         """
-        require_guaranteed(spend)
-        identifier = uuid.uuid4().hex
-        try:
-            self._set_aside(spend, identifier)
-        except LedgerUnavailableError:
-            if self._address.is_file or not self._stands(identifier):
-                raise
-        return identifier
+        return self._reserve(spend, {})
 
     def commit(self, identifier: str) -> None:
         """Note that the release finished. Changes nothing in what is spent.
 
         Raises:
-            LedgerError: no open reservation of that name.
+            LedgerError: no open reservation of that name in the budgets that are meant. The release is to be
+                withheld: it may not be paid for.
         """
         with self._store.booking() as book:
-            _reserved(book, identifier, "commit")
+            self._reserved(book, identifier, "commit")
             book.append("commit", {}, reservation=identifier)
 
     def cancel(self, identifier: str, reason: str) -> None:
         """Take a reservation back. *Only* if the release failed before it read any record.
 
         Raises:
-            LedgerError: no open reservation of that name, or no reason given.
+            LedgerError: no open reservation of that name in the budgets that are meant, no reason given, or
+                one of ``spending``, whose release has started.
         """
         if not (isinstance(reason, str) and reason.strip()):
             raise LedgerError("a cancellation needs a reason: how is it known that no record was read?")
         with self._store.booking() as book:
-            spend, names = _reserved(book, identifier, "cancel")
+            content = self._reserved(book, identifier, "cancel")
+            if content.get("started"):
+                raise LedgerError(
+                    "the release of this reservation has started, and may have read records: it stays spent"
+                )
             book.append("cancel", {"reason": reason}, reservation=identifier)
-            for account in book.accounts(names):
+            spend = PrivacySpend.from_dict(content["spend"])
+            for account in book.accounts(content["budgets"]):
                 book.put(replace(account, spent=account.spent - account.budget.cost(spend)))
 
     @contextmanager
     def spending(self, spend: PrivacySpend) -> Iterator[str]:
         """``with ledger.spending(plan.spend): release`` reserves, runs and commits.
 
-        After an exception the reservation stays: the failure may itself depend on the data. It stays, too,
-        when the database does not answer any more at the end: what was released is paid for, so this is a
-        warning.
+        After an exception the reservation stays, and cannot be cancelled: the failure may itself depend on
+        the data. It stays, too, when the database does not answer any more at the end: what was released is
+        paid for, so this is a warning. Errors are those of ``reserve`` and ``commit``.
         """
-        identifier = self.reserve(spend)
+        identifier = self._reserve(spend, {"started": True})
         yield identifier
         try:
             self.commit(identifier)
@@ -256,7 +301,8 @@ class Ledger:
             The ledger there.
 
         Raises:
-            LedgerError: another ledger is there, this one was moved elsewhere, or names are given.
+            LedgerError: another ledger is there, this one was moved elsewhere, names are given, or the tables
+                in a server are owned by another role.
             LedgerCorruptError: it cannot be trusted.
             LedgerUnavailableError: one of the databases does not answer.
         """
@@ -272,12 +318,26 @@ class Ledger:
         with self._store.reading() as book:
             return book.moved_to
 
-    def _set_aside(self, spend: PrivacySpend, identifier: str) -> None:
+    def _reserve(self, spend: PrivacySpend, more: dict[str, bool]) -> str:
+        require_guaranteed(spend)
+        identifier = uuid.uuid4().hex
+        try:
+            self._set_aside(spend, identifier, more)
+        except LedgerUnavailableError:
+            if self._address.is_file or not self._stands(identifier):
+                raise
+        return identifier
+
+    def _set_aside(self, spend: PrivacySpend, identifier: str, more: dict[str, bool]) -> None:
         with self._store.booking() as book:
             accounts = self._meant(book)
             if why := _shortfall(accounts, spend):
                 raise BudgetExceededError(f"{spend} would overdraw {self}: {why}. Nothing was run")
-            content = {"budgets": [account.name for account in accounts], "spend": spend.to_dict()}
+            content = {
+                "budgets": [account.name for account in accounts],
+                "spend": spend.to_dict(),
+                **more,
+            }
             book.append("reserve", content, reservation=identifier)
             for account in accounts:
                 book.put(replace(account, spent=account.spent + account.budget.cost(spend)))
@@ -285,9 +345,26 @@ class Ledger:
     def _stands(self, identifier: str) -> bool:
         """Whether a reservation was made although no answer came: a connection may break after a commit."""
         found = False
-        with suppress(LedgerUnavailableError), self._store.reading() as book:  # which waits for that commit
+        with suppress(LedgerUnavailableError), self._store.settled() as book:  # which waits for that commit
             found = book.reserved(identifier) is not None
         return found  # what was seen is there, however this connection ended
+
+    def _reserved(self, book: Book, identifier: object, action: str) -> dict[str, Any]:
+        """The content of an open reservation in the budgets that are meant, and in no others.
+
+        Raises:
+            LedgerError: there is none.
+        """
+        row = book.reserved(identifier)
+        if row is None:
+            raise LedgerError(f"there is no open reservation of that identifier to {action}")
+        content: dict[str, Any] = json.loads(row.content)
+        if not set(content["budgets"]) <= {account.name for account in self._meant(book)}:
+            raise LedgerError(
+                f"that reservation is in other budgets than {self}: {action} it by the address that made it, "
+                f"{self._store}#{','.join(content['budgets'])}"
+            )
+        return content
 
     def _meant(self, book: Book) -> list[Account]:
         """All budgets that a release is booked in."""
@@ -314,7 +391,7 @@ def verify(ledger: Ledger | str | os.PathLike[str]) -> list[str]:
         LedgerError: no such ledger.
     """
     address = ledger._address if isinstance(ledger, Ledger) else Address.of(ledger)
-    return _opened(address).examined()[1]
+    return _opened(address).examined().faults
 
 
 def _opened(address: Address) -> Store:
@@ -354,15 +431,6 @@ def _look_at(path: Path, store: Store, address: Address) -> None:
             "`privopt budget create` makes ledgers"
         )
     take_over(path)
-
-
-def _reserved(book: Book, identifier: object, action: str) -> tuple[PrivacySpend, Sequence[str]]:
-    """What an open reservation set aside, and in which budgets."""
-    row = book.reserved(identifier)
-    if row is None:
-        raise LedgerError(f"there is no open reservation of that identifier to {action}")
-    content = json.loads(row.content)
-    return PrivacySpend.from_dict(content["spend"]), content["budgets"]
 
 
 def _shortfall(accounts: Sequence[Account], spend: PrivacySpend) -> str | None:

@@ -17,24 +17,27 @@ def move(source: Store, target: Store) -> None:
 
     Raises:
         LedgerCorruptError: one of them cannot be trusted.
-        LedgerError: there is another ledger, or ``source`` was moved elsewhere.
+        LedgerError: there is another ledger, ``source`` was moved elsewhere, or is in tables that another
+            role owns.
         LedgerUnavailableError: a database does not answer.
     """
-    where, rows = target.address.location, source.verified()
+    where, rows = target.address.location, source.verified().rows
     if rows[-1].destination not in ("", where):
         raise LedgerError(f"{source} was moved to {rows[-1].destination} before, and so not to {where}")
+    source.require_owner()
     target.make_room()
     if not rows[-1].destination:
         if target.holds_a_ledger():
             raise LedgerError(f"{target} holds a ledger: move to an empty place")
         with source.booking() as book:
             book.append("move", {"to": where})
-        rows = source.verified()
+        rows = source.verified().rows
+    accounts = replay(rows)[1].values()
     with target.making() as book:
         if not book.number:
             book.copy(rows)
             book.append("arrive", {"from": source.address.location})
-            for account in replay(rows)[1].values():
+            for account in accounts:
                 book.put(account)
         elif not book.contains(rows[-1]):
             raise LedgerError(f"{target} holds another ledger than {source}, which was to be moved there")

@@ -14,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sql
 from sqlalchemy import Connection, Engine
@@ -26,18 +26,25 @@ from privopt.problems.arguments import as_path, told
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
 
 _WAIT = 60  # seconds for others who book
+_IDLE = 10  # seconds without a word after which a client in a transaction is cut off: others wait for it
 _NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _NO_URL = (
     "that is no URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of a "
     "password is written as %2F %3A %40 %23 %25"
 )
 _TELLING = {"host", "hostaddr", "port", "dbname", "service", "user"}  # options that say which database
+_SECRET = ("password", "sslpassword")  # options that nobody else may see
+# A server that is gone without a word is noticed: libpq asks after so many seconds of silence.
+_KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 @dataclass(frozen=True)
 class Address:
     """Where a ledger is, and which of its budgets are meant: ``PLACE`` or ``PLACE#NAME,NAME``.
+
+    Nothing that is printed holds a password of its URL, and pickles leave it out: whoever reads them asks
+    ``~/.pgpass`` or ``PGPASSWORD``.
 
     Attributes:
         place: a path, or a URL of a PostgreSQL database.
@@ -49,12 +56,14 @@ class Address:
 
     @classmethod
     def of(cls, text: object) -> Address:
-        """Read an address, text or a path.
+        """Read an address, text or a path; one that was read already stays as it is.
 
         Raises:
             InvalidTypeError: no text.
             InvalidInputError: a URL of another kind, or names that are none. Passwords are not repeated.
         """
+        if isinstance(text, cls):
+            return text
         try:
             path = as_path(text, "a ledger")
         except InvalidTypeError:
@@ -89,6 +98,17 @@ class Address:
         return "://" not in self.place
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The passwords in its URL."""
+        if self.is_file:
+            return ()
+        try:
+            url = sql.make_url(self.place)
+        except (ArgumentError, ValueError):
+            return (self.place,)
+        return tuple(str(s) for s in (url.password, *map(url.query.get, _SECRET)) if s)
+
+    @property
     def applying(self) -> tuple[str, ...]:
         """All budgets that are meant, those that contain others first."""
         parts = [name.split("/") for name in self.names]
@@ -111,6 +131,27 @@ class Address:
         return str(
             sql.URL.create("postgresql", url.username, None, url.host, url.port, url.database, telling)
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickles hold: all but passwords.
+
+        Raises:
+            InvalidInputError: no URL of a database, of which nobody knows what is secret.
+        """
+        if not self.secrets:
+            return type(self), (self.place, self.names)
+        try:
+            url = sql.make_url(self.place)._replace(password=None).difference_update_query(_SECRET)
+        except (ArgumentError, ValueError):
+            raise InvalidInputError(_NO_URL) from None
+        return type(self), (url.render_as_string(hide_password=False), self.names)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """Itself: nothing in it changes. Copies in this process keep the password."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
 
     def __str__(self) -> str:
         """For messages: without password and options."""
@@ -201,18 +242,23 @@ def _put_in_place(aside: Path, path: Path) -> None:
 
 
 @lru_cache(maxsize=32)
-def engine(place: str) -> Engine:
-    """How to connect. One transaction writes at a time, and what is committed is on disk."""
+def engine(place: str, *, reads: bool = False) -> Engine:
+    """How to connect. One transaction writes at a time, and what is committed is on disk.
+
+    One that only ``reads`` sees the ledger as it was at one moment, locks nobody out, and needs no right to
+    write.
+    """
     if "://" not in place:
         made = sql.create_engine("sqlite://", creator=partial(_open_file, place), poolclass=NullPool)
-        sql.event.listen(made, "begin", _begin_in_file)
+        sql.event.listen(made, "begin", _begin_reading_file if reads else _begin_in_file)
         return made
     try:
         made = sql.create_engine(
             place,
             poolclass=NullPool,
-            isolation_level="READ COMMITTED",  # whoever waited for the head reads what is there now
-            connect_args={"connect_timeout": 10},
+            # Whoever waited for the head, to write, reads what is there now.
+            isolation_level="REPEATABLE READ" if reads else "READ COMMITTED",
+            connect_args={"connect_timeout": 10, **_KEEPALIVE},
             use_native_hstore=False,  # a type that would be looked up at every connection
         )
     except ImportError:
@@ -221,7 +267,7 @@ def engine(place: str) -> Engine:
         ) from None
     except (SQLAlchemyError, ValueError):
         raise InvalidInputError(_NO_URL) from None
-    sql.event.listen(made, "begin", _begin_on_server)
+    sql.event.listen(made, "begin", _begin_reading_server if reads else _begin_on_server)
     sql.event.listen(made, "do_connect", _connected)
     return made
 
@@ -257,13 +303,25 @@ def _begin_in_file(db: Connection) -> None:
             return
 
 
+def _begin_reading_file(db: Connection) -> None:
+    db.exec_driver_sql(f"PRAGMA busy_timeout = {int(1000 * _WAIT)}")
+    db.exec_driver_sql("BEGIN")
+
+
 def _begin_on_server(db: Connection) -> None:
+    """Limit how long this client waits for others, and others for it: it may be stopped at any moment."""
     db.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
+    db.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'")
     # A server may be told to lose the last transactions when its machine stops; not these.
     db.exec_driver_sql(
         "SELECT set_config('synchronous_commit', 'on', true) "
         "WHERE current_setting('synchronous_commit') = 'off'"
     )
+
+
+def _begin_reading_server(db: Connection) -> None:
+    db.exec_driver_sql("SET TRANSACTION READ ONLY")
+    db.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'")
 
 
 def _open_file(place: str) -> sqlite3.Connection:

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sql
-from sqlalchemy import Column, Connection, Double, Integer, String, Table
+from sqlalchemy import Column, Connection, Double, Index, Integer, String, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError, LedgerUnavailableError
@@ -71,18 +71,31 @@ _TRAIL = Table(
     Column("hash", String, nullable=False),
     sql.UniqueConstraint("reservation", "action"),
 )
+_CREATES = _TRAIL.c.action == "create"
+_CREATED = Index("privopt_created", _TRAIL.c.number, sqlite_where=_CREATES, postgresql_where=_CREATES)
+# Roles that do not own the tables add rows about releases, and no others: see the page on budgets.
+_POLICIES = (
+    "ALTER TABLE privopt_trail ENABLE ROW LEVEL SECURITY",
+    "DROP POLICY IF EXISTS privopt_read ON privopt_trail",
+    "DROP POLICY IF EXISTS privopt_book ON privopt_trail",
+    "CREATE POLICY privopt_read ON privopt_trail FOR SELECT USING (true)",
+    "CREATE POLICY privopt_book ON privopt_trail FOR INSERT "
+    "WITH CHECK (action IN ('reserve', 'commit', 'cancel'))",
+)
+_MAKING = 7_077_868_420_019  # of the lock in a server for whoever makes tables; any number of our own
 
 
 class Book:
     """A ledger inside one transaction: nothing stands between what it reads and what it writes.
 
-    What decides is checked at once: the head against the last row and the file beside, the seals of budgets.
-    ``Store.examined`` checks everything.
+    What decides is checked at once: the head against the last row and the file beside, the seals of budgets,
+    and their totals against the rows that created them. ``Store.examined`` checks everything.
     """
 
-    def __init__(self, store: Store, db: Connection) -> None:
+    def __init__(self, store: Store, db: Connection, *, writes: bool = True) -> None:
         self.store, self._db = store, db
-        heads = db.execute(sql.select(_HEAD).with_for_update()).all()
+        query = sql.select(_HEAD)
+        heads = db.execute(query.with_for_update() if writes else query).all()
         if len(heads) != 1:
             raise store.corrupt("the row of its head is gone")
         _, made, self.start, self.number, self.hash = heads[0]
@@ -95,13 +108,14 @@ class Book:
         if not last[0].follows(before):
             raise store.corrupt(f"row {self.number} was altered, or the one before it")
         self.moved_to = last[0].destination
-        self._check_file()
+        self._check_file(writes)
 
     def accounts(self, names: Sequence[str] = ()) -> list[Account]:
         """The budgets of these names, or all of them.
 
         Raises:
             LedgerError: no budget of a name.
+            LedgerCorruptError: one was altered, or has another total than it was created with.
         """
         query = _BUDGETS.select().order_by(_BUDGETS.c.name)
         rows = self._db.execute(query.where(_BUDGETS.c.name.in_(names)) if names else query).all()
@@ -113,13 +127,26 @@ class Book:
                 f"{self.store} has no budget {unknown[0]!r}; there are {', '.join(known[:20])}. "
                 "`privopt budget create` makes one"
             )
-        accounts = []
+        accounts, created = [], self._created() if rows else {}
         for row in rows:
             try:
                 accounts.append(Account.from_row(row))
             except (TypeError, ValueError, ArithmeticError):
                 raise self.store.corrupt(f"the row of the budget {row.name!r} was altered") from None
+            made = created.get(row.name)
+            if made is None or accounts[-1].budget != made.created_budget:
+                raise self.store.corrupt(f"the budget {row.name!r} is not as it was created")
+            if not made.follows(self._hash(made.number - 1)):
+                raise self.store.corrupt(f"row {made.number} was altered, or the one before it")
         return accounts
+
+    def _created(self) -> dict[str, Row]:
+        """By the name of each budget the row that created it, the first one of that name."""
+        rows = self._rows(_TRAIL.select().where(_CREATES).order_by(_TRAIL.c.number.desc()))
+        try:
+            return {str(json.loads(row.content)["name"]): row for row in rows}
+        except (KeyError, TypeError, ValueError):
+            raise self.store.corrupt("a row that creates a budget was altered") from None
 
     def reserved(self, reservation: object) -> Row | None:
         """The row of a reservation that is open.
@@ -185,8 +212,10 @@ class Book:
     def put(self, account: Account) -> None:
         """Write what has been spent of a budget, or a new budget, as of the last row."""
         columns = replace(account, number=self.number).to_row()
+        sums = {name: columns[name] for name in ("strength", "strength_delta", "number", "seal")}
         mine = _BUDGETS.c.name == account.name
-        if not self._db.execute(_BUDGETS.update().where(mine).values(columns)).rowcount:
+        # Roles that book may change these columns alone.
+        if not self._db.execute(_BUDGETS.update().where(mine).values(sums)).rowcount:
             self._db.execute(_BUDGETS.insert().values(columns))
 
     def close(self, *, start: bool = False) -> None:
@@ -201,8 +230,8 @@ class Book:
         found = self._db.execute(sql.select(_TRAIL.c.hash).where(_TRAIL.c.number == number)).scalar()
         return "" if found is None else str(found)
 
-    def _check_file(self) -> None:
-        """Compare with the file beside; make it, if the ledger is that new.
+    def _check_file(self, writes: bool) -> None:
+        """Compare with the file beside; whoever ``writes`` makes it, if the ledger is that new.
 
         Raises:
             LedgerCorruptError: rows that it remembers are gone, or others.
@@ -219,11 +248,20 @@ class Book:
         if remembered is None:
             if self.number != self.start:
                 raise self.store.corrupt(f"its head {file.path.name} is gone; the two belong together")
-            file.write(self.number, self.hash)
+            if writes:
+                file.write(self.number, self.hash)
         elif remembered[0] > self.number:
             raise self.store.corrupt("rows are gone: it has fewer than its head says, as an older copy has")
         elif self._hash(remembered[0]) != remembered[1]:
             raise self.store.corrupt("it was edited, or is another ledger: its head does not fit")
+
+
+class Examined(NamedTuple):
+    """A ledger at one moment: its trail, its budgets, and what is wrong with them."""
+
+    rows: list[Row]
+    accounts: list[Account]
+    faults: list[str]
 
 
 @dataclass(frozen=True)
@@ -242,7 +280,13 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Book]:
-        """The ledger, while nobody writes."""
+        """The ledger as it is at one moment. Locks nobody out, and needs no right to write."""
+        with self._transaction(reads=True) as db:
+            yield Book(self, db, writes=False)
+
+    @contextmanager
+    def settled(self) -> Iterator[Book]:
+        """The ledger after whoever books now has done so, while nobody writes."""
         with self._transaction() as db:
             yield Book(self, db)
 
@@ -257,12 +301,19 @@ class Store:
 
     @contextmanager
     def making(self) -> Iterator[Book]:
-        """``booking``, in a ledger that is made if there is none."""
+        """``booking``, in a ledger that is made if there is none.
+
+        Raises:
+            LedgerError: in a server, the tables are somebody else's.
+        """
         with self._transaction() as db:
+            if not self.address.is_file:  # of two who make the tables at once, one finds them
+                db.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING)))
             made = sql.inspect(db).has_table(_HEAD.name)
             if not made:
                 _META.create_all(db)
                 db.execute(_HEAD.insert().values(one=1, format=_FORMAT, start=0, number=0, hash=""))
+            self._protect(db)
             book = Book(self, db) if made else _NewBook(self, db)
             yield book
             book.close(start=not made)
@@ -296,30 +347,39 @@ class Store:
         """Whether the database has the tables."""
         if self.address.is_file and not self._size():
             return False  # a transaction would make a database of it
-        with self._transaction() as db:
+        with self._transaction(reads=True) as db:
             return bool(sql.inspect(db).has_table(_HEAD.name))
 
-    def examined(self) -> tuple[list[Row], list[str]]:
-        """The trail from its beginning, and all that is wrong with it and the sums, for people."""
-        with self._transaction() as db:
+    def examined(self) -> Examined:
+        """The ledger at one moment, and all that is wrong with it, for people."""
+        accounts: list[Account] = []
+        found: list[str] = []
+        with self._transaction(reads=True) as db:
             rows = [Row(*row) for row in db.execute(_TRAIL.select().order_by(_TRAIL.c.number))]
-            found = list(broken(rows))
             try:
-                accounts = Book(self, db).accounts()
+                accounts = Book(self, db, writes=False).accounts()
             except LedgerCorruptError as error:
-                return rows, [*found, error.what]
-        return rows, found or list(miscounted(rows, accounts))
+                found = [error.what]
+        # Nobody waits while hashes are computed: the transaction has ended.
+        found = [*broken(rows), *found]
+        return Examined(rows, accounts, found or list(miscounted(rows, accounts)))
 
-    def verified(self) -> list[Row]:
-        """The trail from its beginning, in which nothing is wrong.
+    def verified(self) -> Examined:
+        """The ledger at one moment; nothing is wrong with it.
 
         Raises:
             LedgerCorruptError: something is.
         """
-        rows, found = self.examined()
-        if found:
-            raise self.corrupt(found[0])
-        return rows
+        examined = self.examined()
+        if examined.faults:
+            raise self.corrupt(examined.faults[0])
+        return examined
+
+    def require_owner(self) -> None:
+        """Raise LedgerError if the tables are in a server, and somebody else's."""
+        if not self.address.is_file:
+            with self._transaction(reads=True) as db:
+                self._require_owner(db)
 
     def who(self, db: Connection) -> str:
         """Who books: the role in a server, the user of the operating system, the machine."""
@@ -338,6 +398,26 @@ class Store:
             what,
         )
 
+    def _require_owner(self, db: Connection) -> None:
+        query = (
+            "SELECT pg_get_userbyid(relowner), pg_has_role(relowner, 'USAGE') FROM pg_class "
+            "WHERE oid = CAST('privopt_trail' AS regclass)"
+        )
+        owner, mine = db.execute(sql.text(query)).one()
+        if not mine:
+            raise LedgerError(
+                f"{self}: budgets are created, and the ledger is moved, by {_plain(owner)!r} alone, the role "
+                "that owns its tables. Others book, and look"
+            )
+
+    def _protect(self, db: Connection) -> None:
+        """Give a new ledger, or one of an earlier version, what keeps the total of a budget."""
+        if not self.address.is_file:
+            self._require_owner(db)
+            for statement in _POLICIES:
+                db.exec_driver_sql(statement)
+        _CREATED.create(db, checkfirst=True)
+
     def _remember(self) -> None:
         """Write the file beside, under the lock, so that it never goes back."""
         if (file := self.head) is not None:
@@ -346,10 +426,10 @@ class Store:
                 file.write(number, digest)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def _transaction(self, *, reads: bool = False) -> Iterator[Connection]:
         before = self._identity()
         try:
-            with engine(self.address.place).begin() as db:
+            with engine(self.address.place, reads=reads).begin() as db:
                 yield db
         except SQLAlchemyError as error:
             raise self._failed(error) from None
@@ -377,9 +457,8 @@ class Store:
             return self.corrupt("the file is damaged, or no database")
         said = " ".join(str(cause).split())[:300]
         if not self.address.is_file:
-            url = sql.make_url(self.address.place)
-            for secret in filter(None, (url.password, url.query.get("password"))):
-                said = said.replace(str(secret), "***")
+            for secret in self.address.secrets:
+                said = said.replace(secret, "***")
         return LedgerUnavailableError(
             f"the ledger {self} cannot be used: {said} ({type(cause).__name__}). What was reserved before "
             "counts as spent"

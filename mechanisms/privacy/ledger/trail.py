@@ -39,6 +39,15 @@ class Row:
         """Where to the whole ledger was moved, if this row says so; else empty."""
         return str(json.loads(self.content)["to"]) if self.action == "move" else ""
 
+    @property
+    def created_budget(self) -> Budget | None:
+        """The budget that this row created; None if it holds none."""
+        content = json.loads(self.content)
+        try:
+            return Budget(content["epsilon"], content["delta"], content["rule"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
     def digest(self, previous: str) -> str:
         """What the hash has to be."""
         return _digest(

@@ -16,7 +16,7 @@ from privopt.mechanisms.convex.svrg import DPSVRG
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output
 from privopt.oracles.convex.quantities import contains
-from privopt.oracles.convex.registry import facing
+from privopt.oracles.convex.registry import lmo_formula
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk
@@ -143,7 +143,7 @@ def test_variance_reduction_and_output_perturbation_take_them_too(convex_set: Co
 
 
 def test_frank_wolfe_needs_no_projection_onto_a_set_of_ones_own() -> None:
-    """An ellipsoid with ``facing`` alone, against a general solver."""
+    """An ellipsoid with ``lmo_formula`` alone, against a general solver."""
     axes = np.array([1.0, 2.0, 0.5])
 
     class Ellipsoid(ConvexSet):
@@ -158,7 +158,7 @@ def test_frank_wolfe_needs_no_projection_onto_a_set_of_ones_own() -> None:
         def violation(self, w: Vector) -> float:
             return max(0.0, self.gauge(w) - 1)
 
-    facing.register(Ellipsoid, lambda _set, g: -axes * axes * g / np.linalg.norm(axes * g))
+    lmo_formula.register(Ellipsoid, lambda _set, g: -axes * axes * g / np.linalg.norm(axes * g))
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 3)) / 2
     risk = EmpiricalRisk(X, np.where(X @ [1.0, 1, -1] > 0, 1, -1), LogisticLoss())

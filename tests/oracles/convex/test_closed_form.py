@@ -15,7 +15,7 @@ from privopt.oracles.convex.gauge_step import gauge_step
 from privopt.oracles.convex.interface import Entropy, Euclidean, LinearAnswer, PNorm
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.convex.quantities import contains, gauge, support
-from privopt.oracles.convex.registry import facing, linear_minimizer, project, projector
+from privopt.oracles.convex.registry import linear_minimizer, lmo_formula, project, projector
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.problems.convex.regularizers import ElasticNet, lasso
 from privopt.problems.convex.sets.box import Box
@@ -482,7 +482,8 @@ def test_refusals_of_a_set_of_ones_own_name_the_hooks_that_take_it() -> None:
         def violation(self, w: Vector) -> float:
             return float(np.abs(w[0]))
 
-    for builder, hook, other in ((projector, "project", project), (linear_minimizer, "facing", facing)):
+    hooks = ((projector, "project", project), (linear_minimizer, "lmo_formula", lmo_formula))
+    for builder, hook, other in hooks:
         name = rf"privopt\.oracles\.convex\.\w+\.{hook}\.register"
         with pytest.raises(UnsupportedProblemError, match=name) as caught:
             builder(Own())

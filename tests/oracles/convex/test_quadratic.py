@@ -13,7 +13,7 @@ from privopt.oracles.convex.least_distance import LeastDistanceOracle, nearest_i
 from privopt.oracles.convex.projected_gradient import ProjectedGradientOracle
 from privopt.oracles.convex.quadratic import quadratic_minimizer
 from privopt.oracles.convex.quantities import support
-from privopt.oracles.convex.registry import facing, linear_minimizer, project, projector
+from privopt.oracles.convex.registry import linear_minimizer, lmo_formula, project, projector
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.sets.hull import ConvexHull
@@ -216,7 +216,7 @@ def test_a_set_of_ones_own_takes_part_when_its_formulas_are_registered() -> None
         def violation(self, w: Vector) -> float:
             return float(np.max(np.abs(w - np.clip(np.mean(w), 0, 1))))
 
-    facing.register(Segment, lambda _set, g: np.full(2, float(np.sum(g) < 0)))
+    lmo_formula.register(Segment, lambda _set, g: np.full(2, float(np.sum(g) < 0)))
     project.register(Segment, lambda _set, x: np.full(2, np.clip(np.mean(x), 0.0, 1.0)))
     instance = SetInstance("segment", Segment(), np.array([[0.0, 0.0], [1.0, 1.0]]))
     assert check_linear_minimizer(linear_minimizer, instances=[instance]).passed
