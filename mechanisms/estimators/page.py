@@ -159,7 +159,7 @@ def quality(evaluation: Evaluation, seen: bool, noun: str = "card") -> str:
     ]
     source = (
         f"From {evaluation.histogram.n_records:,} records. Were any of them among those that the {noun} "
-        "made from, expect a little less on new ones"
+        "was made from, expect a little less on new ones"
     )
     if seen:
         source = f"From the records that the {noun} was made from: on new ones expect a little less"
@@ -223,7 +223,7 @@ def _promise(spend: PrivacySpend, noun: str) -> str:
     weak = " That is a weak promise: epsilon is large." if spend.epsilon > _LARGE else ""
     return (
         f"This {noun} is differentially private with epsilon = {spend.epsilon:g}. Had the record of one "
-        f"person been any other, each possible {noun} would have come out with a chance at most {times} as large or "
-        f"as small{slack}. So the {noun} shifts the odds between any two values of one record by that factor "
-        f"at most, for whoever reads it, whatever else they know.{weak}"
+        f"person been any other, each possible {noun} would have come out with a chance at most {times} as "
+        f"large or as small{slack}. So the {noun} shifts the odds between any two values of one record by "
+        f"that factor at most, for whoever reads it, whatever else they know.{weak}"
     )

@@ -170,7 +170,7 @@ def noise_steps(epsilon: float) -> int:
     Raises:
         PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
     """
-    steps = math.floor(min(check_epsilon(epsilon), 4096.0) / _RECORD_MOVES * 2**MAX_EXPONENT)
+    steps: int = math.floor(min(check_epsilon(epsilon), 4096.0) / _RECORD_MOVES * 2**MAX_EXPONENT)
     if steps < 1:
         raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: noise would exceed 2^30")
     return min(steps, _MOST_STEPS)

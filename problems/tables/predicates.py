@@ -13,7 +13,7 @@ import numpy as np
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.predicates import Bools, PredicateTable
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, Real
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.values import plain
@@ -113,7 +113,7 @@ def _coarse(column: Column) -> Column:
     if not isinstance(kind, Numeric):
         return column
     inner = [kind.threshold(k) for k in _grid_cuts(kind)]
-    edges = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
+    edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
     binned = Binned(kind.name, edges, kind.outside, kind.missing)
     return MissingLevel(binned) if has_level else binned
 
