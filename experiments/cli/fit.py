@@ -44,6 +44,14 @@ from privopt.experiments.cli.scorecard import (
     show_card,
 )
 from privopt.experiments.cli.tables import TableOption, read_labelled
+from privopt.experiments.cli.tree import (
+    DepthOption,
+    ModelOption,
+    fit_tree,
+    is_tree,
+    show_tree,
+    tree_report,
+)
 from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
@@ -61,6 +69,8 @@ privopt fit --data adult23 --epsilon 1
 privopt fit --data patients.csv --target state --classes well,ill --schema s.toml --epsilon 1 --save m.json
 
 privopt fit --data bills.csv --target cost --epsilon 1 --robust --loss squared --save m.json
+
+privopt fit --data patients.csv --target state --schema s.toml --classes well,ill --epsilon 1 --model tree
 
 privopt fit --data adult23 --epsilon 0.5 --mechanism exponential --lattice -4:4:4.8
 
@@ -138,6 +148,8 @@ def fit(
             rich_help_panel=PROBLEM,
         ),
     ] = None,
+    model: ModelOption = None,
+    max_depth: DepthOption = "auto",
     max_columns: Annotated[
         int | None,
         typer.Option(
@@ -157,8 +169,8 @@ def fit(
     risk_share: Annotated[
         float,
         typer.Option(
-            help="Share of epsilon, in [0, 1), for a table from score to risk: `privopt predict --proba`. "
-            "Try 0.2.",
+            help="Share of epsilon, in [0, 1), for a table from score to risk, of trees from leaf to risk: "
+            "`privopt predict --proba`. Try 0.2, for trees 0.1.",
             rich_help_panel=PROBLEM,
         ),
     ] = 0.0,
@@ -203,14 +215,17 @@ def fit(
     ] = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
+    """Learn an integer scorecard, with a --loss a linear model, with --model a tree or rules; print it."""
     check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS, *ROBUST_FITS))
     check_files({"--save": save, "--json": json_file})
     options = LinearOptions(
         loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None
     )
     card = CardOptions(oracle, lattice, calibration, max_columns, max_work, risk_share)
-    linear = is_linear(mechanism, options, card.given)
+    others = dict.fromkeys(options.names, True) | card.given
+    others |= {"--mechanism": mechanism != "auto", "--delta": delta != "auto", "--risk-share": False}
+    tree = is_tree(model, max_depth, others)
+    linear = not tree and is_linear(mechanism, options, card.given)
     check_delta_option(delta, mechanism)
     weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
     with accounted(ledger) as book:
@@ -228,17 +243,26 @@ def fit(
                 "insecure_seed": insecure_seed,
             }
             began = time.monotonic()
-            model: Any
-            if linear:
-                model, seen = fit_linear(records, options, **budget)
+            fitted: Any
+            if tree:
+                pure = {key: value for key, value in budget.items() if key not in ("delta", "mechanism")}
+                fitted, seen = fit_tree(records, target, model, max_depth, risk_share=risk_share, **pure)
+            elif linear:
+                fitted, seen = fit_linear(records, options, **budget)
             else:
-                model, seen = fit_card(records, target, card, **budget)
+                fitted, seen = fit_card(records, target, card, **budget)
+    report, show = (tree_report, show_tree) if tree else _account(linear)
     with released():
-        account = (linear_report if linear else card_report)(model, seen, time.monotonic() - began)
+        account = report(fitted, seen, time.monotonic() - began)
     # Shown before files are written: what was paid for must not be lost to a full disk.
-    (show_linear if linear else show_card)(model, account, tell)
+    show(fitted, account, tell)
     with released():
         if save is not None:
-            model.save(save)
+            fitted.save(save)
         if json_file is not None:
             write_atomically(json_file, json.dumps(account, indent=2) + "\n")
+
+
+def _account(linear: bool) -> tuple[Any, Any]:
+    """What reports and shows a model."""
+    return (linear_report, show_linear) if linear else (card_report, show_card)

@@ -180,7 +180,7 @@ def _roc(evaluation: Evaluation, noun: str) -> str:
     points = [(0.0, 0.0), *curve[["fpr", "tpr"]].to_numpy().tolist(), (1.0, 1.0)]
     path = " ".join(f"{100 * x:.1f},{100 - 100 * y:.1f}" for x, y in points)
     rule = curve.loc[curve["threshold"] == 0, ["fpr", "tpr"]].to_numpy()[0]
-    return _ROC.substitute(path=path, x=f"{100 * rule[0]:.1f}", y=f"{100 - 100 * rule[1]:.1f}")
+    return _ROC.substitute(noun=noun, path=path, x=f"{100 * rule[0]:.1f}", y=f"{100 - 100 * rule[1]:.1f}")
 
 
 def promises(

@@ -104,7 +104,7 @@ class _PrivateBranchingClassifier(ScoredClassifier, BaseEstimator):  # type: ign
     """What private trees and rule lists share."""
 
     _kind: ClassVar[type[BranchingProblem]]
-    _format: ClassVar[str]
+    file_format: ClassVar[str]
     _noun: ClassVar[str]
     target_: str = ""
 
@@ -391,7 +391,7 @@ class _PrivateBranchingClassifier(ScoredClassifier, BaseEstimator):  # type: ign
         """What ``save`` writes."""
         check_is_fitted(self)
         return {
-            "format": self._format,
+            "format": self.file_format,
             "noise": dict(self.release_.noise),
             "spend": self.spend_.to_dict(),
             "model": self.card_.lines(),
@@ -410,7 +410,7 @@ class _PrivateBranchingClassifier(ScoredClassifier, BaseEstimator):  # type: ign
         Raises:
             InvalidInputError: not such a file.
         """
-        model = read_model(path, cls._format)
+        model = read_model(path, cls.file_format)
         try:
             spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
             predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
@@ -488,7 +488,7 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
     """
 
     _kind = DecisionTree
-    _format = "privopt-tree/1"
+    file_format = "privopt-tree/1"
     _noun = "tree"
 
     def __init__(
@@ -528,7 +528,7 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
     """
 
     _kind = RuleList
-    _format = "privopt-rule-list/1"
+    file_format = "privopt-rule-list/1"
     _noun = "rule list"
 
     def __init__(

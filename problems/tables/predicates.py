@@ -79,7 +79,8 @@ class Predicates:
             SchemaError: no column tells records apart, or a kind of column of one's own.
         """
         columns = [_coarse(column) for column in schema.columns]
-        questions = [q for k, column in enumerate(columns) for q in _questions(k, column)]
+        asked = (q for k, column in enumerate(columns) for q in _questions(k, column))
+        questions = [q for q in asked if 0 < int(np.count_nonzero(q.truths)) < len(q.truths)]
         if not questions:
             raise SchemaError("no column of the schema has two values that could be told apart")
         return cls(schema, Schema(columns), tuple(questions))
