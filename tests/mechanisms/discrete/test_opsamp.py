@@ -232,6 +232,9 @@ def test_convex_releases_and_refusals(loss: Loss) -> None:
         proud.release(tilted_minimizer(risk, box))
     with pytest.raises(PlanMismatchError):
         plan.release(tilted_minimizer(convex_task(200, loss)[0], box))
+    for other in (Box([-1.0, -1.0], [1.0, 2.0]), Box([-1.0, -2.0], [1.0, 1.0])):
+        with pytest.raises(PlanMismatchError, match="another box"):
+            plan.release(tilted_minimizer(risk, other))
 
 
 def test_a_convex_solver_stopped_early_is_paid_for_or_refused() -> None:
