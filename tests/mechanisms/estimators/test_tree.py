@@ -391,13 +391,12 @@ def test_page_markdown_and_json_say_what_the_model_says(kind: Any) -> None:
             return node["prediction"]
         cell = row[node["column"]]
         gap = pd.isna(cell)
-        answer = {
-            "missing": gap,
-            "below": not gap and cell < (node["value"] or 0),
-            "is": cell == node["value"],
-        }
+        kind, value = node["kind"], node["value"]
+        answer = (
+            gap if kind == "missing" else not gap and (cell < value if kind == "below" else cell == value)
+        )
         negated = any(sign in node["if"] for sign in ("≥", "≠", "is known"))
-        return followed(node["then" if answer[node["kind"]] != negated else "otherwise"], row)
+        return followed(node["then" if answer != negated else "otherwise"], row)
 
     told = [followed(card.to_dict()["model"], row) for _, row in X.head(200).iterrows()]
     assert told == model.predict(X.head(200)).tolist()
