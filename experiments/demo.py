@@ -25,9 +25,9 @@ from privopt.experiments.workbench.report import Listing, Part, Picture, page
 from privopt.experiments.workbench.runs import Results, Row, Setting, accuracy, run_settings
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
-from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.scorecard import scorecard
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.certificate import Answer
 from privopt.oracles.draw.interface import Law
 from privopt.oracles.limits import Limits, Progress

@@ -39,8 +39,8 @@ from privopt.experiments.workbench.kept import (
     seconds,
 )
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
-from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.cells.structure import CellStructure
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Progress

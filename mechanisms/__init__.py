@@ -7,43 +7,131 @@ from typing import TYPE_CHECKING
 
 from privopt.problems.lazy import lazily
 
-if TYPE_CHECKING:  # at run time each is imported when it is asked for
-    from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
-    from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release
-    from privopt.mechanisms.discrete.opdisc import OPDisc
-    from privopt.mechanisms.discrete.registry import MECHANISMS
-    from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
-    from privopt.mechanisms.estimators.evaluate import evaluate
-    from privopt.mechanisms.estimators.linear import (
-        PrivateLinearRegression,
-        PrivateLogisticRegression,
-        PrivateSigmoidClassifier,
-    )
-    from privopt.mechanisms.estimators.robust import PrivateRobustClassifier, PrivateRobustRegression
-    from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
-    from privopt.mechanisms.nonconvex.registry import NONCONVEX
-    from privopt.mechanisms.privacy.noise import NoiseSource
-    from privopt.mechanisms.privacy.spend import PrivacySpend
-else:
-    __getattr__, __dir__ = lazily(__name__)
+# The module of each public name: it is imported when the name is asked for.
+_HOMES = {
+    "ClippedNewton": "heavy_tails.clipped_newton",
+    "DPAcceleratedMirrorDescent": "convex.mirror_descent",
+    "DPConstrainedStationaryPoint": "nonconvex.constrained",
+    "DPCubicNewton": "nonconvex.newton",
+    "DPFrankWolfeL1": "convex.frank_wolfe",
+    "DPFrankWolfeL2": "convex.frank_wolfe",
+    "DPGradientDescent": "convex.gradient_descent",
+    "DPLangevin": "nonconvex.langevin",
+    "DPMirrorDescent": "convex.mirror_descent",
+    "DPProximalGradient": "convex.gradient_descent",
+    "DPSVRG": "convex.svrg",
+    "DPSVRGPlusPlus": "convex.svrg",
+    "DPSpider": "nonconvex.spider",
+    "DPStationaryPoint": "nonconvex.stationary",
+    "DPStochasticGradient": "convex.stochastic_gradient",
+    "ExponentialMechanism": "discrete.exponential",
+    "GaussianRSPM": "discrete.rspm",
+    "LaplaceRSPM": "discrete.rspm",
+    "LatticeMechanism": "discrete.mechanism",
+    "MEANS": "registry",
+    "MECHANISMS": "registry",
+    "MeasuredRobustDescent": "heavy_tails.measured_descent",
+    "MeasuredRobustStochastic": "heavy_tails.measured_descent",
+    "MeasuredTrimmedDescent": "heavy_tails.measured_descent",
+    "NetMechanism": "nonconvex.net",
+    "NoiseSource": "privacy.noise",
+    "OPDisc": "discrete.opdisc",
+    "ObjectivePerturbation": "convex.objective_perturbation",
+    "OutputPerturbation": "convex.output_perturbation",
+    "PermuteAndFlip": "discrete.exponential",
+    "PrivacySpend": "privacy.spend",
+    "PrivateHalfspaceClassifier": "estimators.scorecard",
+    "PrivateLinearRegression": "estimators.linear",
+    "PrivateLogisticRegression": "estimators.linear",
+    "PrivateRobustClassifier": "estimators.robust",
+    "PrivateRobustRegression": "estimators.robust",
+    "PrivateSigmoidClassifier": "estimators.linear",
+    "RISK_MECHANISMS": "registry",
+    "ROBUST_FITS": "registry",
+    "ROBUST_MECHANISMS": "registry",
+    "RealRelease": "risk.mechanism",
+    "Release": "discrete.mechanism",
+    "RiskMechanism": "risk.mechanism",
+    "RobustGradientDescent": "heavy_tails.robust_descent",
+    "RobustMean": "heavy_tails.robust_mean",
+    "RobustStochasticGradient": "heavy_tails.robust_stochastic",
+    "SCORECARD_MECHANISMS": "registry",
+    "SeededScorecard": "scorecards.seeded",
+    "SufficientStatistics": "convex.sufficient_statistics",
+    "TrimmedGradientDescent": "heavy_tails.trimmed_descent",
+    "TrimmedMean": "heavy_tails.trimmed_mean",
+    "evaluate": "estimators.evaluate",
+}
+__all__ = sorted(_HOMES)
 
-__all__ = [
-    "MECHANISMS",
-    "NONCONVEX",
-    "ExponentialMechanism",
-    "GaussianRSPM",
-    "LaplaceRSPM",
-    "LatticeMechanism",
-    "NoiseSource",
-    "OPDisc",
-    "PermuteAndFlip",
-    "PrivacySpend",
-    "PrivateHalfspaceClassifier",
-    "PrivateLinearRegression",
-    "PrivateLogisticRegression",
-    "PrivateRobustClassifier",
-    "PrivateRobustRegression",
-    "PrivateSigmoidClassifier",
-    "Release",
-    "evaluate",
-]
+if TYPE_CHECKING:  # the same names, for type checkers
+    from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1 as DPFrankWolfeL1
+    from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL2 as DPFrankWolfeL2
+    from privopt.mechanisms.convex.gradient_descent import DPGradientDescent as DPGradientDescent
+    from privopt.mechanisms.convex.gradient_descent import DPProximalGradient as DPProximalGradient
+    from privopt.mechanisms.convex.mirror_descent import (
+        DPAcceleratedMirrorDescent as DPAcceleratedMirrorDescent,
+    )
+    from privopt.mechanisms.convex.mirror_descent import DPMirrorDescent as DPMirrorDescent
+    from privopt.mechanisms.convex.objective_perturbation import (
+        ObjectivePerturbation as ObjectivePerturbation,
+    )
+    from privopt.mechanisms.convex.output_perturbation import OutputPerturbation as OutputPerturbation
+    from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient as DPStochasticGradient
+    from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics as SufficientStatistics
+    from privopt.mechanisms.convex.svrg import DPSVRG as DPSVRG
+    from privopt.mechanisms.convex.svrg import DPSVRGPlusPlus as DPSVRGPlusPlus
+    from privopt.mechanisms.discrete.exponential import ExponentialMechanism as ExponentialMechanism
+    from privopt.mechanisms.discrete.exponential import PermuteAndFlip as PermuteAndFlip
+    from privopt.mechanisms.discrete.mechanism import LatticeMechanism as LatticeMechanism
+    from privopt.mechanisms.discrete.mechanism import Release as Release
+    from privopt.mechanisms.discrete.opdisc import OPDisc as OPDisc
+    from privopt.mechanisms.discrete.rspm import GaussianRSPM as GaussianRSPM
+    from privopt.mechanisms.discrete.rspm import LaplaceRSPM as LaplaceRSPM
+    from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
+    from privopt.mechanisms.estimators.linear import PrivateLinearRegression as PrivateLinearRegression
+    from privopt.mechanisms.estimators.linear import PrivateLogisticRegression as PrivateLogisticRegression
+    from privopt.mechanisms.estimators.linear import PrivateSigmoidClassifier as PrivateSigmoidClassifier
+    from privopt.mechanisms.estimators.robust import PrivateRobustClassifier as PrivateRobustClassifier
+    from privopt.mechanisms.estimators.robust import PrivateRobustRegression as PrivateRobustRegression
+    from privopt.mechanisms.estimators.scorecard import (
+        PrivateHalfspaceClassifier as PrivateHalfspaceClassifier,
+    )
+    from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton
+    from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent as MeasuredRobustDescent
+    from privopt.mechanisms.heavy_tails.measured_descent import (
+        MeasuredRobustStochastic as MeasuredRobustStochastic,
+    )
+    from privopt.mechanisms.heavy_tails.measured_descent import (
+        MeasuredTrimmedDescent as MeasuredTrimmedDescent,
+    )
+    from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent as RobustGradientDescent
+    from privopt.mechanisms.heavy_tails.robust_mean import RobustMean as RobustMean
+    from privopt.mechanisms.heavy_tails.robust_stochastic import (
+        RobustStochasticGradient as RobustStochasticGradient,
+    )
+    from privopt.mechanisms.heavy_tails.trimmed_descent import (
+        TrimmedGradientDescent as TrimmedGradientDescent,
+    )
+    from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean as TrimmedMean
+    from privopt.mechanisms.nonconvex.constrained import (
+        DPConstrainedStationaryPoint as DPConstrainedStationaryPoint,
+    )
+    from privopt.mechanisms.nonconvex.langevin import DPLangevin as DPLangevin
+    from privopt.mechanisms.nonconvex.net import NetMechanism as NetMechanism
+    from privopt.mechanisms.nonconvex.newton import DPCubicNewton as DPCubicNewton
+    from privopt.mechanisms.nonconvex.spider import DPSpider as DPSpider
+    from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint as DPStationaryPoint
+    from privopt.mechanisms.privacy.noise import NoiseSource as NoiseSource
+    from privopt.mechanisms.privacy.spend import PrivacySpend as PrivacySpend
+    from privopt.mechanisms.registry import MEANS as MEANS
+    from privopt.mechanisms.registry import MECHANISMS as MECHANISMS
+    from privopt.mechanisms.registry import RISK_MECHANISMS as RISK_MECHANISMS
+    from privopt.mechanisms.registry import ROBUST_FITS as ROBUST_FITS
+    from privopt.mechanisms.registry import ROBUST_MECHANISMS as ROBUST_MECHANISMS
+    from privopt.mechanisms.registry import SCORECARD_MECHANISMS as SCORECARD_MECHANISMS
+    from privopt.mechanisms.risk.mechanism import RealRelease as RealRelease
+    from privopt.mechanisms.risk.mechanism import RiskMechanism as RiskMechanism
+    from privopt.mechanisms.scorecards.seeded import SeededScorecard as SeededScorecard
+else:
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

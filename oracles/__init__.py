@@ -7,79 +7,91 @@ from typing import TYPE_CHECKING
 
 from privopt.problems.lazy import lazily
 
-if TYPE_CHECKING:  # at run time each is imported when it is asked for
-    from privopt.oracles.certificate import Answer, Certificate, Status
-    from privopt.oracles.convex.conformance import (
-        check_linear_minimizer,
-        check_projector,
-        check_quadratic_oracle,
-    )
-    from privopt.oracles.convex.quadratic import QuadraticOracle, quadratic_minimizer
-    from privopt.oracles.convex.tilted_conformance import check_tilted_oracle
-    from privopt.oracles.convex.tilted_select import tilted_minimizer
-    from privopt.oracles.draw.conformance import check_gibbs_oracle
-    from privopt.oracles.draw.interface import Draw, GibbsOracle, Law
-    from privopt.oracles.errors import (
-        CertificateError,
-        ConformanceError,
-        MissingSolverError,
-        OracleError,
-        SolverFailedError,
-        UnfinishedDrawError,
-        UnknownOracleError,
-        UnsupportedProblemError,
-    )
-    from privopt.oracles.indefinite.conformance import check_indefinite_oracle
-    from privopt.oracles.indefinite.interface import HalfSpace, IndefiniteOracle
-    from privopt.oracles.indefinite.select import indefinite_minimizer
-    from privopt.oracles.limits import Limits, Progress
-    from privopt.oracles.minimize.conformance import check_oracle
-    from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Proposal, Query
-    from privopt.oracles.minimize.wrappers import Caching, Counting, TimeLimited, Timing
-    from privopt.oracles.select import gibbs_oracle, minimizer
-    from privopt.oracles.task import Task
-else:
-    __getattr__, __dir__ = lazily(__name__)
+# The module of each public name: it is imported when the name is asked for.
+_HOMES = {
+    "Answer": "certificate",
+    "Caching": "minimize.wrappers",
+    "Certificate": "certificate",
+    "CertificateError": "errors",
+    "ConformanceError": "errors",
+    "Counting": "minimize.wrappers",
+    "DiscreteOracle": "minimize.interface",
+    "Draw": "draw.interface",
+    "GibbsOracle": "draw.interface",
+    "HalfSpace": "indefinite.interface",
+    "IndefiniteOracle": "indefinite.interface",
+    "Law": "draw.interface",
+    "Limits": "limits",
+    "MissingSolverError": "errors",
+    "OracleError": "errors",
+    "PreparedOracle": "minimize.interface",
+    "Progress": "limits",
+    "Proposal": "minimize.interface",
+    "QuadraticOracle": "convex.quadratic",
+    "Query": "minimize.interface",
+    "SolverFailedError": "errors",
+    "Status": "certificate",
+    "Task": "task",
+    "TimeLimited": "minimize.wrappers",
+    "Timing": "minimize.wrappers",
+    "UnfinishedDrawError": "errors",
+    "UnknownOracleError": "errors",
+    "UnsupportedProblemError": "errors",
+    "check_gibbs_oracle": "draw.conformance",
+    "check_indefinite_oracle": "indefinite.conformance",
+    "check_linear_minimizer": "convex.conformance",
+    "check_oracle": "minimize.conformance",
+    "check_projector": "convex.conformance",
+    "check_quadratic_oracle": "convex.conformance",
+    "check_tilted_oracle": "convex.tilted_conformance",
+    "gibbs_oracle": "select",
+    "indefinite_minimizer": "indefinite.select",
+    "minimizer": "select",
+    "quadratic_minimizer": "convex.quadratic",
+    "tilted_minimizer": "convex.tilted_select",
+}
+__all__ = sorted(_HOMES)
 
-__all__ = [
-    "Answer",
-    "Caching",
-    "Certificate",
-    "CertificateError",
-    "ConformanceError",
-    "Counting",
-    "DiscreteOracle",
-    "Draw",
-    "GibbsOracle",
-    "HalfSpace",
-    "IndefiniteOracle",
-    "Law",
-    "Limits",
-    "MissingSolverError",
-    "OracleError",
-    "PreparedOracle",
-    "Progress",
-    "Proposal",
-    "QuadraticOracle",
-    "Query",
-    "SolverFailedError",
-    "Status",
-    "Task",
-    "TimeLimited",
-    "Timing",
-    "UnfinishedDrawError",
-    "UnknownOracleError",
-    "UnsupportedProblemError",
-    "check_gibbs_oracle",
-    "check_indefinite_oracle",
-    "check_linear_minimizer",
-    "check_oracle",
-    "check_projector",
-    "check_quadratic_oracle",
-    "check_tilted_oracle",
-    "gibbs_oracle",
-    "indefinite_minimizer",
-    "minimizer",
-    "quadratic_minimizer",
-    "tilted_minimizer",
-]
+if TYPE_CHECKING:  # the same names, for type checkers
+    from privopt.oracles.certificate import Answer as Answer
+    from privopt.oracles.certificate import Certificate as Certificate
+    from privopt.oracles.certificate import Status as Status
+    from privopt.oracles.convex.conformance import check_linear_minimizer as check_linear_minimizer
+    from privopt.oracles.convex.conformance import check_projector as check_projector
+    from privopt.oracles.convex.conformance import check_quadratic_oracle as check_quadratic_oracle
+    from privopt.oracles.convex.quadratic import QuadraticOracle as QuadraticOracle
+    from privopt.oracles.convex.quadratic import quadratic_minimizer as quadratic_minimizer
+    from privopt.oracles.convex.tilted_conformance import check_tilted_oracle as check_tilted_oracle
+    from privopt.oracles.convex.tilted_select import tilted_minimizer as tilted_minimizer
+    from privopt.oracles.draw.conformance import check_gibbs_oracle as check_gibbs_oracle
+    from privopt.oracles.draw.interface import Draw as Draw
+    from privopt.oracles.draw.interface import GibbsOracle as GibbsOracle
+    from privopt.oracles.draw.interface import Law as Law
+    from privopt.oracles.errors import CertificateError as CertificateError
+    from privopt.oracles.errors import ConformanceError as ConformanceError
+    from privopt.oracles.errors import MissingSolverError as MissingSolverError
+    from privopt.oracles.errors import OracleError as OracleError
+    from privopt.oracles.errors import SolverFailedError as SolverFailedError
+    from privopt.oracles.errors import UnfinishedDrawError as UnfinishedDrawError
+    from privopt.oracles.errors import UnknownOracleError as UnknownOracleError
+    from privopt.oracles.errors import UnsupportedProblemError as UnsupportedProblemError
+    from privopt.oracles.indefinite.conformance import check_indefinite_oracle as check_indefinite_oracle
+    from privopt.oracles.indefinite.interface import HalfSpace as HalfSpace
+    from privopt.oracles.indefinite.interface import IndefiniteOracle as IndefiniteOracle
+    from privopt.oracles.indefinite.select import indefinite_minimizer as indefinite_minimizer
+    from privopt.oracles.limits import Limits as Limits
+    from privopt.oracles.limits import Progress as Progress
+    from privopt.oracles.minimize.conformance import check_oracle as check_oracle
+    from privopt.oracles.minimize.interface import DiscreteOracle as DiscreteOracle
+    from privopt.oracles.minimize.interface import PreparedOracle as PreparedOracle
+    from privopt.oracles.minimize.interface import Proposal as Proposal
+    from privopt.oracles.minimize.interface import Query as Query
+    from privopt.oracles.minimize.wrappers import Caching as Caching
+    from privopt.oracles.minimize.wrappers import Counting as Counting
+    from privopt.oracles.minimize.wrappers import TimeLimited as TimeLimited
+    from privopt.oracles.minimize.wrappers import Timing as Timing
+    from privopt.oracles.select import gibbs_oracle as gibbs_oracle
+    from privopt.oracles.select import minimizer as minimizer
+    from privopt.oracles.task import Task as Task
+else:
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

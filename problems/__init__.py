@@ -7,50 +7,55 @@ from typing import TYPE_CHECKING
 
 from privopt.problems.lazy import lazily
 
-if TYPE_CHECKING:  # at run time each is imported when it is asked for
-    from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
-    from privopt.problems.discrete.costs import Costs
-    from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-    from privopt.problems.discrete.lattice import IntegerLattice
-    from privopt.problems.discrete.objective import Perturbation
-    from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
-    from privopt.problems.errors import (
-        InfeasibleDomainError,
-        InvalidInputError,
-        PrivacyLeakWarning,
-        PrivOptError,
-    )
-    from privopt.problems.tables.columns import Binned, Categorical, Numeric
-    from privopt.problems.tables.counted import CountedRecords
-    from privopt.problems.tables.engines import count_records, open_table
-    from privopt.problems.tables.missing import MissingLevel
-    from privopt.problems.tables.reading import read_table
-    from privopt.problems.tables.rules import PointRule
-    from privopt.problems.tables.schema import Schema
-else:
-    __getattr__, __dir__ = lazily(__name__)
+# The module of each public name: it is imported when the name is asked for.
+_HOMES = {
+    "Binned": "tables.columns",
+    "Categorical": "tables.columns",
+    "Costs": "discrete.costs",
+    "CountedRecords": "tables.counted",
+    "DiscreteProblem": "discrete.problem",
+    "InfeasibleDomainError": "errors",
+    "IntegerLattice": "discrete.lattice",
+    "InvalidInputError": "errors",
+    "MissingLevel": "tables.missing",
+    "MonotoneConjunction": "discrete.conjunction",
+    "MonotoneDisjunction": "discrete.conjunction",
+    "Numeric": "tables.columns",
+    "Perturbation": "discrete.objective",
+    "PointRule": "tables.rules",
+    "PrivOptError": "errors",
+    "PrivacyLeakWarning": "errors",
+    "Schema": "tables.schema",
+    "SeparatorSet": "discrete.problem",
+    "ZeroOneHalfspace": "discrete.halfspace",
+    "count_records": "tables.engines",
+    "open_table": "tables.engines",
+    "read_table": "tables.reading",
+}
+__all__ = sorted(_HOMES)
 
-__all__ = [
-    "Binned",
-    "Categorical",
-    "Costs",
-    "CountedRecords",
-    "DiscreteProblem",
-    "InfeasibleDomainError",
-    "IntegerLattice",
-    "InvalidInputError",
-    "MissingLevel",
-    "MonotoneConjunction",
-    "MonotoneDisjunction",
-    "Numeric",
-    "Perturbation",
-    "PointRule",
-    "PrivOptError",
-    "PrivacyLeakWarning",
-    "Schema",
-    "SeparatorSet",
-    "ZeroOneHalfspace",
-    "count_records",
-    "open_table",
-    "read_table",
-]
+if TYPE_CHECKING:  # the same names, for type checkers
+    from privopt.problems.discrete.conjunction import MonotoneConjunction as MonotoneConjunction
+    from privopt.problems.discrete.conjunction import MonotoneDisjunction as MonotoneDisjunction
+    from privopt.problems.discrete.costs import Costs as Costs
+    from privopt.problems.discrete.halfspace import ZeroOneHalfspace as ZeroOneHalfspace
+    from privopt.problems.discrete.lattice import IntegerLattice as IntegerLattice
+    from privopt.problems.discrete.objective import Perturbation as Perturbation
+    from privopt.problems.discrete.problem import DiscreteProblem as DiscreteProblem
+    from privopt.problems.discrete.problem import SeparatorSet as SeparatorSet
+    from privopt.problems.errors import InfeasibleDomainError as InfeasibleDomainError
+    from privopt.problems.errors import InvalidInputError as InvalidInputError
+    from privopt.problems.errors import PrivacyLeakWarning as PrivacyLeakWarning
+    from privopt.problems.errors import PrivOptError as PrivOptError
+    from privopt.problems.tables.columns import Binned as Binned
+    from privopt.problems.tables.columns import Categorical as Categorical
+    from privopt.problems.tables.columns import Numeric as Numeric
+    from privopt.problems.tables.counted import CountedRecords as CountedRecords
+    from privopt.problems.tables.engines import count_records as count_records
+    from privopt.problems.tables.engines import open_table as open_table
+    from privopt.problems.tables.missing import MissingLevel as MissingLevel
+    from privopt.problems.tables.reading import read_table as read_table
+    from privopt.problems.tables.rules import PointRule as PointRule
+    from privopt.problems.tables.schema import Schema as Schema
+else:
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

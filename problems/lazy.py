@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import inspect
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` (PEP 562) of a package that imports its names under TYPE_CHECKING only.
+def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` (PEP 562) of a package.
 
-    What stands there, for type checkers and readers, is what is imported on demand.
+    Args:
+        package: its full name.
+        homes: the module of each public name, relative to the package.
     """
-    homes = {
-        alias.asname or alias.name: (str(found.module), alias.name)
-        for block in ast.parse(inspect.getsource(sys.modules[package])).body
-        if isinstance(block, ast.If)
-        for found in block.body
-        if isinstance(found, ast.ImportFrom)
-        for alias in found.names
-    }
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home, original = homes[name]
-        return getattr(importlib.import_module(home), original)
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
     return load, lambda: sorted(homes)

@@ -70,9 +70,7 @@ def test_places_in_the_code_that_the_theory_names_exist() -> None:
 
 
 def test_every_mechanism_has_a_place_in_the_theory() -> None:
-    from privopt.mechanisms.discrete.registry import MECHANISMS
-    from privopt.mechanisms.heavy_tails.registry import MEANS, ROBUST_MECHANISMS
-    from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+    from privopt.mechanisms.registry import MEANS, MECHANISMS, RISK_MECHANISMS, ROBUST_MECHANISMS
 
     text = (DOCS / "theory.md").read_text("utf-8")
     for kind in {

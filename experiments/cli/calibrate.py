@@ -14,7 +14,6 @@ from privopt.experiments.cli.linear import (
     is_linear,
     is_robust,
     parse_label_range,
-    parse_loss,
 )
 from privopt.experiments.cli.options import (
     EpsilonOption,
@@ -27,15 +26,14 @@ from privopt.experiments.cli.options import (
     StepsOption,
     check_mechanism,
 )
-from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
 from privopt.mechanisms.discrete.mechanism import check_calibration
-from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.estimators.robust import choose_robust
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.registry import MECHANISMS, RISK_MECHANISMS, ROBUST_FITS
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.parsing import parse_loss, parse_regularizer, parse_set
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.files import check_files, released
+from privopt.experiments.cli.files import PaidFile, showing
 from privopt.experiments.cli.linear import LinearOptions, fit_linear, is_linear, linear_report, show_linear
 from privopt.experiments.cli.options import (
     DATA,
@@ -30,12 +31,13 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
     check_mechanism,
+    marked_schema,
     parse_delta,
     parse_prevalence,
     parse_weights,
     split_classes,
 )
-from privopt.experiments.cli.running import accounted, stoppable
+from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import (
     CardOptions,
     card_report,
@@ -52,12 +54,8 @@ from privopt.experiments.cli.tree import (
     show_tree,
     tree_report,
 )
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
+from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.mechanisms.scorecards.registry import card_mechanisms
-from privopt.problems.files import write_atomically
-from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -107,6 +105,15 @@ def fit(
             rich_help_panel=DATA,
         ),
     ] = None,
+    na_values: Annotated[
+        str | None,
+        typer.Option(
+            "--na-values",
+            help="MARKER,...: further missing-value markers, in every column of the schema. Those of "
+            "numbers have the usual ones (NA, ?, ...); a declared category is none.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     delta: Annotated[
         str,
         typer.Option(
@@ -116,7 +123,7 @@ def fit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help=f"Scorecards: auto, {', '.join(card_mechanisms())}. "
+            help=f"Scorecards: auto, {', '.join(SCORECARD_MECHANISMS)}. "
             f"Linear models: auto with a --loss, {', '.join(RISK_MECHANISMS)}. "
             f"With --robust: auto, {', '.join(ROBUST_FITS)}.",
             rich_help_panel=PRIVACY,
@@ -216,8 +223,7 @@ def fit(
     json_file: JsonOption = None,
 ) -> None:
     """Learn an integer scorecard, with a --loss a linear model, with --model a tree or rules; print it."""
-    check_mechanism(mechanism, ("auto", *card_mechanisms(), *RISK_MECHANISMS, *ROBUST_FITS))
-    check_files({"--save": save, "--json": json_file})
+    check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
     options = LinearOptions(
         loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None
     )
@@ -228,9 +234,13 @@ def fit(
     linear = not tree and is_linear(mechanism, options, card.given)
     check_delta_option(delta, mechanism)
     weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
-    with accounted(ledger) as book:
-        facts = None if schema is None else Schema.load(schema)
-        records = read_labelled(data, target, facts, split_classes(classes), table)
+    with ExitStack() as files:
+        kept = files.enter_context(PaidFile(save, "--save"))
+        report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
+        book = None if ledger is None else open_ledger(ledger)
+        with accounted(book):
+            facts = marked_schema(schema, na_values)
+            records = read_labelled(data, target, facts, split_classes(classes), table)
         with stoppable(time_limit) as limits:
             budget: dict[str, Any] = {
                 "epsilon": epsilon,
@@ -244,25 +254,24 @@ def fit(
             }
             began = time.monotonic()
             fitted: Any
-            if tree:
-                pure = {key: value for key, value in budget.items() if key not in ("delta", "mechanism")}
-                fitted, seen = fit_tree(records, target, model, max_depth, risk_share=risk_share, **pure)
-            elif linear:
-                fitted, seen = fit_linear(records, options, **budget)
-            else:
-                fitted, seen = fit_card(records, target, card, **budget)
-    report, show = (tree_report, show_tree) if tree else _account(linear)
-    with released():
-        account = report(fitted, seen, time.monotonic() - began)
-    # Shown before files are written: what was paid for must not be lost to a full disk.
-    show(fitted, account, tell)
-    with released():
-        if save is not None:
-            fitted.save(save)
-        if json_file is not None:
-            write_atomically(json_file, json.dumps(account, indent=2) + "\n")
+            with accounted(book):
+                if tree:
+                    pure = {k: value for k, value in budget.items() if k not in ("delta", "mechanism")}
+                    fitted = fit_tree(records, model, max_depth, risk_share=risk_share, **pure)
+                elif linear:
+                    fitted = fit_linear(records, options, **budget)
+                else:
+                    fitted = fit_card(records, card, **budget)
+            # Kept before anything is said of it: no terminal, pipe or full disk takes it away.
+            kept.keep(json.dumps(fitted.to_dict(), indent=2) + "\n")
+        told, shown = (tree_report, show_tree) if tree else _account(linear)
+        with showing("the model was released, and is paid for", kept):
+            account = told(fitted, records, time.monotonic() - began)
+            if report is not None:
+                report.keep(json.dumps(account, indent=2) + "\n")
+            shown(fitted, account, tell)
 
 
 def _account(linear: bool) -> tuple[Any, Any]:
-    """What reports and shows a model."""
+    """What reports a model, and what shows it."""
     return (linear_report, show_linear) if linear else (card_report, show_card)

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from privopt.experiments.cli.tables import Labelled
 from privopt.experiments.cli.whole import print_whole
-from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.estimators.labels import check_label_range
@@ -24,22 +23,13 @@ from privopt.mechanisms.estimators.linear import (
     PrivateSigmoidClassifier,
 )
 from privopt.mechanisms.estimators.robust import PrivateRobustClassifier, PrivateRobustRegression
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
-from privopt.problems.convex.losses import (
-    BiweightLoss,
-    HuberLoss,
-    LogisticLoss,
-    Loss,
-    SigmoidLoss,
-    SquaredLoss,
-)
+from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS
+from privopt.mechanisms.risk.choice import natural_norm
+from privopt.problems.convex.parsing import parse_loss
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import Schema
 
-LOSSES = "logistic, sigmoid, squared, huber:THRESHOLD or biweight:C"
 NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
 # Of first-order steps: what they release needs no proof of a minimum.
 NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
@@ -131,8 +121,8 @@ def _check_robust(mechanism: str, options: LinearOptions) -> None:
         raise InvalidInputError(f"--robust takes --loss logistic or squared, got {options.loss!r}")
 
 
-def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> tuple[LinearModel, Labelled]:
-    """A fitted model, and the records as it read them: a long table, counted.
+def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> LinearModel:
+    """A fitted model.
 
     Privacy: as the estimator's. Encoding costs nothing, and the bound on row norms is the schema's own unless
     another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
@@ -151,11 +141,12 @@ def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> tupl
             raise InvalidInputError("--class-weight and --prevalence belong to classification")
     budget["steps"] = options.steps
     if robust:
-        return _robust(records, loss, budget).fit(records.frame, records.y), records
-    schema = Schema.infer(records.frame) if records.schema is None else records.schema
-    model = _bounded(loss, options, records.classes, weighted, {**budget, "schema": schema})
-    records = records.counted()
-    return model.fit(records.X, records.y), records
+        robust_model: LinearModel = _robust(records, loss, budget).fit(records.unread())
+        return robust_model
+    schema = records.inferred(budget["ledger"])
+    made = _bounded(loss, options, records.classes, weighted, {**budget, "schema": schema})
+    model: LinearModel = made.fit(records.unread(counted=True))
+    return model
 
 
 def _robust(records: Labelled, loss: str, common: dict[str, Any]) -> Any:
@@ -246,7 +237,7 @@ def certificate(model: LinearModel) -> dict[str, Any]:
 def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
     """The norm that rows are clipped in: as asked, or what the mechanism's noise depends on."""
     if norm is None:
-        return "linf" if mechanism == DPFrankWolfeL1.name else "l2"
+        return natural_norm(mechanism)
     if norm not in ("l2", "linf"):
         raise InvalidInputError(f"--norm is l2 or linf, got {norm!r}")
     return "l2" if norm == "l2" else "linf"
@@ -277,21 +268,6 @@ def parse_label_range(text: str) -> tuple[float, float]:
             f"--label-range wants LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
         ) from error
     return check_label_range((low, high))
-
-
-def parse_loss(text: str, half_range: float = 1.0) -> Loss:
-    """A loss by name; squared is exact for residuals up to the width of the labels' range."""
-    name, _, number = text.partition(":")
-    makers: dict[str, Any] = {"logistic": LogisticLoss, "sigmoid": SigmoidLoss, "biweight": BiweightLoss}
-    try:
-        if name == "squared" and not number:
-            return SquaredLoss(2 * half_range)
-        if name == "huber":
-            return HuberLoss(float(number))
-        made: Loss = makers[name](*([float(number)] if number else []))
-        return made
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"a loss is {LOSSES}, got {text!r}") from error
 
 
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:

@@ -33,11 +33,10 @@ from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
+from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.mechanisms.scorecards.registry import CardPlan, card_mechanisms
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -54,7 +53,7 @@ def plan(
     records: Annotated[int, typer.Option(help="Number of records n, which is public.", min=1)],
     epsilon: EpsilonOption,
     delta: Annotated[str, typer.Option(help="A number in (0, 1), or auto for 1/n^2.")] = "auto",
-    mechanism: Annotated[str, typer.Option(help=f"auto, {', '.join(card_mechanisms())}.")] = "auto",
+    mechanism: Annotated[str, typer.Option(help=f"auto, {', '.join(SCORECARD_MECHANISMS)}.")] = "auto",
     lattice: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
     oracle: Annotated[str, typer.Option(help="As in `privopt fit`.")] = "auto",
     ledger: Annotated[
@@ -76,7 +75,7 @@ def plan(
     """Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, and why."""
     if mechanism in RISK_MECHANISMS and not robust:
         raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
-    check_mechanism(mechanism, ("auto", *card_mechanisms(), *ROBUST_FITS))
+    check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *ROBUST_FITS))
     options = LinearOptions(loss=loss, steps=steps, robust=robust or None)
     card = CardOptions(oracle, lattice, max_columns=max_columns, max_work=max_work, risk_share=risk_share)
     weighing = {

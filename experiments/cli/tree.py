@@ -68,14 +68,12 @@ def made_tree(model: str | None, depth: str, epsilon: float, **options: Any) -> 
     return PrivateTreeClassifier(epsilon, max_depth=levels, **options)
 
 
-def fit_tree(
-    records: Labelled, target: str | None, model: str | None, depth: str, epsilon: float, **options: Any
-) -> tuple[TreeModel, Labelled]:
-    """A fitted tree or rule list, and the records as it read them. Privacy: as the estimator's."""
+def fit_tree(records: Labelled, model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
+    """A fitted tree or rule list. Privacy: as the estimator's."""
     fitted = made_tree(model, depth, epsilon, schema=records.schema, classes=records.classes, **options)
-    fitted.fit(records.X, records.y)
-    fitted.target_ = fitted.target_ or target or ""  # an engine counts: no column of labels comes
-    return fitted, records
+    fitted.fit(records.unread())
+    fitted.target_ = records.target
+    return fitted
 
 
 def load_tree(path: Path) -> TreeModel | None:

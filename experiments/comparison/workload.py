@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from privopt.mechanisms.discrete.registry import MECHANISMS
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.task import Task
 from privopt.problems.datasets.adult import load_adult23
 from privopt.problems.datasets.synthetic import make_cells

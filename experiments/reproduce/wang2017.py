@@ -16,9 +16,9 @@ from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Repr
 from privopt.experiments.reproduce.tables import pivot
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
-from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.oracles.convex.proximal import ConvexAnswer, minimize_convex
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ElasticNet, Vector

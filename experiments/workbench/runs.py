@@ -12,7 +12,7 @@ import numpy as np
 
 from privopt.experiments.workbench.kept import Kept
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.limits import Limits
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace

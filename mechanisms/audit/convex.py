@@ -40,7 +40,8 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output, noisy_iteration
-from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskMechanism, default_start
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskMechanism
+from privopt.mechanisms.risk.sets import default_start
 from privopt.problems.convex.losses import HuberLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

@@ -30,19 +30,25 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import (
-    FullBatchMechanism,
-    RiskMechanism,
-    checked_space,
-    need_bounded,
-    need_smooth,
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskMechanism
+from privopt.mechanisms.risk.sets import checked_space, need_bounded, need_smooth
+from privopt.mechanisms.risk.step_counts import (
+    dual_noise,
+    loss_range,
+    prediction_scale,
+    ridged_smoothness,
+    whole_steps,
 )
-from privopt.mechanisms.risk.step_counts import dual_noise, loss_range, ridged_smoothness, whole_steps
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.norm_balls import L1Ball
+
+# Size of the default l1 ball, in units of the scale of predictions over the bound on features. Five features
+# of weight 1 that are there or not make predictions of about that scale.
+_FEATURES = 5.0
 
 
 class DPFrankWolfeL2(FullBatchMechanism):
@@ -55,6 +61,7 @@ class DPFrankWolfeL2(FullBatchMechanism):
     """
 
     name = "dp-fw-l2"
+    wants_bounded_set = True
 
     @classmethod
     def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
@@ -108,6 +115,8 @@ class DPFrankWolfeL1(RiskMechanism):
     """
 
     name: ClassVar[str] = "dp-fw-l1"
+    natural_norm: ClassVar[RowNorm] = "linf"
+    wants_bounded_set: ClassVar[bool] = True
     noised: ClassVar[str] = "the score of each vertex, every step"
 
     selection: SelectionNoise
@@ -157,6 +166,13 @@ class DPFrankWolfeL1(RiskMechanism):
         note = shared_by(releases, f"{rho / releases:.4g}-zCDP each")
         spend = PrivacySpend(epsilon, delta, "zcdp", cls.name, level=rho, note=note)
         return cls(facts, convex_set, regularizer, steps, output, spend, selection)
+
+    @classmethod
+    def default_set(cls, facts: RiskFacts) -> ConvexSet:
+        """An l1 ball: for rows with features of up to R, of the scale of predictions over R."""
+        if facts.norm == "linf":
+            return L1Ball(facts.dimension, _FEATURES * prediction_scale(facts) / facts.row_norm)
+        return L1Ball(facts.dimension, super().default_set(facts).radius)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.iteration import Method, Output, State
-from privopt.mechanisms.risk.mechanism import FullBatchMechanism, need_bounded, need_smooth
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism
+from privopt.mechanisms.risk.sets import need_bounded, need_smooth
 from privopt.mechanisms.risk.step_counts import (
     dual_noise,
     farthest_divergence,
@@ -36,6 +37,7 @@ class DPMirrorDescent(FullBatchMechanism):
     """
 
     name = "dp-pmd"
+    wants_bounded_set = True
 
     @classmethod
     def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
@@ -74,6 +76,7 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
     """
 
     name = "dp-accmd"
+    wants_bounded_set = True
 
     @classmethod
     def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance
+from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance, objective_penalty
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
     gaussian_steps,
@@ -57,6 +57,7 @@ class ObjectivePerturbation(RiskMechanism):
     """
 
     name: ClassVar[str] = "objective-perturbation"
+    takes_steps: ClassVar[bool] = False
     noised: ClassVar[str] = (
         "sigma: a linear term of the objective, each coordinate; output_sigma: its minimum"
     )
@@ -107,6 +108,25 @@ class ObjectivePerturbation(RiskMechanism):
         note = shared_by(releases, f"({epsilon:.4g}, {delta:.3g}) each")
         spend = PrivacySpend.approximate(*whole, cls.name, note=note)
         return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, sigma, hiding)
+
+    @classmethod
+    def usual_penalty(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet,
+        regularizer: ElasticNet,
+        *,
+        epsilon: float,
+        delta: float,
+        releases: int,
+    ) -> ElasticNet:
+        """Of no penalty at all: the one that balances its bias against the noise (``objective_penalty``)."""
+        if regularizer.l2 > 0:
+            return regularizer
+        made = cls.plan(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
+        hiding = made.vector_noise.sigma * made.regularizer.l2
+        l2 = objective_penalty(facts, convex_set, made.sigma, hiding)
+        return ElasticNet(l2=max(l2, made.regularizer.l2))
 
     @property
     def noise(self) -> dict[str, float]:

@@ -44,6 +44,7 @@ class OutputPerturbation(RiskMechanism):
     """
 
     name: ClassVar[str] = "output-perturbation"
+    takes_steps: ClassVar[bool] = False
     noised: ClassVar[str] = "the minimum, each coordinate, once"
 
     tolerance: float

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.risk.mechanism import checked_space
+from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.registry import projector
 from privopt.problems.convex.regularizers import ElasticNet

@@ -20,7 +20,7 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
     TOGETHER,
@@ -29,6 +29,7 @@ from privopt.mechanisms.risk.sampling import (
     sampling_rate,
     typical_gradient,
 )
+from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import euclidean_steps, typical_distance
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch

@@ -27,7 +27,8 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_rele
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.risk.iteration import Output, StepClock
-from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.sets import checked_space
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -77,6 +78,7 @@ class SufficientStatistics(RiskMechanism):
     """
 
     name: ClassVar[str] = "sufficient-statistics"
+    takes_steps: ClassVar[bool] = False
     noised: ClassVar[str] = "the mean of x x' and, rescaled, of x y, each entry, once"
 
     offset: float
@@ -101,7 +103,7 @@ class SufficientStatistics(RiskMechanism):
                 and the logistic one, or more than 1,000 features.
         """
         space = checked_space(facts, convex_set, regularizer)
-        if reasons := refusals(facts, space, regularizer):
+        if reasons := cls.refusals(facts, space, regularizer):
             raise PrivacyParameterError(f"{cls.name} {'; '.join(reasons)}: use objective-perturbation")
         mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
         offset = _offset(facts, mu)
@@ -117,6 +119,18 @@ class SufficientStatistics(RiskMechanism):
             dimension=_entries(facts).size + facts.dimension,
         )
         return cls(facts, space, regularizer, 1, Output.LAST, spend, offset, noise)
+
+    @classmethod
+    def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
+        """Every reason why the mechanism cannot take the combination."""
+        reasons = []
+        if not isinstance(facts.loss, LogisticLoss | SquaredLoss):
+            reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
+        if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
+            reasons.append("takes neither a set nor a penalty: it shrinks by what the noise asks for")
+        if facts.dimension > MOST_FEATURES:
+            reasons.append(f"takes up to {MOST_FEATURES:,} features, not {facts.dimension:,}")
+        return reasons
 
     @property
     def noise(self) -> dict[str, float]:
@@ -198,18 +212,6 @@ class SufficientStatistics(RiskMechanism):
         if self.columns is not None:
             return self.columns.blocks(variances, means, sigma)
         return likely_blocks(variances, sigma, _feature_norm(self.facts) ** 2 / len(means))
-
-
-def refusals(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-    """Every reason why the mechanism cannot take the combination."""
-    reasons = []
-    if not isinstance(facts.loss, LogisticLoss | SquaredLoss):
-        reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
-    if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
-        reasons.append("takes neither a set nor a penalty: it shrinks by what the noise asks for")
-    if facts.dimension > MOST_FEATURES:
-        reasons.append(f"takes up to {MOST_FEATURES:,} features, not {facts.dimension:,}")
-    return reasons
 
 
 def label_bound(loss: Loss) -> float:

@@ -24,7 +24,7 @@ from privopt.mechanisms.risk.iteration import (
     StepClock,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
     TOGETHER,
@@ -33,6 +33,7 @@ from privopt.mechanisms.risk.sampling import (
     sampling_rate,
     sum_share,
 )
+from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
@@ -63,6 +64,7 @@ class DPSVRG(RiskMechanism):
     """
 
     name: ClassVar[str] = "dp-svrg"
+    takes_steps: ClassVar[bool] = False
     noised: ClassVar[str] = (
         "anchor_sigma: the mean gradient at an anchor; multiplier: a batch's sum of differences, in units of "
         "the bound on one"

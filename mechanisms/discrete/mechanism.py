@@ -15,6 +15,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import Family
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
@@ -75,6 +76,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     calibrated to.
     """
 
+    family: ClassVar[Family] = Family.LATTICE
     name: ClassVar[str]
     # What ``release`` asks of its oracle.
     question: ClassVar[Task | Law]

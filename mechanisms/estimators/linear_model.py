@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,12 +21,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-import privopt.mechanisms.nonconvex.registry  # noqa: F401 - so that its mechanisms are known by name
 from privopt.mechanisms.convex.columns import Columns
-from privopt.mechanisms.convex.registry import Choice, choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.estimators.booking import booked
-from privopt.mechanisms.estimators.counting import counted_here, counted_records, encoded
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_counts
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
 from privopt.mechanisms.estimators.prepared import (
     Outline,
@@ -48,9 +46,11 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
 from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import check_type, told
+from privopt.problems.convex.parsing import parse_regularizer, parse_set
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -58,32 +58,28 @@ from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.partitions import is_dask, parts_of
+from privopt.problems.tables.partitions import is_dask, parts_of, rows_of_parts
 from privopt.problems.tables.schema import Schema
-
-if TYPE_CHECKING:
-    from privopt.mechanisms.privacy.ledger import Ledger
 
 _MODEL_FORMAT = "privopt-linear/1"
 
 Floats = NDArray[np.float64]
 
 
-class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
 
     epsilon: float
     delta: float | str
-    mechanism: str
+    mechanism: str | type[Any]
     schema: Schema | dict[str, Any] | str | Path | None
     data_norm: float | None
-    norm: RowNorm
+    norm: RowNorm | None
     convex_set: ConvexSet | str | None
     regularizer: ElasticNet | str
     fit_intercept: bool
     steps: int | None
     limits: Limits | None
-    ledger: Ledger | str | Path | None
     insecure_seed: int | None
     schema_: Schema | None
     label_range_: tuple[float, float] | None
@@ -95,6 +91,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         """What the labels, shape (n,), ask for."""
+
+    @abstractmethod
+    def _declared_targets(self) -> Targets:
+        """The same without labels, from what is declared."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose the weights.
@@ -111,7 +111,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
-            BudgetExceededError: the ledger refused; nothing was run.
+            BudgetExceededError: the ledger refused; nothing was read.
             LostPartsError: the cluster that holds the records gave up; nothing was released, and what the
                 ledger reserved stays spent.
             OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
@@ -119,20 +119,21 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """
         check_limits(self.limits)
         check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
-        if not isinstance(self.norm, str) or self.norm not in ("l2", "linf"):
-            raise InvalidInputError(f'norm must be "l2" or "linf", got {told(self.norm)}')
+        if not isinstance(self.norm, str | None) or self.norm not in (None, "l2", "linf"):
+            raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
-        table = self._parts(X, y, schema)
-        seen = outline_of(table)
+        given, in_memory = self._given(X, y, schema)
+        seen = self._outline(given, schema)
+        if seen.records == 0:
+            raise InvalidInputError("no records: at least one row is needed")
         if seen.records < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        self._know_columns(seen)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         # The plan is complete before a private number has entered it.
         choice = self._choice(seen, schema, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
         plan = planned(weights.expected)
-        if not (plan.by_sums or isinstance(table, Whole)):
+        if not (plan.by_sums or in_memory):
             raise InvalidInputError(
                 f"{plan.name} picks records one by one, which a table in parts does not give: use "
                 'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
@@ -140,18 +141,26 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         source = NoiseSource(self.insecure_seed)
         note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
         spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
-        with booked(self.ledger, spend):
+        with booked(self.ledger, spend, given) as table:
+            read = outline_of(table)
+            check_number(read.records, seen.records)
+            self._know_columns(read)
             clock, carried = (self.limits or Limits()).start(), weights.expected
-            if weights.plan is not None and seen.held is not None:
+            if weights.plan is not None and read.held is not None:
                 # The same budget again, for weights that were released first.
-                carried = weights.release(seen.held, source)
+                carried = weights.release(read.held, source)
                 plan = planned(carried)
             risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, choice.reason, seen.targets, schema)
-        self.row_bound_ = None if self.data_norm is None else (seen.bound, self.norm)
+        self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.stack([release.point for release in releases]), seen, schema)
         return self._set(coef, intercept + seen.targets.centre, spend)
+
+    @property
+    def _row_norm(self) -> RowNorm:
+        """The norm that the bound on rows is in: as declared, or what the mechanism's noise depends on."""
+        return natural_norm(self.mechanism) if self.norm is None else self.norm
 
     def _know_columns(self, seen: Outline) -> None:
         """The columns of the table, as scikit-learn has them."""
@@ -168,7 +177,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """Public facts of the risk, for labels that carry weights of their classes."""
         loss = seen.targets.weighted(carried).loss
         facts = risk_facts(
-            seen.records, seen.columns, loss, seen.bound, self.norm, self._own_constant(schema)
+            seen.records, seen.columns, loss, seen.bound, self._row_norm, self._own_constant(schema)
         )
         if schema is not None and schema.intercept and seen.bound >= 1:
             return replace(facts, constant=1.0)
@@ -190,7 +199,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         d, own = seen.columns, self._own_constant(schema)
         coef, intercept = points[:, :d], np.zeros(len(points))
         if own:
-            intercept = points[:, d] * constant_feature(seen.bound, self.norm)
+            intercept = points[:, d] * constant_feature(seen.bound, self._row_norm)
         if seen.middle is not None:
             shift = coef @ seen.middle
             if own:
@@ -199,27 +208,61 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 coef[:, -1] -= shift
         return coef, intercept
 
-    def _parts(self, X: Any, y: Any, schema: Schema | None) -> Parts:
-        """The table as ``Prepared``: one of them in memory, otherwise one for each of its parts."""
-        classes = getattr(self, "classes", None)
-        counted = counted_records(X, y, schema, classes) or counted_here(X, y, schema, classes)
+    def _undeclared(self, schema: Schema | None) -> list[str]:
+        """The public facts that are to be read off the records."""
         undeclared = {
             "schema or data_norm": schema is None and self.data_norm is None,
             "classes": getattr(self, "classes", ()) is None,
             "label_range": getattr(self, "label_range", ()) is None,
         }
-        # Without those facts a file is read as a table in memory is, and the same is warned of.
-        lying = counted is None and (is_dask(X) or is_dask(y) or not any(undeclared.values()))
+        return [name for name, lacking in undeclared.items() if lacking]
+
+    def _given(self, X: Any, y: Any, schema: Schema | None) -> tuple[Unread[Parts], bool]:
+        """The table as ``Prepared``, not read yet: one in memory, otherwise one for each of its parts.
+
+        And whether it is in memory. What is not declared is read off it, if there is no ledger.
+        """
+        counted = unread_counts(X, y, schema, getattr(self, "classes", None))
+        if counted is not None:
+            return counted.then(lambda records: Whole(self._prepared(records, None, schema))), True
+        lacking = self._undeclared(schema)
         columns = [column.name for column in schema.columns] if schema is not None else []
-        parts = parts_of(X, y, columns) if lying else None
-        if parts is None:
-            return Whole(self._prepared(X if counted is None else counted, y, schema))
-        if any(undeclared.values()):
-            lacking = " and ".join(name for name, is_lacking in undeclared.items() if is_lacking)
-            raise InvalidInputError(f"declare {lacking}: nothing is read off a table that lies in parts")
+        # Without those facts a file is read as a table in memory is, and the same is warned of.
+        parts = parts_of(X, y, columns) if is_dask(X) or is_dask(y) or not lacking else None
+        if parts is not None:
+            return self._given_parts(X, parts, schema), False
+        given = unread_table(X, y, schema, partial(validated, self)).then(
+            lambda pair: self._whole(pair[0], pair[1], schema)
+        )
+        if not lacking:
+            return given, True
+        table = read_off(self.ledger, given, lacking)
+        return Unread(given.n_records, lambda: table, given.n_columns), True
+
+    def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
+        if lacking := self._undeclared(schema):
+            raise InvalidInputError(
+                f"declare {' and '.join(lacking)}: nothing is read off a table that lies in parts"
+            )
         own = {"ledger": None, "limits": None, "schema": None}  # what stays here
         worker = type(self)(**{**self.get_params(deep=False), **own})
-        return parts.made(partial(_prepared_part, worker=worker, schema=schema))
+        prepare = partial(_prepared_part, worker=worker, schema=schema)
+        columns = int(X.shape[1]) if X.ndim == 2 else 1
+        return Unread(rows_of_parts(X, parts), lambda: parts.made(prepare), columns)
+
+    def _whole(self, X: Any, y: Any, schema: Schema | None) -> Parts:
+        counted = counted_here(X, y, schema, getattr(self, "classes", None))
+        return Whole(self._prepared(X if counted is None else counted, y, schema))
+
+    def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:
+        """What a plan needs to know, from what is declared; or from a table that was read for that."""
+        if self._undeclared(schema):
+            return outline_of(read_off(None, given, ()))
+        targets = self._declared_targets()
+        middle, bound = self._public_norm(None, schema)
+        columns = given.n_columns if schema is None else schema.n_features
+        assert columns is not None
+        return Outline(given.n_records, targets.releases, None, targets, columns, (), middle, bound)
 
     def _prepared(self, X: Any, y: Any, schema: Schema | None, part: bool = False) -> Prepared:
         """Records in memory as a fit wants them.
@@ -246,9 +289,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         elif middle is not None:
             X -= middle  # of the encoded table, which is our own
         if self.data_norm is not None and not part:
-            X = shortened(X, bound, self.norm)
+            X = shortened(X, bound, self._row_norm)
         if not part and self._own_constant(schema):
-            X = with_constant(X, constant_feature(bound, self.norm))
+            X = with_constant(X, constant_feature(bound, self._row_norm))
         names = () if coded is not None else tuple(getattr(self, "feature_names_in_", ()))
         return Prepared(X, targets, counts, d, names, middle, bound)
 
@@ -276,12 +319,16 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if self.data_norm is not None:
             return None, check_positive(self.data_norm, "data_norm")
         if schema is not None:
-            if self.norm == "l2" and self.convex_set is None and (self.fit_intercept or schema.intercept):
+            if (
+                self._row_norm == "l2"
+                and self.convex_set is None
+                and (self.fit_intercept or schema.intercept)
+            ):
                 return schema.middle, schema.spread
-            return None, schema_norm(schema, self.norm)
+            return None, schema_norm(schema, self._row_norm)
         leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
         norms = sparse_norm if sp.issparse(X) else np.linalg.norm
-        largest = float(np.max(norms(X, np.inf if self.norm == "linf" else 2, axis=1)))
+        largest = float(np.max(norms(X, np.inf if self._row_norm == "linf" else 2, axis=1)))
         return None, largest or 1.0
 
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
@@ -405,7 +452,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
     """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
-    table = model._parts(X, y, schema)
+    table = read_off(None, model._given(X, y, schema)[0], ())
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,9 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from privopt.mechanisms.errors import UnknownMechanismError
-from privopt.mechanisms.estimators.booking import booked
-from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.counting import check_number, encoded
 from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.predictions import by_parts
@@ -27,11 +27,10 @@ from privopt.mechanisms.estimators.public_facts import declared_schema, public_d
 from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles.limits import Limits, check_limits
-from privopt.problems.arguments import told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
@@ -48,7 +47,7 @@ _AUTO = "it was the most accurate at equal privacy of those measured, and wants 
 
 
 def choose_robust(
-    name: str,
+    name: str | type[Any],
     n: int,
     d: int,
     loss: Loss,
@@ -65,14 +64,7 @@ def choose_robust(
         UnknownMechanismError: listing the names there are.
         PrivacyParameterError: parameters out of range.
     """
-    if not isinstance(name, str):
-        raise UnknownMechanismError(f"a mechanism is named by text, got {told(name)}")
-    if name != "auto" and name not in ROBUST_FITS:
-        raise UnknownMechanismError(
-            f"unknown mechanism {name!r} for records of unknown size; there are auto, "
-            f"{', '.join(ROBUST_FITS)}"
-        )
-    kind = ClippedNewton if name == "auto" else ROBUST_FITS[name]
+    kind = ROBUST_FITS.named("clipped-newton" if name == "auto" else name)
     plan = kind.plan(n, d, loss, epsilon=epsilon, delta=delta, steps=steps, releases=releases, flags=flags)
     return plan, _AUTO if name == "auto" else "it was asked for"
 
@@ -91,7 +83,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta or steps out of range.
-            BudgetExceededError: the ledger refused; nothing was run.
+            BudgetExceededError: the ledger refused; nothing was read.
             OracleError: a limit was reached; nothing was released, and what the ledger reserved stays spent.
         """
         check_limits(self.limits)
@@ -102,18 +94,23 @@ class _PrivateRobustModel(PrivateLinearModel):
             raise InvalidInputError("medians of columns need a table in memory, not partitions: X.compute()")
         if sp.issparse(X):
             raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
-        X = as_table(X) if schema is None else encoded(schema, X)
-        X = validated(self, X, dtype=np.float64)
-        n, d = X.shape
+        given = unread_table(X, y, schema, partial(validated, self))
+        n, d = given.n_records, given.n_columns if schema is None else schema.n_features
+        assert d is not None
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        targets = self._targets_of(y, n)
+        table = given.then(lambda pair: self._read(pair[0], pair[1], schema))
+        if getattr(self, "classes", ()) is None:
+            X, targets = read_off(self.ledger, table, ["classes"])
+            table = Unread(n, lambda: (X, targets))
+        else:
+            targets = self._declared_targets()
         plan, reason = choose_robust(
             *(self.mechanism, n, d, targets.loss),
             epsilon=check_epsilon(self.epsilon),
             delta=public_delta(self.delta, n),
             steps=self.steps,
-            releases=len(targets.labels),
+            releases=targets.releases,
             flags=() if schema is None else schema.flags,
         )
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
@@ -126,11 +123,18 @@ class _PrivateRobustModel(PrivateLinearModel):
             )
         source = NoiseSource(self.insecure_seed)
         spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
-        with booked(self.ledger, spend):
-            releases = plan.release(X, targets.labels, source, self.limits)
+        with booked(self.ledger, spend, table) as (X, read):
+            check_number(len(X), n)
+            releases = plan.release(X, read.labels, source, self.limits)
         self._keep(releases, plan, reason, targets, schema)
         points = np.stack([release.point for release in releases])
         return self._set(points[:, :d], points[:, d], spend)
+
+    def _read(self, X: Any, y: Any, schema: Schema | None) -> tuple[Floats, Targets]:
+        """Features and labels as they are fitted."""
+        X = as_table(X) if schema is None else encoded(schema, X)
+        X = validated(self, X, dtype=np.float64)
+        return X, self._targets_of(y, len(X))
 
     def _scores(self, X: Any) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -159,13 +163,14 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
     Args:
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
-        mechanism: "auto" or a name of ``privopt.mechanisms.heavy_tails.registry.ROBUST_FITS``.
+        mechanism: "auto" or a name of ``privopt.mechanisms.ROBUST_FITS``.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns.
             Ranges in it may be generous: they cost nothing. Levels and bins are 0 or 1, and no units are
             looked for. None: X holds numbers.
         steps: number of noisy steps; by default the mechanism's.
         limits: time limit, progress callback and cancellation.
-        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -185,7 +190,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         epsilon: float = 1.0,
         *,
         delta: float | str = "auto",
-        mechanism: str = "auto",
+        mechanism: str | type[Any] = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         steps: int | None = None,
         limits: Limits | None = None,
@@ -196,6 +201,9 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         return Targets([self._labels(y, n_rows)], PLAIN_SQUARES)
+
+    def _declared_targets(self) -> Targets:
+        return Targets([], PLAIN_SQUARES)
 
     @by_parts
     def predict(self, X: Any) -> Floats:
@@ -223,7 +231,7 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
         epsilon: float = 1.0,
         *,
         delta: float | str = "auto",
-        mechanism: str = "auto",
+        mechanism: str | type[Any] = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         classes: Sequence[Any] | None = None,
         steps: int | None = None,
@@ -235,3 +243,6 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         return self._class_targets(y, n_rows, LogisticLoss())
+
+    def _declared_targets(self) -> Targets:
+        return self._declared_classes(LogisticLoss())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.registry import prepare_oracle
-from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
-from privopt.mechanisms.estimators.counting import counted_parts, counted_records
+from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, distinct_classes
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
@@ -71,14 +71,17 @@ class _Rows(NamedTuple):
     label: IntArray
     counts: IntArray | None
 
+    @property
+    def n_records(self) -> int:
+        return int(np.sum(record_counts(self.counts, self.table.rows)))
+
 
 class _Given(NamedTuple):
-    """What ``fit`` was given: public facts, and a function that reads the records."""
+    """What ``fit`` was given: public facts, and records that nobody has looked at."""
 
     predicates: Predicates
     classes: NDArray[Any]
-    n_records: int
-    rows: Callable[[], _Rows]
+    records: Unread[_Rows]
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class TreePlan:
     memory: float
 
 
-class _PrivateBranchingClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
     """What private trees and rule lists share."""
 
     _kind: ClassVar[type[BranchingProblem]]
@@ -115,7 +118,6 @@ class _PrivateBranchingClassifier(ScoredClassifier, BaseEstimator):  # type: ign
     prevalence: float | Sequence[float] | None
     risk_share: float
     limits: Limits | None
-    ledger: Ledger | str | Path | None
     insecure_seed: int | None
 
     @property
@@ -137,24 +139,25 @@ class _PrivateBranchingClassifier(ScoredClassifier, BaseEstimator):  # type: ign
             InvalidInputError: unusable data (a ``ValueError``), or more work or memory than there is; nothing
                 was released.
             PrivacyParameterError: epsilon out of range.
-            BudgetExceededError: the ledger refused; nothing was run.
+            BudgetExceededError: the ledger refused; nothing was read.
             UnfinishedDrawError: a limit was reached; nothing was released.
         """
         check_limits(self.limits)
         given = self._given(X, y)
+        n = given.records.n_records
         # The plan is complete before a single feature is looked at.
         budget = CardBudget.of(self.epsilon, self.risk_share)
         weights = ClassWeights.of(self.class_weight, self.prevalence, given.classes, budget.card)
-        plan = self._plan(given.predicates, given.n_records, weights, weights.expected)
+        plan = self._plan(given.predicates, n, weights, weights.expected)
         source = NoiseSource(self.insecure_seed)
         drawn = weights.whole(replace(plan.choice.spend, insecure_seed=source.insecure_seed))
         spend = budget.whole(drawn, f"the {self._noun}")
-        with booked(self.ledger, spend):
-            rows = given.rows()
+        with booked(self.ledger, spend, given.records) as rows:
+            check_number(rows.n_records, n)
             if weights.plan is not None:  # the same plan, for costs that are released first
                 counts = record_counts(rows.counts, rows.table.rows)
                 held = tallied(rows.label, counts, len(given.classes))
-                plan = self._plan(given.predicates, given.n_records, weights, weights.release(held, source))
+                plan = self._plan(given.predicates, n, weights, weights.release(held, source))
             release, histogram = self._released(plan, rows, budget, given, source)
         self.target_ = _label_name(y)
         return self._set(
@@ -212,42 +215,41 @@ class _PrivateBranchingClassifier(ScoredClassifier, BaseEstimator):  # type: ign
         )
 
     def _given(self, X: Any, y: Any) -> _Given:
-        if is_dask(X) or is_engine_table(X) or isinstance(X, CountedRecords):
-            return self._counted(X, y)
-        X, labels = self._validated(X, y)
-        classes = distinct_classes(self.classes, labels)
-        index = class_indices(labels, classes)
-        schema = Schema.infer(X) if self.schema is None else declared_schema(self.schema)
-        predicates = Predicates.of(schema)
-
-        def rows() -> _Rows:
-            codes = predicates.coarse.codes(X)
-            if _SHARED * len(classes) * predicates.most_rows > len(index):
-                return _Rows(predicates.table(codes), index, None)
-            return _counted_rows(
-                CountedRecords.of(predicates.coarse, codes, classes.tolist(), index), predicates
-            )
-
-        return _Given(predicates, classes, len(index), rows)
-
-    def _counted(self, X: Any, y: Any) -> _Given:
-        """Records that are counted where they are, as far as predicates tell them apart."""
-        schema: Any = self.schema
-        predicates = None if schema is None else Predicates.of(declared_schema(schema))
-        if predicates is not None and not isinstance(X, CountedRecords):
-            schema = predicates.coarse
-        counted = (counted_parts if is_dask(X) else counted_records)(X, y, schema, self.classes)
-        assert counted is not None  # by the callers
-        assert predicates is not None  # which is refused there
-        classes = distinct_classes(self.classes, np.array([]))
-        return _Given(predicates, classes, counted.n_records, lambda: _counted_rows(counted, predicates))
-
-    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        X = as_table(X)
         if sp.issparse(X):
             raise InvalidInputError(
                 f"X is sparse: a {self._noun} reads tables or dense arrays, X.toarray() say"
             )
+        schema = None if self.schema is None else declared_schema(self.schema)
+        predicates = None if schema is None else Predicates.of(schema)
+        # Engines and workers count as far as predicates tell records apart.
+        facts = schema if predicates is None or isinstance(X, CountedRecords) else predicates.coarse
+        counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, facts, self.classes)
+        table = unread_table(X, y, schema, self._refuse) if counted is None else None
+        if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
+            assert table is not None
+            X, labels = self._validated(*read_off(self.ledger, table, undeclared))
+            known = Predicates.of(Schema.infer(X)) if predicates is None else predicates
+            classes = distinct_classes(self.classes, labels)
+            return _Given(known, classes, Unread(len(labels), lambda: _rows(X, labels, known, classes)))
+        assert predicates is not None
+        public = predicates, distinct_classes(self.classes, np.array([]))
+        if counted is not None:
+            return _Given(*public, counted.then(lambda found: _counted_rows(found, public[0])))
+        assert table is not None
+        return _Given(*public, table.then(lambda pair: self._read(pair, *public)))
+
+    def _read(self, pair: tuple[Any, Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
+        if isinstance(pair[0], CountedRecords):
+            return _counted_rows(pair[0], predicates)
+        return _rows(*self._validated(*pair), predicates, classes)
+
+    def _refuse(self, X: NDArray[Any]) -> None:
+        if self.schema is None:
+            validated(self, X)
+        columns_of(X)
+
+    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
+        X = as_table(X)
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X, y = validated(self, X, y, dtype=np.float64)
         else:
@@ -470,7 +472,8 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
         risk_share: the share of epsilon, in [0, 1), that pays for the shares of the classes in each leaf
             (``LeafPlan``). ``predict_proba`` reads them; 0: there are none. 0.1 is a good choice.
         limits: time limit, progress callback and cancellation of the draw.
-        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            whatever becomes of the fit; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -551,6 +554,16 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
     @property
     def _max_levels(self) -> int | str:
         return self.max_rules
+
+
+def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
+    """The records of a table in memory by predicates; counted first where many are alike, by public facts."""
+    index = class_indices(labels, classes)
+    codes = predicates.coarse.codes(X)
+    if _SHARED * len(classes) * predicates.most_rows > len(index):
+        return _Rows(predicates.table(codes), index, None)
+    counted = CountedRecords.of(predicates.coarse, codes, classes.tolist(), index)
+    return _counted_rows(counted, predicates)
 
 
 def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
@@ -15,7 +17,8 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space
+from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import mirror_steps, whole_steps
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
@@ -61,6 +64,8 @@ class Descent:
 @dataclass(frozen=True)
 class RobustDescent(RiskMechanism):
     """x+ = prox of x - eta (robust gradient + noise), eta = 1 / (L + l2); the last iterate is returned."""
+
+    family: ClassVar[Family] = Family.UNBOUNDED_RISK
 
     descent: Descent
 

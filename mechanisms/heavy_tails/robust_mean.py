@@ -18,6 +18,7 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_rele
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.problems.arrays import as_reals
 from privopt.problems.convex.regularizers import Vector
@@ -42,6 +43,7 @@ class RobustMean:
         spend: the claim.
     """
 
+    family: ClassVar[Family] = Family.MEAN
     name: ClassVar[str] = "robust-mean"
 
     n_records: int

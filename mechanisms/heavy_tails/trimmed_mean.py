@@ -14,6 +14,7 @@ from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.problems.arrays import as_reals
 
@@ -34,6 +35,7 @@ class TrimmedMean:
         spend: the claim.
     """
 
+    family: ClassVar[Family] = Family.MEAN
     name: ClassVar[str] = "trimmed-mean"
 
     dimension: int

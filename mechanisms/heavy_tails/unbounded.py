@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
 from privopt.mechanisms.heavy_tails.units import Floats, Units
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.registry import Family
 from privopt.problems.arrays import as_reals
 from privopt.problems.convex.losses import Labels, Loss
 
@@ -26,6 +28,8 @@ class UnboundedFit:
         search: for units, or None: columns are as they are.
         flags: columns that are 0 or 1, as is public: no units are looked for.
     """
+
+    family: ClassVar[Family] = Family.UNBOUNDED_FIT
 
     n_records: int
     dimension: int

@@ -10,7 +10,7 @@ import numpy as np
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import StepClock
-from privopt.mechanisms.risk.mechanism import checked_space, need_bounded
+from privopt.mechanisms.risk.sets import checked_space, need_bounded
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.indefinite.interface import HalfSpace

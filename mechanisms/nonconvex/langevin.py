@@ -15,7 +15,8 @@ from privopt.mechanisms.privacy.gradient_noise import gaussian_releases
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.risk.iteration import Method, Output, StepClock, noisy_iteration
-from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease, checked_space
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease
+from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import loss_range, whole_steps
 from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector

@@ -14,7 +14,8 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Output
-from privopt.mechanisms.risk.mechanism import RiskMechanism, checked_space, need_smooth
+from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.sets import checked_space, need_smooth
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch
@@ -57,6 +58,7 @@ class NetMechanism(RiskMechanism):
     """
 
     name: ClassVar[str] = "net"
+    takes_steps: ClassVar[bool] = False
     noised: ClassVar[str] = "the choice of a point of the net"
     by_sums: ClassVar[bool] = False
 
@@ -88,7 +90,7 @@ class NetMechanism(RiskMechanism):
             delta: not used.
             releases: how many releases share epsilon, evenly.
             alpha: every point of the ball has one of the net within alpha.
-            oracle: who draws, a name of ``privopt.oracles.select.GIBBS``.
+            oracle: who draws, a name of ``privopt.oracles.registry.GIBBS``.
             steps, output: there are none; for uniformity.
 
         Raises:

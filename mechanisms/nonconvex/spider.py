@@ -17,7 +17,8 @@ from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource, checked_
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Output, StepClock
-from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism, need_smooth, unconstrained
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
+from privopt.mechanisms.risk.sets import need_smooth, unconstrained
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch, started

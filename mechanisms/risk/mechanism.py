@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
@@ -25,6 +25,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
@@ -33,18 +34,18 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.oracles.convex.registry import linear_minimizer, projector
+from privopt.mechanisms.risk.sets import checked_space, default_start
+from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch, started
-from privopt.problems.arguments import check_type
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.hull import ConvexHull
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.polytope import Polytope
-from privopt.problems.convex.sets.simplex import Simplex
+from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
+
+# Size of a default ball, in units of ``typical_distance``: twice, so that the guess lies well inside.
+_ROOM = 2.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class RiskMechanism(ABC):
 
     Attributes:
         name, noised: of the class: what it is called, and what it adds noise to.
+        takes_steps: of the class: whether a number of steps can be chosen.
+        natural_norm: of the class: the norm of rows that its noise depends on.
+        wants_bounded_set: of the class: whether it has a default set (``default_set``).
         by_sums: of the class: whether it asks for sums over all records alone, which parts of a table add up
             to; otherwise it picks records one by one.
         facts: what is public about the data.
@@ -87,7 +91,11 @@ class RiskMechanism(ABC):
         spend: the claim.
     """
 
+    family: ClassVar[Family] = Family.RISK
     name: ClassVar[str]
+    takes_steps: ClassVar[bool] = True
+    natural_norm: ClassVar[RowNorm] = "l2"
+    wants_bounded_set: ClassVar[bool] = False
     noised: ClassVar[str] = "the mean gradient, each coordinate, every step"
     by_sums: ClassVar[bool] = True
 
@@ -97,6 +105,28 @@ class RiskMechanism(ABC):
     steps: int
     output: Output
     spend: PrivacySpend
+
+    @classmethod
+    def default_set(cls, facts: RiskFacts) -> ConvexSet:
+        """The set where none is named: the whole space, or a ball that holds weights of a typical size."""
+        space = WholeSpace(facts.dimension)
+        if not cls.wants_bounded_set:
+            return space
+        return L2Ball(facts.dimension, _ROOM * typical_distance(facts, space))
+
+    @classmethod
+    def usual_penalty(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet,
+        regularizer: ElasticNet,
+        *,
+        epsilon: float,
+        delta: float,
+        releases: int,
+    ) -> ElasticNet:
+        """The regularizer for this budget: the given one, unless the mechanism has a default of its own."""
+        return regularizer
 
     @property
     @abstractmethod
@@ -256,78 +286,3 @@ class FullBatchMechanism(RiskMechanism):
         perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
         iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(watch, steps))
         return choose_output(iterates, self.output, method.point(method.start)), None
-
-
-def checked_space(
-    facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet = NO_REGULARIZER
-) -> ConvexSet:
-    """The set, or the whole space.
-
-    Raises:
-        PrivacyParameterError: a set of another dimension, or a loss with a kink.
-    """
-    check_type(facts, RiskFacts, "a plan is made for RiskFacts")
-    if not math.isfinite(facts.loss.smoothness):
-        raise PrivacyParameterError(
-            f"{type(facts.loss).__name__} has a kink, and steps go by its smoothness: use a HuberLoss, or "
-            "opsamp-convex"
-        )
-    check_regularizer(regularizer)
-    space = WholeSpace(facts.dimension) if convex_set is None else convex_set
-    check_type(space, ConvexSet, "convex_set must be a ConvexSet, such as an L2Ball")
-    if space.dimension != facts.dimension:
-        raise PrivacyParameterError(
-            f"a set of dimension {space.dimension} for weights of dimension {facts.dimension} (with the "
-            "intercept, if there is one): make them equal"
-        )
-    return space
-
-
-def unconstrained(
-    name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet = NO_REGULARIZER
-) -> ConvexSet:
-    """``checked_space`` for a mechanism that takes no set but the whole space."""
-    space = checked_space(facts, convex_set, regularizer)
-    if not isinstance(space, WholeSpace):
-        raise PrivacyParameterError(
-            f"{name} takes no constraint, got {type(space).__name__}: use dp-pgd or dp-gd-so"
-        )
-    return space
-
-
-def default_start(convex_set: ConvexSet) -> Vector:
-    """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0.
-
-    Where there is no projection, as for a set of one's own with only ``lmo_formula``: an extreme point.
-    """
-    if isinstance(convex_set, Simplex):
-        return np.full(convex_set.dimension, convex_set.size / convex_set.dimension)
-    if isinstance(convex_set, ConvexHull):
-        return np.asarray(np.mean(convex_set.points, axis=0))
-    if isinstance(convex_set, Polytope):
-        return linear_minimizer(convex_set)(np.zeros(convex_set.dimension)).point
-    try:
-        return projector(convex_set)(np.zeros(convex_set.dimension))
-    except UnsupportedProblemError as refusal:
-        try:
-            return linear_minimizer(convex_set)(np.ones(convex_set.dimension)).point
-        except UnsupportedProblemError:
-            raise refusal from None
-
-
-def check_regularizer(regularizer: object) -> None:
-    """Raise InvalidTypeError for what is no ``ElasticNet``."""
-    check_type(regularizer, ElasticNet, "regularizer must be an ElasticNet")
-
-
-def need_bounded(name: str, convex_set: ConvexSet) -> None:
-    if not math.isfinite(convex_set.radius):
-        raise PrivacyParameterError(f"{name} needs a bounded set, got {type(convex_set).__name__}")
-
-
-def need_smooth(name: str, regularizer: ElasticNet) -> None:
-    check_regularizer(regularizer)
-    if regularizer.l1 > 0:
-        raise PrivacyParameterError(
-            f"{name} takes no l1 penalty: constrain with an l1 ball instead, or use dp-pgd or dp-pmd"
-        )

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from privopt.mechanisms.risk.mechanism import default_start
+from privopt.mechanisms.risk.sets import default_start
 from privopt.oracles.convex.bregman import natural_geometry
 from privopt.oracles.convex.quantities import gaussian_width
 from privopt.oracles.convex.registry import linear_minimizer

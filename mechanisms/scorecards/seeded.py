@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
@@ -18,6 +17,8 @@ from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_d
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import Family
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
@@ -80,6 +81,7 @@ class SeededScorecard:
         means: the plan of the means of numbers, where those decide in what units the model reads them.
     """
 
+    family: ClassVar[Family] = Family.CARD
     name: ClassVar[str] = "seeded"
 
     facts: CardFacts

@@ -25,11 +25,15 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
     CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
     after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
-    text. Empty lines are skipped, except where there is one column: there each is an empty cell.
+    text, which a schema may read as missing. Empty lines are skipped, except where there is one column: there
+    each is an empty cell.
+
+    Columns in ``text`` hold the cells as they are written, for a schema to convert one by one. Any other
+    column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are numbers; else text.
 
     Args:
         path: the file.
-        text: columns of a CSV file that are not to be read as numbers, whatever they look like.
+        text: columns of a CSV file that are read as they are written: ``schema.text_columns``, say.
 
     Raises:
         SchemaError: another extension, or a file that cannot be read. No content is repeated.
@@ -105,6 +109,8 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
                 file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
                 keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
                 skipinitialspace=True, skip_blank_lines=len(header) > 1,
+                # Others shift integers by an ulp as soon as one cell of their column is no integer.
+                float_precision="round_trip",
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         _check_lines(file, separator, len(header))

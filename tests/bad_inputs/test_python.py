@@ -26,11 +26,11 @@ from privopt.mechanisms import (
     PrivateRobustClassifier,
     PrivateRobustRegression,
 )
-from privopt.mechanisms.convex.registry import RISK_MECHANISMS
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.privacy.budget import Budget, compose
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import RISK_MECHANISMS
 from privopt.oracles import GibbsOracle, Law, Limits, Task, gibbs_oracle, minimizer
 from privopt.oracles.draw.branch import GibbsBranch
 from privopt.problems import (

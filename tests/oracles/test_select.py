@@ -16,7 +16,8 @@ from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interval import IntervalOracle
 from privopt.oracles.minimize.mip import cell_model, row_model
 from privopt.oracles.minimize.native.solver import NativeOracle
-from privopt.oracles.select import GIBBS, MINIMIZERS, AutoGibbs, AutoOracle, inventory
+from privopt.oracles.registry import GIBBS, MINIMIZERS
+from privopt.oracles.select import AutoGibbs, AutoOracle, inventory
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
 from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.discrete.problem import DiscreteProblem

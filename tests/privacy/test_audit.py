@@ -44,11 +44,10 @@ from privopt.mechanisms.audit.neighbours import (
 )
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.registry import AUDITS, ReleaseSampler
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import AuditError, PrivacyParameterError
-from privopt.mechanisms.heavy_tails.registry import MEANS, ROBUST_FITS, ROBUST_MECHANISMS
-from privopt.mechanisms.nonconvex.registry import NONCONVEX, RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import gaussian_delta
+from privopt.mechanisms.registry import MEANS, RISK_MECHANISMS, ROBUST_FITS, ROBUST_MECHANISMS
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles import Task, minimizer
 from privopt.oracles.errors import UnsupportedProblemError
@@ -495,7 +494,7 @@ def cached(name: str) -> tuple[AuditedClaim, ...]:
 
 
 def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
-    others = {*ROBUST_MECHANISMS, *ROBUST_FITS, *MEANS, *(kind.name for kind in NONCONVEX)}
+    others = {*ROBUST_MECHANISMS, *ROBUST_FITS, *MEANS}
     others |= {
         "sample-aggregate",
         "evaluation",

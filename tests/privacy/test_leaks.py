@@ -31,7 +31,7 @@ from privopt.mechanisms import (
     PrivateRobustRegression,
     PrivateSigmoidClassifier,
 )
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.mip.pulp import PulpOracle
 from privopt.oracles.task import Task

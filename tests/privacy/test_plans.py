@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from privopt.mechanisms import MECHANISMS
 from privopt.mechanisms.discrete.calibration import normalized_dof, opdisc_shift, rspm_delta, separator_counts
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import (
     GaussianSteps,
     composed_epsilon,
@@ -26,6 +25,7 @@ from privopt.mechanisms.privacy.accounting import (
 )
 from privopt.mechanisms.privacy.parameters import smallest
 from privopt.mechanisms.privacy.shifts import shift_epsilon
+from privopt.mechanisms.registry import RISK_MECHANISMS
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet, ridge
 from privopt.problems.convex.risk import RiskFacts

@@ -22,11 +22,11 @@ from privopt.mechanisms import MECHANISMS
 from privopt.mechanisms.audit.neighbours import LossTable, ParityOracle, ParityProblem, SignLattice
 from privopt.mechanisms.convex.svrg import difference_bound
 from privopt.mechanisms.errors import InexactDrawError, PlanMismatchError
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import RISK_MECHANISMS
 from privopt.mechanisms.risk.iteration import Output
-from privopt.mechanisms.risk.mechanism import default_start
+from privopt.mechanisms.risk.sets import default_start
 from privopt.oracles import Law, Task
 from privopt.oracles.draw.interface import DrawRequest, Exactness, GibbsOracle, Sample, Sampler
 from privopt.oracles.minimize.interface import Proposal, Query, Solver

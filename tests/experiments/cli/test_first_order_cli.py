@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.experiments.cli.linear import parse_loss
 from privopt.experiments.cli.main import main
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
@@ -24,6 +23,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.convex.losses import HuberLoss
+from privopt.problems.convex.parsing import parse_loss
 from privopt.problems.convex.risk import EmpiricalRisk
 
 SCHEMA = Schema([Numeric("age", 0, 100, zero=0, one=100), Categorical("smoker", ["no", "yes"])])

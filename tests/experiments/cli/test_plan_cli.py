@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from privopt.experiments.cli.main import load
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.card_plan import plan_card
 from privopt.mechanisms.scorecards.effort import draw_work
-from privopt.mechanisms.scorecards.registry import plan_card
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.select import gibbs_oracle

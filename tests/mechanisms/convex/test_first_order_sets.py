@@ -11,13 +11,13 @@ from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPProximalGradient
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
-from privopt.mechanisms.convex.registry import parse_set
 from privopt.mechanisms.convex.svrg import DPSVRG
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output
 from privopt.oracles.convex.quantities import contains
 from privopt.oracles.convex.registry import lmo_formula
 from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.parsing import parse_set
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.box import Box

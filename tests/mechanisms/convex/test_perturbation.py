@@ -16,9 +16,9 @@ from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.penalties import objective_penalty, output_penalty
-from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.oracles.certificate import Status
 from privopt.oracles.convex.smooth import SmoothAnswer, SmoothCertificate, minimize_ridge
 from privopt.oracles.errors import CertificateError

@@ -15,11 +15,11 @@ from sklearn.metrics import r2_score
 
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.convex import sufficient_statistics
-from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import ridge

@@ -13,7 +13,7 @@ from privopt.mechanisms import MECHANISMS
 from privopt.mechanisms.audit.audit import exact_delta, exact_epsilon
 from privopt.mechanisms.audit.laws import output_law
 from privopt.mechanisms.audit.neighbours import LossTable, SignLattice
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.problems import IntegerLattice
 from privopt.problems.discrete.lattice import IntArray

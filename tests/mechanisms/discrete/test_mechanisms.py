@@ -19,7 +19,7 @@ from privopt.mechanisms import (
     OPDisc,
     PermuteAndFlip,
 )
-from privopt.mechanisms.discrete.registry import mechanism_named, prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError, UnknownMechanismError
 from privopt.oracles import Counting, Limits, Proposal, Status, Task, UnfinishedDrawError
 from privopt.oracles.draw.enumerate import GibbsEnumeration
@@ -176,8 +176,8 @@ def test_an_oracle_is_prepared_for_the_problem_and_of_the_kind_that_a_plan_needs
 @pytest.mark.parametrize("name", ["exponentail", "", None, 3])
 def test_mechanisms_that_there_are_not_are_refused_with_those_there_are(name: Any) -> None:
     with pytest.raises(UnknownMechanismError, match="permute-and-flip"):
-        mechanism_named(name)
-    assert mechanism_named("opdisc") is OPDisc
+        MECHANISMS.named(name)
+    assert MECHANISMS.named("opdisc") is OPDisc
 
 
 def test_opdisc_is_its_listing() -> None:

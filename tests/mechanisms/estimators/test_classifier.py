@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from privopt.mechanisms import MECHANISMS, PrivateHalfspaceClassifier
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
 from privopt.mechanisms.privacy.ledger import Ledger
-from privopt.mechanisms.scorecards.registry import card_mechanisms
+from privopt.mechanisms.registry import SCORECARD_MECHANISMS
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError, UnknownOracleError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.wrappers import Counting
@@ -103,7 +103,7 @@ def test_delta_auto_is_one_over_n_squared() -> None:
 
 def test_auto_says_what_it_chose_and_why() -> None:
     model = classifier().fit(*patients())
-    assert model.mechanism_ in card_mechanisms()
+    assert model.mechanism_ in SCORECARD_MECHANISMS
     assert len(model.mechanism_reason_) > 20
 
 

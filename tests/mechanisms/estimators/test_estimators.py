@@ -21,7 +21,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from privopt.mechanisms.convex.registry import choose_risk_mechanism, parse_regularizer, parse_set
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.linear import (
@@ -31,14 +30,16 @@ from privopt.mechanisms.estimators.linear import (
 )
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.accounting import zcdp_rho
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.registry import RISK_MECHANISMS
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.oracles import OracleError, UnfinishedDrawError
 from privopt.oracles.certificate import Status
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems import Categorical, InvalidInputError, Numeric, PrivacyLeakWarning, Schema
 from privopt.problems.convex.losses import BiweightLoss, LogisticLoss
+from privopt.problems.convex.parsing import parse_regularizer, parse_set
 from privopt.problems.convex.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.norm_balls import L1Ball

@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms import PrivateRobustClassifier, PrivateRobustRegression
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
-from privopt.mechanisms.heavy_tails.registry import ROBUST_FITS
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.problems import Categorical, InvalidInputError, Numeric, PrivacyLeakWarning, Schema

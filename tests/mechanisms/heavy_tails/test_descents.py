@@ -13,7 +13,6 @@ from scipy import special
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails import robust_stochastic
 from privopt.mechanisms.heavy_tails.descent import Descent
-from privopt.mechanisms.heavy_tails.registry import ROBUST_MECHANISMS
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
@@ -24,6 +23,7 @@ from privopt.mechanisms.privacy.accounting import (
     zcdp_rho,
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.registry import ROBUST_MECHANISMS
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts

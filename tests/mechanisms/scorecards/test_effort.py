@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.scorecards.card_plan import as_lattice, plan_card
 from privopt.mechanisms.scorecards.effort import draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
-from privopt.mechanisms.scorecards.registry import as_lattice, plan_card
 from privopt.mechanisms.scorecards.seeded import points_lattice
 from privopt.oracles.draw.enumerate import GibbsEnumeration
 from privopt.problems import Categorical, IntegerLattice, InvalidInputError, Numeric, Schema

@@ -20,7 +20,7 @@ import pulp
 import pytest
 
 from privopt.mechanisms import MECHANISMS
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import MissingSolverError, SolverFailedError, UnknownOracleError
 from privopt.oracles.limits import Limits, Progress

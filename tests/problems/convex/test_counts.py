@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from privopt.mechanisms.convex.registry import choose_risk_mechanism
 from privopt.mechanisms.convex.utility import accuracy
-from privopt.mechanisms.nonconvex.registry import RISK_MECHANISMS
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.poisson import poisson_batch
+from privopt.mechanisms.registry import RISK_MECHANISMS
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.risk import EmpiricalRisk

@@ -10,7 +10,8 @@ import pytest
 from privopt.mechanisms import MECHANISMS
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.oracles.draw.interface import Law
-from privopt.oracles.select import GIBBS, MINIMIZERS, gibbs_oracle, minimizer
+from privopt.oracles.registry import GIBBS, MINIMIZERS
+from privopt.oracles.select import gibbs_oracle, minimizer
 from privopt.oracles.task import Task
 from privopt.problems import (
     Costs,

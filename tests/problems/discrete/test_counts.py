@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms import MECHANISMS, NoiseSource
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.oracles.cells.structure import CellStructure
-from privopt.oracles.select import MINIMIZERS, minimizer
+from privopt.oracles.registry import MINIMIZERS
+from privopt.oracles.select import minimizer
 from privopt.oracles.task import Task
 from privopt.problems import Costs, IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
 from privopt.problems.discrete.candidates import CandidateCards

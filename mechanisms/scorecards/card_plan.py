@@ -1,4 +1,4 @@
-"""Mechanisms for scorecards by name, the automatic choice, and the bridge from a plan to a table."""
+"""Plans of scorecards: by the name of a mechanism, or the automatic choice."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
-from privopt.mechanisms.discrete.registry import MECHANISMS, mechanism_named, prepare_oracle
-from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.mechanisms.discrete.preparation import oracle_for, prepare_oracle
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.registry import SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
@@ -25,7 +25,7 @@ from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.errors import InvalidInputError, did_you_mean
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
 Plan = LatticeMechanism[Any] | SeededScorecard
@@ -66,21 +66,26 @@ class CardPlan:
         """
         if not isinstance(self.plan, SeededScorecard):
             return prepare_oracle(self.oracle, self.plan, table)
+        return self.plan.prepare(table, self.check_oracle(), coded)
+
+    def check_oracle(self) -> Any:
+        """The oracle that the plan asks; no table is looked at.
+
+        Raises:
+            OracleError: an oracle that does not exist, or is of the other kind.
+        """
+        if not isinstance(self.plan, SeededScorecard):
+            return oracle_for(self.oracle, self.plan)
         drawing = gibbs_oracle(self.oracle) if isinstance(self.oracle, str) else self.oracle
         if not isinstance(drawing, GibbsOracle):
             raise UnknownOracleError(
                 f"{self.plan.name} needs a GibbsOracle, which draws, got {told(self.oracle)}"
             )
-        return self.plan.prepare(table, drawing, coded)
-
-
-def card_mechanisms() -> tuple[str, ...]:
-    """The names there are, those of one's own included."""
-    return (*MECHANISMS, SeededScorecard.name)
+        return drawing
 
 
 def plan_card(
-    name: str,
+    mechanism: str | type[Any],
     schema: Schema,
     n_records: int,
     *,
@@ -96,9 +101,9 @@ def plan_card(
     """Plan a scorecard from public facts.
 
     Args:
-        name: one of ``card_mechanisms()``; or "auto" for one whose running time follows from the arguments
-            here: "seeded"; over weights of the caller's choice exact draws where those are quick and a
-            linear model would be mostly noise.
+        mechanism: a name of ``SCORECARD_MECHANISMS``, or a ``LatticeMechanism`` of one's own; or "auto" for
+            one whose running time follows from the arguments here: "seeded"; over weights of the caller's
+            choice exact draws where those are quick and a linear model would be mostly noise.
             With an oracle of the caller's choice "auto" is the exponential mechanism.
         schema: the features.
         n_records: n.
@@ -118,7 +123,8 @@ def plan_card(
             wishes for columns that a mechanism other than "seeded" is asked to keep.
     """
     reason, most = "it was asked for", check_max_columns(max_columns)
-    check_type(name, str, "a mechanism is named by text")
+    check_type(mechanism, str | type, "a mechanism is named by text")
+    name = mechanism if isinstance(mechanism, str) else getattr(mechanism, "name", mechanism.__name__)
     if most is not None and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, f"it gives points to at most {most} columns, as asked"
     if most is not None and name != SeededScorecard.name:
@@ -135,19 +141,14 @@ def plan_card(
         )
     if name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work)
-    if name == SeededScorecard.name:
+    kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
+    if kind is SeededScorecard:
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
         if seeded.means is not None:
             reason += "; at this budget means of the numbers come first, and say in what units to read them"
         return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
-    if name not in MECHANISMS:
-        known = card_mechanisms()
-        raise UnknownMechanismError(
-            f"unknown mechanism {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
-        )
-    kind = mechanism_named(name)
     weights = as_lattice(lattice, kind, schema.n_features)
     bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
     plan = kind.plan(

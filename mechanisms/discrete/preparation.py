@@ -1,39 +1,16 @@
-"""Mechanisms by name, and the bridge from a plan to an oracle of the kind that it needs."""
+"""Preparation of the oracle that a plan needs, for the data."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
-from privopt.mechanisms.discrete.opdisc import OPDisc
-from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
-from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.oracles.draw.interface import GibbsOracle, Law
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.select import gibbs_oracle, minimizer
 from privopt.problems.arguments import told
 from privopt.problems.discrete.problem import DiscreteProblem
-from privopt.problems.errors import did_you_mean
-
-MECHANISMS: dict[str, type[LatticeMechanism[Any]]] = {
-    m.name: m for m in (ExponentialMechanism, PermuteAndFlip, OPDisc, GaussianRSPM, LaplaceRSPM)
-}
-
-
-def mechanism_named(name: str) -> type[LatticeMechanism[Any]]:
-    """Look a mechanism up.
-
-    Raises:
-        UnknownMechanismError: listing the names there are.
-    """
-    if not isinstance(name, str) or name not in MECHANISMS:
-        raise UnknownMechanismError(
-            f"unknown mechanism {told(name)}{did_you_mean(name, MECHANISMS)}; there are "
-            f"{', '.join(MECHANISMS)}"
-        )
-    return MECHANISMS[name]
 
 
 def prepare_oracle(
@@ -47,11 +24,20 @@ def prepare_oracle(
             that the oracle refuses.
     """
     plan.check_problem(problem)
+    return oracle_for(oracle, plan).prepare(problem, plan.question)
+
+
+def oracle_for(oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any]) -> Any:
+    """An oracle of the kind that a plan needs, by name or one of your own. No problem is looked at.
+
+    Raises:
+        OracleError: unknown name, missing solver, an oracle of the other kind or without proofs.
+    """
     if isinstance(plan.question, Law):
         drawing = gibbs_oracle(oracle) if isinstance(oracle, str) else oracle
         if not isinstance(drawing, GibbsOracle):
             raise UnknownOracleError(f"{plan.name} needs a GibbsOracle, which draws, got {told(oracle)}")
-        return drawing.prepare(problem, plan.question)
+        return drawing
     minimizing = minimizer(oracle) if isinstance(oracle, str) else oracle
     if not isinstance(minimizing, DiscreteOracle):
         raise UnknownOracleError(f"{plan.name} needs a DiscreteOracle, which minimises, got {told(oracle)}")
@@ -60,4 +46,4 @@ def prepare_oracle(
             f"{plan.name} releases a minimiser, and oracle {minimizing.name!r} proves nothing: its points "
             f"may miss the minimum, and the privacy proof with it. To do: use an oracle that proves ('auto')"
         )
-    return minimizing.prepare(problem, plan.question)
+    return minimizing

@@ -1,0 +1,136 @@
+"""The choice of a mechanism for a risk from public facts, with defaults where it needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.registry import RISK_MECHANISMS
+from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.oracles.convex.registry import projector
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.problems.convex.losses import SquaredLoss
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet
+from privopt.problems.convex.risk import RiskFacts, RowNorm
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+# More are a slip: a pass over the smallest table takes some microseconds.
+_MOST_STEPS_ASKED = 10_000_000
+# Up to so many features a minimum is cheap to certify with Newton steps.
+_LOW_DIMENSION = 512
+# Classes are left to noisy moments up to so many n mu per feature, then to gradient descent: what was most
+# accurate on synthetic tables of categories and numbers, for a mu that all mechanisms are given. (Noisy
+# moments rank records best up to a few hundred; from here on probabilities of the others are better.) With
+# few features moments hold out longer, up to so many n mu for all of them.
+_SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism with everything that it needs, and why."""
+
+    kind: type[Any]
+    convex_set: ConvexSet
+    regularizer: ElasticNet
+    reason: str
+
+    def plan(
+        self, facts: RiskFacts, *, epsilon: float, delta: float, steps: int | None, releases: int = 1
+    ) -> RiskMechanism:
+        """Calibrate; the penalty of objective perturbation, if there is none, follows its noise.
+
+        ``releases`` runs share the budget, in the notion in which the mechanism composes best.
+
+        Raises:
+            PrivacyParameterError: steps of a mechanism that takes none, or what the mechanism refuses.
+        """
+        if steps is not None and check_count(steps, "steps") > _MOST_STEPS_ASKED:
+            raise PrivacyParameterError(
+                f"steps = {steps:,}: more than {_MOST_STEPS_ASKED:,}, which would run for days; noise grows "
+                "with their square root, and the default is the theory's number"
+            )
+        if steps is not None and not self.kind.takes_steps:
+            raise PrivacyParameterError(f"{self.kind.name} takes no number of steps")
+        budget = {"epsilon": epsilon, "delta": delta, "releases": releases}
+        penalty = self.kind.usual_penalty(facts, self.convex_set, self.regularizer, **budget)
+        options: dict[str, Any] = {} if steps is None else {"steps": steps}
+        made: RiskMechanism = self.kind.plan(facts, self.convex_set, penalty, **budget, **options)
+        return made
+
+
+def natural_norm(mechanism: str | type[Any]) -> RowNorm:
+    """The norm of rows that the noise of a mechanism depends on; l2 for "auto"."""
+    return "l2" if mechanism == "auto" else RISK_MECHANISMS.named(mechanism).natural_norm
+
+
+def choose_risk_mechanism(
+    name: str | type[Any],
+    facts: RiskFacts,
+    convex_set: ConvexSet | None = None,
+    regularizer: ElasticNet = NO_REGULARIZER,
+    *,
+    mu: float,
+) -> Choice:
+    """A mechanism by name, or a class, or for "auto" one that fits the public facts; with default sets.
+
+    ``mu`` is the budget of one release, as Gaussian differential privacy.
+
+    Raises:
+        UnknownMechanismError: listing the names there are.
+    """
+    reason = "it was asked for"
+    if name == "auto":
+        name, reason = _fitting(facts, convex_set, regularizer, mu)
+    kind = RISK_MECHANISMS.named(name)
+    space: ConvexSet = kind.default_set(facts) if convex_set is None else convex_set
+    if convex_set is None and not isinstance(space, WholeSpace):
+        reason += f"; it wants a bounded set, by default {space}"
+    return Choice(kind, space, regularizer, reason)
+
+
+def _fitting(
+    facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet, mu: float
+) -> tuple[str, str]:
+    smooth, low = regularizer.l1 == 0, facts.dimension <= _LOW_DIMENSION
+    moments = RISK_MECHANISMS["sufficient-statistics"]
+    if low and not moments.refusals(facts, convex_set or WholeSpace(facts.dimension), regularizer):
+        if isinstance(facts.loss, SquaredLoss):
+            return "sufficient-statistics", (
+                "for least squares with few features it was the most accurate at every epsilon measured, and "
+                "it falls back to the mean where noise hides the rest"
+            )
+        budget, p = facts.n_records * mu, facts.dimension
+        if budget <= max(_SMALL_BUDGET * p, _FOR_ALL):
+            return "sufficient-statistics", (
+                "where the budget is small for so many features and so few records it was among the most "
+                "accurate, and how much it shrinks follows from the noise"
+            )
+        if budget <= _MODEST_BUDGET * p:
+            return "dp-gd", (
+                "at a modest budget for so many features and records it was the most accurate of those "
+                "measured: few steps are a penalty, and its noise is accounted exactly"
+            )
+    if not low and smooth and (convex_set is None or convex_set.vertex_count is not None):
+        return "dp-fw-l1", (
+            f"with {facts.dimension} features its error grows with their logarithm, the others' with their "
+            "square root"
+        )
+    if smooth and not _projects(convex_set):
+        return "dp-fw-l2", "its steps need no projection, and none onto the set is known"
+    if facts.loss.convex and smooth and low:
+        return "objective-perturbation", (
+            "the loss is smooth and convex, features are few, and there is no number of steps to choose; for "
+            "classification it was among the most accurate at equal epsilon on the tasks measured"
+        )
+    return "dp-pgd", "it takes every loss, a set with a projection, and an l1 penalty"
+
+
+def _projects(convex_set: ConvexSet | None) -> bool:
+    try:
+        projector(convex_set or WholeSpace(1))
+    except UnsupportedProblemError:
+        return False
+    return True
