@@ -151,7 +151,7 @@ def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
         return []  # a column of booleans holds no other number
     if isinstance(kind, Categorical) and isinstance(kind.categories[0], str):
         return [f"WHEN {_cell(kind)} || '' = {literal(m)} THEN {filled}" for m in sorted(kind.markers.texts)]
-    return [f"WHEN {_cell(kind)} = {_float(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
+    return [f"WHEN {_cell(kind)} = {double(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:
