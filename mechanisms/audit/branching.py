@@ -18,7 +18,7 @@ import numpy as np
 from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.problems.discrete.branching import BranchingProblem

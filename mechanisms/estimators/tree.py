@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.mechanism import Release
-from privopt.mechanisms.discrete.registry import prepare_oracle
+from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts

@@ -115,7 +115,7 @@ def _coarse(column: Column) -> Column:
         return column
     inner = [kind.threshold(k) for k in _grid_cuts(kind)]
     edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
-    binned = Binned(kind.name, edges, kind.outside, kind.missing)
+    binned = Binned(kind.name, edges, kind.outside, kind.missing, kind.na_values)
     return MissingLevel(binned) if has_level else binned
 
 
