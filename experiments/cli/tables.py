@@ -20,7 +20,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import EngineCount, is_engine_address, open_table, rows_of
 from privopt.problems.tables.frames import missing_columns
-from privopt.problems.tables.reading import read_table
+from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema
 
 # Records that are predicted at a time: some tens of megabytes.
@@ -128,8 +128,7 @@ def read_labelled(
         return _counted(data, table, target, schema, classes)
     else:
         # The command line holds strings: compare labels as they are written in the file.
-        as_written = [*(schema.text_columns if schema else ()), *([target] if classes else ())]
-        frame = read_table(Path(data), as_written)
+        frame = read_table(Path(data), _as_written(data, schema, target, classes))
     if table is not None:
         raise InvalidInputError("--table names a table of a database, whose URL is --data")
     names = list(map(str, frame.columns))
@@ -152,11 +151,22 @@ def read_parts(data: str, schema: Schema | None, table: str | None = None) -> It
     if not is_engine_address(data):
         if table is not None:
             raise InvalidInputError("--table names a table of a database, whose URL is its place")
-        yield read_table(Path(data), [] if schema is None else schema.text_columns)
+        yield read_table(Path(data), _as_written(data, schema))
         return
     if schema is None:
         raise InvalidInputError("a model without a schema reads files, not tables in an engine")
     yield from rows_of(open_table(data, table), [column.name for column in schema.columns], _PART)
+
+
+def _as_written(
+    data: str, schema: Schema | None, target: str | None = None, classes: tuple[Any, ...] | None = None
+) -> list[str]:
+    """The columns of a file that are not converted: with a schema, all but labels without classes."""
+    if schema is None:
+        return [] if target is None or classes is None else [target]
+    header = header_of(data)
+    names = header if isinstance(header, list) else header.names
+    return [name for name in names if name != target or classes is not None]
 
 
 def _counted(

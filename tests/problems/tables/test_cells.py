@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -168,3 +170,39 @@ def test_refusals_name_the_column_and_the_remedy() -> None:
             schema.codes({"x": ["1", cell]})
     with pytest.raises(SchemaError, match=r"column 'x': .*outside='ignore'"):
         Schema([Categorical("x", [1])]).codes({"x": [1, "x"]})
+
+
+# --- files ---
+
+CELLS = st.sampled_from(
+    ["a", "1", " b", "c ", "", " ", "1e5", "é", "it's", '"q"', '"a,b"', ' "x"', '" y"', '"a""b"']
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=6),
+    separator=st.sampled_from([",", ";", "\t"]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    gap=st.sampled_from(["", "\n"]),
+)
+def test_files_hold_the_cells_that_csv_says(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str, str]],
+    separator: str,
+    end: str,
+    gap: str,
+) -> None:
+    """With and without quotes, which different parsers read, against Python's own reader."""
+    rows = [("k", *row) for row in rows]  # type: ignore[misc]  # no line is empty
+    text = end.join(separator.join(row) for row in [("w", "x", "y", "z"), *rows]) + end + gap
+    file = tmp_path_factory.mktemp("csv") / "t.csv"
+    file.write_text(text, "utf-8", newline="")
+    lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
+    expected = [[cell or None for cell in line] for line in lines[1:] if line]
+    table = read_table(file, ["w", "x", "y", "z"])
+    found = [
+        [None if pd.isna(cell) else cell for cell in row] for row in table.to_numpy(dtype=object).tolist()
+    ]
+    assert found == expected
+    assert list(table.columns) == ["w", "x", "y", "z"]
