@@ -164,7 +164,7 @@ def test_a_budget_is_booked_first_and_what_it_cannot_afford_is_not_run(tmp_path:
     model.fit(X, y)
     with pytest.raises(BudgetExceededError):
         model.fit(X, y)
-    assert book.spent.epsilon == pytest.approx(0.75)
+    assert len(book.entries()) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
