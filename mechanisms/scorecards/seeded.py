@@ -266,7 +266,7 @@ def _delta_of(mu: float, epsilon: float) -> float:
 
 
 def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns: int) -> IntegerLattice:
-    """Return the box [low, high] for each feature, with the sum over the columns as bounds of the intercept."""
+    """Return the box [low, high] per feature; the intercept is bounded by the sum over the columns."""
     lows, highs = np.full(dimension, low), np.full(dimension, high)
     if intercept:
         most = columns * max(abs(low), abs(high))

@@ -98,7 +98,7 @@ class NumberMeans:
         return self.noise.add(np.array(means), source)
 
     def units(self, shares: Floats) -> tuple[Unit, ...]:
-        """Derive units from noisy means, plus one standard deviation, as too small a unit clips information."""
+        """Derive units from noisy means plus one standard deviation: too small a unit clips information."""
         starts = [start for start, _ in self.facts.spans]
         found = []
         for share, (feature, low, high) in zip(shares.tolist(), self.facts.lines, strict=True):
