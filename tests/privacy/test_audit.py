@@ -591,7 +591,7 @@ def fit(counts: Sequence[int], law: Sequence[float]) -> float:
         "dp-newton",
         "dp-spider",
         "dp-gd-so",
-    ],  # fmt: skip
+    ],
 )
 def test_releases_of_first_order_mechanisms_follow_the_laws(name: str) -> None:
     """Real releases, of claims and of mutants; those of a mutant do not follow the law of its claim."""
