@@ -29,14 +29,9 @@ from privopt.problems.tables.schema import Schema
 
 # What the table is called within the statement. SQLite reads a name in double quotes that is no column as
 # text; behind the name of its table it is an error.
-<<<<<<< HEAD
 TABLE = "privopt"
-_LARGEST = repr(sys.float_info.max)
-=======
-_TABLE = "privopt"
 # Significant digits of decimals that are all told apart as 64-bit floats.
 _SHORT = sys.float_info.dig
->>>>>>> main
 # A number is found on its grid by comparing it with the middles of neighbouring grid points.
 _MOST_GRID_POINTS = 1000
 
@@ -190,7 +185,7 @@ def _numeric(kind: Numeric, slope: int) -> tuple[list[str], int | None]:
     first, last = kind.ends
     points = [int((first + (last - first) * Fraction(k, kind.top)) * slope) for k in range(kind.top + 1)]
     half = Fraction(1, 2)
-    middles = [_firstdouble(kind.low + (k - half) * kind.step) for k in range(1, kind.top + 1)]
+    middles = [_first_float(kind.low + (k - half) * kind.step) for k in range(1, kind.top + 1)]
     # A column without points still refuses what it refuses.
     steps = _steps(kind, middles, points) if slope else _steps(kind, [], [0])
     cases = _outside(kind, float(kind.low), float(kind.high)) + steps
@@ -209,17 +204,12 @@ def _outside(kind: Numeric | Binned, low: float, high: float) -> list[str]:
 def _steps(column: Column, edges: list[float], points: list[int]) -> list[str]:
     """Points by the first edge that a number is below."""
     cell = _cell(column)
-<<<<<<< HEAD
     pairs = zip(edges, points, points[1:], strict=False)
     cases = [f"WHEN {cell} < {double(e)} THEN {p}" for e, p, following in pairs if p != following]
-    return [*cases, f"WHEN {cell} IS NOT NULL THEN {points[-1]}"]
-=======
-    cases = [f"WHEN {cell} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
     return [*cases, f"ELSE {points[-1]}"]
->>>>>>> main
 
 
-def _firstdouble(bound: Fraction) -> float:
+def _first_float(bound: Fraction) -> float:
     """The smallest double that is, read as the decimal that it prints as, no less than a bound."""
     value = float(bound)
     while Fraction(repr(value)) >= bound:
@@ -234,13 +224,7 @@ def as_double(expression: str) -> str:
     return f"CAST({expression} AS DOUBLE PRECISION)"
 
 
-<<<<<<< HEAD
 def double(value: float) -> str:
-    """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal."""
-    text = repr(float(value))
-    return text if "e" in text else f"{text}e0"
-=======
-def _float(value: float) -> str:
     """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal.
 
     SQLite rounds decimals of many digits twice. Up to 15 digits over a power of ten up to 10^22 are right in
@@ -253,10 +237,9 @@ def _float(value: float) -> str:
     numerator, denominator = float(value).as_integer_ratio()
     zeros = (numerator & -numerator).bit_length() - 1
     power = zeros - (denominator.bit_length() - 1)
-    found = _as_double(str(numerator >> zeros))
+    found = as_double(str(numerator >> zeros))
     while power:
         step = min(abs(power), 62)
         found += f" {'*' if power > 0 else '/'} {1 << step}"
         power -= step if power > 0 else -step
     return f"({found})"
->>>>>>> main
