@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from privopt.experiments.cli.files import check_files, showing
-from privopt.experiments.cli.whole import print_whole
+from privopt.experiments.cli.table_output import print_table
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.files import write_atomically
@@ -82,7 +82,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
             *(f"{spent.delta:.3g} of {budget.delta:g}", budget.rule, str(len(mine))),
             escape(mine[-1].time[:10]) if mine else "",
         )
-    print_whole(tell, table)
+    print_table(tell, table)
     _tell_if_closed(now.moved_to)
 
 
@@ -101,7 +101,7 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
             *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
             *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:.3g}"),
         )
-    print_whole(tell, table)
+    print_table(tell, table)
     _tell_state(now.budgets, now.moved_to)
 
 

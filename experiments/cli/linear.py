@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
-from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.estimators.labels import check_label_range
@@ -280,7 +280,7 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
-    print_whole(console, card)
+    print_table(console, card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
     for line in (

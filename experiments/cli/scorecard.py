@@ -12,8 +12,8 @@ from rich.table import Table
 
 from privopt.experiments.cli.options import parse_lattice
 from privopt.experiments.cli.risks import risk_rows, risk_table
+from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
-from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
@@ -114,11 +114,11 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
                 card.add_row(*(escape(str(cell)) for cell in row))
         else:
             without.append(str(name))
-    print_whole(console, card)
+    print_table(console, card)
     if without:
         console.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
     if model.risk_ is not None:
-        print_whole(console, risk_table(model.risk_, model.card_.names[1]))
+        print_table(console, risk_table(model.risk_, model.card_.names[1]))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",

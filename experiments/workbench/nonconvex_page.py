@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from privopt.experiments.workbench.kept import machine
 from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.resumable import machine
 
 _WHAT = """\
 # Minimising without convexity

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from privopt.experiments.workbench.kept import Kept
+from privopt.experiments.workbench.resumable import Kept
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.privacy.noise import NoiseSource

@@ -1,6 +1,6 @@
 """A model of another package, in an environment of its own: run as a script, it knows nothing of privopt.
 
-    python foreign.py {fasterrisk,diffprivlib} TASK.npz OPTIONS
+    python peer_process.py {fasterrisk,diffprivlib} TASK.npz OPTIONS
 
 TASK holds ``train`` and ``test``, features of shape (n, d), and ``labels``, 0 and 1, of the first. OPTIONS
 are JSON. Printed as JSON: ``scores`` of the second, ``points`` (weights not 0), ``seconds`` of the fit.

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import Kept, each
+from privopt.experiments.workbench.resumable import Kept, each
 from privopt.problems.files import write_atomically
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from rich.table import Table
 _ANY = 10_000
 
 
-def print_whole(console: Console, table: Table) -> None:
+def print_table(console: Console, table: Table) -> None:
     """Print a table: as wide as it is where the output is a pipe or a file, which have no width."""
     if not console.is_terminal:
         whole = console.measure(table, options=console.options.update(max_width=_ANY)).maximum
