@@ -86,9 +86,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     coef_: Any
     intercept_: Any
     alike: bool = False  # whether scores are bitwise independent of the other rows
-    row_bound_: tuple[float, RowNorm] | None = (
-        None  # declared bound; predictions scale longer rows down to it
-    )
+    row_bound_: tuple[float, RowNorm] | None = None  # declared bound, enforced in predictions too
 
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
@@ -276,7 +274,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         counts = coded = None
         if isinstance(X, CountedRecords):
             y, counts = X.labels, X.counts
-            coded = X.coded if self.data_norm is None else None  # coded rows cannot be rescaled
+            coded = X.coded if self.data_norm is None else None  # without data_norm no row is rescaled
         if coded is not None:
             X = coded
         else:
@@ -375,7 +373,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return np.asarray(products + self.intercept_, dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: weights, schema, classes and spend. Only private releases are saved."""
+        """Write the model as JSON: weights, schema, classes and spend. No non-private quantity is saved."""
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def to_dict(self) -> dict[str, Any]:

@@ -219,7 +219,7 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
 
     Args:
         classes: the labels, two or more; for two (negative, positive). None infers them from the data, which
-            is *not* private and raises a ``PrivacyLeakWarning``.
+            is *not* private and emits a ``PrivacyLeakWarning``.
 
     Attributes:
         classes_: the labels.

@@ -105,9 +105,7 @@ def _given(class_weight: Any, classes: NDArray[Any]) -> Floats:
         if not number or not (math.isfinite(weight) and weight > 0):
             raise InvalidInputError(f"class weights must be finite numbers > 0, got {weight!r}")
         weights[known[label]] = float(weight)
-    at_least: Floats = np.maximum(
-        weights, RAREST * np.max(weights)
-    )  # the same floor as for shares of rare classes
+    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # as for rare classes
     return at_least
 
 
