@@ -1,4 +1,4 @@
-"""``privopt card``: a saved scorecard as a page to print, Markdown, JSON or SQL."""
+"""``privopt card``: a saved scorecard as a printable page, Markdown, JSON or SQL."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def _text(
 
 
 def _evaluation(path: Path) -> Evaluation:
-    """What ``privopt evaluate --json`` wrote.
+    """Read an evaluation that ``privopt evaluate --json`` wrote.
 
     Raises:
-        InvalidInputError: something else.
+        InvalidInputError: another kind of file.
     """
     try:
         return Evaluation.from_dict(json.loads(path.read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""``privopt fit``: a table and public facts in, a private scorecard or linear model out."""
+"""``privopt fit``: private scorecards and linear models from a table and public facts."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def fit(
                 model = (
                     fit_linear(records, options, **budget) if linear else fit_card(records, card, **budget)
                 )
-            # Kept before anything is said of it: no terminal, pipe or full disk takes it away.
+            # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
             kept.keep(json.dumps(model.to_dict(), indent=2) + "\n")
         with showing("the model was released, and is paid for", kept):
             account = (linear_report if linear else card_report)(model, records, time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""Saved models of any kind."""
+"""Loading of saved models of any kind, and their predictions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from privopt.problems.tables.frames import missing_columns
 
 
 def load_model(path: Path) -> Any:
-    """A fitted scorecard or linear model, whichever the file holds.
+    """Load a fitted scorecard or linear model.
 
     Raises:
-        InvalidInputError: neither.
+        InvalidInputError: the file has neither.
     """
     return load_linear(path) or PrivateHalfspaceClassifier.load(path)
 
 
 def check_proba(model: Any, proba: bool) -> None:
-    """Raise InvalidInputError if a model without probabilities was asked for them."""
+    """Raise InvalidInputError if probabilities are requested of a model without them."""
     if proba and not hasattr(model, "predict_proba"):
         raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
 
 
 def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.DataFrame:
-    """Scores where there is one per record, predictions, and on request probabilities of the classes.
+    """Predict: predictions, scores of models with two classes, and on request class probabilities.
 
     Raises:
         InvalidInputError: an unusable table.

@@ -1,4 +1,4 @@
-"""``privopt plan``: what a fit will do and cost, from public facts alone."""
+"""``privopt plan``: mechanism, spend, noise and time of a fit, from public facts alone."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def show(
 def robust_plan(
     schema: Schema, records: int, epsilon: float, delta: str, mechanism: str, options: LinearOptions
 ) -> tuple[dict[str, Any], list[str], PrivacySpend]:
-    """Report, lines and spend of a linear model of records of unknown size."""
+    """Return report, lines and spend of a linear model for records without public bounds."""
     numbers = options.loss == "squared"
     made, reason = choose_robust(
         *(mechanism, records, schema.n_features, PLAIN_SQUARES if numbers else LogisticLoss()),
@@ -156,7 +156,7 @@ def robust_plan(
 
 
 def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
-    """Where a linear model is planned, with what the schema says."""
+    """Return the hint to plan a linear model by ``privopt calibrate``, with the facts of the schema."""
     dimension = len(schema.feature_names) + (not schema.intercept)
     return (
         f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
@@ -165,7 +165,7 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
 
 
 def plan_report(planned: CardPlan) -> dict[str, Any]:
-    """The plan as plain numbers and strings. ``seconds`` is None where time depends on the records."""
+    """Return the plan as plain numbers and strings; ``seconds`` is None if time depends on the records."""
     made = planned.plan
     return {
         **planned.spend.to_dict(),
@@ -198,7 +198,7 @@ def _lines(planned: CardPlan) -> list[str]:
 
 
 def _weights(lattice: IntegerLattice) -> str:
-    """The box in words where few kinds of features differ in their bounds, and the last is an intercept."""
+    """Describe the bounds of the weights: by groups of features if at most three differ, else the lattice."""
     pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
     kinds = Counter(pairs[:-1])
     if len(set(pairs)) == 1 or len(kinds) > 3:
