@@ -1,4 +1,4 @@
-"""A scorecard as one self-contained HTML page: for a screen, a phone and paper."""
+"""Scorecards as self-contained HTML pages for screens, phones and print."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from privopt.mechanisms.estimators.card import Card, CardColumn, number
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
-# Of an evaluation, what the page shows.
+# The metrics of an evaluation that the page shows.
 _SHOWN = ("auc", "balanced_accuracy", "accuracy", "majority", "sensitivity", "specificity")
 
-_LARGE = 5.0  # an epsilon that people should be warned of
+_LARGE = 5.0  # the page warns of a larger epsilon
 _LINE = Template(
     '<label class="line"><span>$low to $high<br><small>in proportion</small></span>'
     '<input type="number" step="any" data-line="$low,$first,$high,$last" aria-label="$name">'
@@ -60,13 +60,13 @@ _ROC = Template("""<figure><svg viewBox="-14 -4 120 122" role="img" aria-label="
 def card_page(
     card: Card, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
 ) -> str:
-    """The page: points, risks, how well they tell apart, what is guaranteed. Post-processing: costs nothing.
+    """Render a card as HTML: points, risks, quality and privacy guarantee. Post-processing: no privacy cost.
 
     Args:
-        card: what to print.
-        evaluation: a released one, for numbers and the ROC curve.
-        seen: whether ``evaluation`` is known to be about the records that the card was made from.
-        title: a heading; the label column, where its name is known, and the positive class by default.
+        card: the card.
+        evaluation: a released evaluation, for metrics and the ROC curve.
+        seen: whether ``evaluation`` is known to use the training records.
+        title: a heading; by default the name of the label column, if known, and the positive class.
     """
     files = resources.files("privopt.mechanisms.estimators")
     page, style, script = ((files / f"page.{end}").read_text("utf-8") for end in ("html", "css", "js"))
@@ -90,7 +90,7 @@ def card_page(
 
 
 def _facts(card: Card) -> dict[str, object]:
-    """What the script adds up with."""
+    """Return the facts of the card for the page's script."""
     risks = None if card.risks is None else [[*card.risks.up_to, None], list(card.risks.risks)]
     names = list(card.names)
     return {"base": card.base, "threshold": card.threshold, "classes": names, "risks": risks}
