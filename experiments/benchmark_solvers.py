@@ -28,8 +28,7 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from privopt.experiments.workbench.filled import fill
-from privopt.experiments.workbench.kept import (
+from privopt.experiments.workbench.resumable import (
     Kept,
     isolated,
     machine,
@@ -37,6 +36,7 @@ from privopt.experiments.workbench.kept import (
     peak_megabytes,
     seconds,
 )
+from privopt.experiments.workbench.study_page import fill
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.draw.interface import Law

@@ -24,8 +24,8 @@ import pandas as pd
 import typer
 from matplotlib.figure import Figure
 
-from privopt.experiments.workbench.kept import Kept, isolated, machine, peak_megabytes
 from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Binned, Categorical
 from privopt.problems.tables.schema import Schema

@@ -23,10 +23,10 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from privopt.experiments.workbench.filled import fill
-from privopt.experiments.workbench.kept import Kept, isolated, machine, peak_megabytes, seconds
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
+from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes, seconds
+from privopt.experiments.workbench.study_page import fill
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier

@@ -27,8 +27,8 @@ import pandas as pd
 import typer
 
 from privopt.experiments.cli.budget import picture
-from privopt.experiments.workbench.kept import machine
 from privopt.experiments.workbench.pages import markdown_table, readable
+from privopt.experiments.workbench.resumable import machine
 from privopt.mechanisms.errors import LedgerError
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.spend import PrivacySpend

@@ -25,7 +25,6 @@ from scipy.optimize import minimize
 
 from privopt.experiments.workbench import nonconvex_figures as figures
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import Kept, each
 from privopt.experiments.workbench.nonconvex_page import page
 from privopt.experiments.workbench.nonconvex_peers import (
     DOUBLES,
@@ -35,6 +34,7 @@ from privopt.experiments.workbench.nonconvex_peers import (
     PrintedFrankWolfeL2,
     printed_steps,
 )
+from privopt.experiments.workbench.resumable import Kept, each
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint

@@ -29,8 +29,8 @@ from rich.console import Console
 from privopt.experiments.comparison.race import Spent, processor_limits
 from privopt.experiments.comparison.workload import noise_of
 from privopt.experiments.workbench.figures import colour
-from privopt.experiments.workbench.filled import fill
-from privopt.experiments.workbench.kept import (
+from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
+from privopt.experiments.workbench.resumable import (
     Kept,
     isolated,
     machine,
@@ -38,7 +38,7 @@ from privopt.experiments.workbench.kept import (
     peak_megabytes,
     seconds,
 )
-from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
+from privopt.experiments.workbench.study_page import fill
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.cells.structure import CellStructure

@@ -37,7 +37,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
 
-from privopt.experiments.workbench import foreign
+from privopt.experiments.workbench import peer_process
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -235,7 +235,7 @@ class Split:
         with tempfile.TemporaryDirectory() as where:
             task = Path(where) / "task.npz"
             np.savez(task, train=halves[0], test=halves[1], labels=self.labels)
-            command = [str(_python(folder, name)), str(Path(foreign.__file__)), name, str(task)]
+            command = [str(_python(folder, name)), str(Path(peer_process.__file__)), name, str(task)]
             done = subprocess.run([*command, json.dumps(options)], capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
         used = {"levels with points": found["points"]} if binary else {}

@@ -153,13 +153,14 @@ class AutoOracle(DiscreteOracle):
 
 @dataclass(frozen=True)
 class AutoGibbs(GibbsOracle):
-    """The first sampler that supports the problem: enumeration, elimination, branch and bound, streaming.
+    """The first sampler that supports the problem.
 
-    "native" leaves enumeration out.
+    The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists,
+    streaming. "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
-    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "stream")
+    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "branching", "stream")
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.

@@ -28,7 +28,7 @@ from rich.progress import Progress as Bar
 
 from privopt.experiments.comparison import workload
 from privopt.experiments.comparison.workload import Instance
-from privopt.experiments.workbench.kept import Kept, WorkerDiedError, isolated
+from privopt.experiments.workbench.resumable import Kept, WorkerDiedError, isolated
 from privopt.oracles.errors import OracleError
 from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 from privopt.experiments.comparison.race import SOLVED
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import machine, markdown, seconds
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, panels_figure
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
+from privopt.experiments.workbench.resumable import machine, markdown, seconds
 from privopt.problems.files import write_atomically
 
 Section = tuple[str, list[Part]]

@@ -238,7 +238,7 @@ class _Search:
                 return _Found(point, cutoff, bound, ties, stopped)
 
     def _descend(self, low: IntArray, high: IntArray) -> tuple[IntArray, int]:
-        """A good point by coordinate descent from the minimiser of the perturbation and the shortest vector."""
+        """A good point by coordinate descent from the perturbation's minimiser and the shortest vector."""
         lattice, perturbation = self.problem.lattice, self.query.perturbation
         cheapest = np.zeros_like(low)
         _cheapest(self.data, self.costs, low, high, cheapest)
