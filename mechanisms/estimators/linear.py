@@ -92,7 +92,7 @@ class Probabilities:
 
     @by_parts
     def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities, shape (n, classes); one-vs-rest probabilities are normalised to sum 1."""
+        """Return class probabilities, shape (n, classes); one-vs-rest ones are normalised to sum 1."""
         p = expit(self._scores(X))
         if len(self.classes_) == 2:
             return np.column_stack([1 - p, p])

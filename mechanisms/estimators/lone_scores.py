@@ -34,7 +34,7 @@ def is_own(model: object) -> bool:
 
 
 def check_lone_scores(model: Any, schema: Schema | None) -> Check:
-    """Refuse a model whose scores of synthetic rows depend on their order, on other rows, or on earlier calls.
+    """Refuse a model whose scores of synthetic rows depend on order, on other rows or on earlier calls.
 
     The rows are drawn from the schema, or without one are normal variables of several scales; they are never
     records. Rows are scored one by one first, then together, in another order, in halves and smaller groups,
