@@ -138,7 +138,7 @@ def _column(column: Column, points: list[int], denominator: int) -> str:
 
 
 def _no_numbers(cell: str, filled: str) -> list[str]:
-    """NULL and NaN, which are missing. Databases that know NaN have it above all numbers, minus NaN too."""
+    """Return the case for NULL and NaN; databases with NaN order NaN and -NaN above all numbers."""
     return [f"WHEN {cell} IS NULL OR ({cell} > 1e300 AND 0e0 - {cell} > 1e300) THEN {filled}"]
 
 
@@ -219,7 +219,7 @@ def _as_double(expression: str) -> str:
 
 
 def _float(value: float) -> str:
-    """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal.
+    """Write a number with an exponent, so that databases treat it as a 64-bit float, not as a decimal.
 
     SQLite rounds decimals of many digits twice. Up to 15 digits over a power of ten up to 10^22 are right in
     all, for both are integers that floats hold; other floats are written as integers and powers of two.
