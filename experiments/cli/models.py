@@ -8,18 +8,19 @@ from typing import Any
 import pandas as pd
 
 from privopt.experiments.cli.linear import load_linear
+from privopt.experiments.cli.tree import load_tree
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import missing_columns
 
 
 def load_model(path: Path) -> Any:
-    """Load a fitted scorecard or linear model.
+    """Load a fitted scorecard, linear model, tree or rule list.
 
     Raises:
-        InvalidInputError: the file has neither.
+        InvalidInputError: the file has none of them.
     """
-    return load_linear(path) or PrivateHalfspaceClassifier.load(path)
+    return load_tree(path) or load_linear(path) or PrivateHalfspaceClassifier.load(path)
 
 
 def check_proba(model: Any, proba: bool) -> None:
@@ -52,6 +53,8 @@ def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.Data
 
 
 def _without_probabilities(model: Any) -> str:
+    if hasattr(model, "branches_"):
+        return "this model was fitted without risks; `privopt fit --risk-share` pays for them"
     if isinstance(model, PrivateHalfspaceClassifier):
         return "this scorecard was fitted without risks; `privopt fit --risk-share` pays for them"
     if hasattr(model, "classes_"):

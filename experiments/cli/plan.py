@@ -25,6 +25,9 @@ from privopt.experiments.cli.options import (
 )
 from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import CardOptions
+from privopt.experiments.cli.tree import DepthOption, ModelOption, is_tree, made_tree
+from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
+from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
@@ -65,9 +68,11 @@ def plan(
     robust: RobustOption = False,
     loss: LossOption = None,
     steps: StepsOption = None,
+    model: ModelOption = None,
+    max_depth: DepthOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say, before any data, what fitting a scorecard, or with --robust a linear model, will do and why."""
+    """Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, and why."""
     if mechanism in RISK_MECHANISMS and not robust:
         raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
     check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *ROBUST_FITS))
@@ -78,6 +83,21 @@ def plan(
         "--prevalence": prevalence is not None,
         "--classes": classes is not None,
     }
+    others = dict.fromkeys(options.names, True) | card.given
+    others |= {"--mechanism": mechanism != "auto", "--delta": delta != "auto", "--risk-share": False}
+    if is_tree(model, max_depth, others):
+        made = made_tree(
+            model,
+            max_depth,
+            epsilon,
+            schema=Schema.load(schema),
+            classes=split_classes(classes),
+            class_weight=parse_weights(class_weight),
+            prevalence=parse_prevalence(prevalence),
+            risk_share=risk_share,
+        ).plan(records)
+        show(tree_plan_report(made), tree_plan_lines(made), made.spend, as_json=as_json, ledger=ledger)
+        return
     if is_robust(mechanism, options):
         is_linear(mechanism, options, {**card.given, **weighing})
         fitted = robust_plan(Schema.load(schema), records, epsilon, delta, mechanism, options)

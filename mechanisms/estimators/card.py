@@ -179,26 +179,28 @@ class Card:
         return [f"{number(math.floor(edges[0]))} or fewer", *middle, f"{last} or more"]
 
     def to_markdown(self) -> str:
-        """Return the card as Markdown tables."""
-        lines = [f"**{_cell(self.rule)}**", ""]
+        """Tables in Markdown."""
+        lines = [f"**{markdown_cell(self.rule)}**", ""]
         if self.warning:
-            lines += [_cell(self.warning), ""]
+            lines += [markdown_cell(self.warning), ""]
         if self.base:
             lines += [f"Start with {number(self.base)} points.", ""]
         lines += ["| column | level | points |", "|---|---|---:|"]
         for column in self.columns:
-            lines += [f"| {_cell(column.name)} | {_cell(a)} | {b} |" for a, b in column.lines()]
+            lines += [
+                f"| {markdown_cell(column.name)} | {markdown_cell(a)} | {b} |" for a, b in column.lines()
+            ]
         if self.unused:
-            lines += ["", f"No points for {', '.join(map(_cell, self.unused))}."]
+            lines += ["", f"No points for {', '.join(map(markdown_cell, self.unused))}."]
         if self.risks is not None:
             interval = f"{self.risks.confidence:.0%} interval"
-            head = f"| points | risk of {_cell(self.names[1])} | {interval} |"
+            head = f"| points | risk of {markdown_cell(self.names[1])} | {interval} |"
             lines += ["", head, "|---|---:|---:|"]
             lines += [
                 f"| {row['points']} | {row['risk']:.1%} | {row['low']:.1%} to {row['high']:.1%} |"
                 for row in self.risk_rows()
             ]
-        lines += ["", f"Privacy: {_cell(str(self.spend))}."]
+        lines += ["", f"Privacy: {markdown_cell(str(self.spend))}."]
         return "\n".join(lines) + "\n"
 
 
@@ -266,6 +268,6 @@ def _shifted(column: CardColumn, by: int) -> CardColumn:
     return replace(column, rows=rows, proportion=((low, first + by), (high, last + by)))
 
 
-def _cell(text: str) -> str:
-    """Escape text for a Markdown table."""
+def markdown_cell(text: str) -> str:
+    """Text in a Markdown table."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

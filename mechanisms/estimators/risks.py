@@ -56,12 +56,12 @@ class CardBudget:
         HistogramPlan.plan(ScoreBins((0.0,)), epsilon=risks)  # refuse before the card is paid for
         return cls(epsilon, card, risks)
 
-    def whole(self, card: PrivacySpend) -> PrivacySpend:
-        """Compose the spend of the card with that of the risks."""
+    def whole(self, card: PrivacySpend, what: str = "the points") -> PrivacySpend:
+        """What card and risks cost together; ``what`` the first of them is."""
         if not self.risks:
             return card
-        note = f"the points at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"
-        notes = "; the points: ".join(part for part in (note, card.note) if part)
+        note = f"{what} at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"
+        notes = f"; {what}: ".join(part for part in (note, card.note) if part)
         notion = card.notion if card.notion == "pure" else "approximate"
         epsilon = max(self.epsilon, card.epsilon + self.risks)
         return replace(card, epsilon=epsilon, notion=notion, level=None, note=notes)

@@ -303,11 +303,11 @@ class Numeric(Number):
         out[:, 0] = a + b * codes
 
     def cuts(self) -> tuple[int, list[float]]:
-        found = [self._first(k) for k in range(1, self.top + 1)]
+        found = [self.threshold(k) for k in range(1, self.top + 1)]
         low, high = float(self.low), float(self.high)
         return sum(t <= low for t in found), [t for t in found if low < t <= high]
 
-    def _first(self, k: int) -> float:
+    def threshold(self, k: int) -> float:
         """Return the smallest 64-bit float that is rounded to the k-th grid point or a higher one."""
         border = self.low + (k - Fraction(1, 2)) * self.step
         t = float(border)
