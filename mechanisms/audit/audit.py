@@ -1,4 +1,4 @@
-"""Audits: what would refute a privacy claim, exactly where a law is known and statistically elsewhere.
+"""Audits of privacy claims: exact for known output laws, otherwise statistical lower bounds on epsilon.
 
 A claim "(epsilon, delta)" about two neighbouring data sets D and D' says that for every set S of outcomes
 
@@ -47,7 +47,7 @@ class Sampler(Protocol):
     """A mechanism applied to one fixed data set. Must be picklable for more than one worker."""
 
     def __call__(self, runs: int, noise: NoiseSource) -> Sequence[Outcome]:
-        """The outcomes of ``runs`` independent runs; all randomness from ``noise`` or a private source."""
+        """Return outcomes of ``runs`` independent runs; all randomness from ``noise`` or a private source."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Binned:
 
 @dataclass(frozen=True)
 class ExactAudit:
-    """What the laws on two neighbours say about a claim.
+    """Result of an exact audit of a claim by the output laws on two neighbours.
 
     Attributes:
         epsilon, delta: the claim.
@@ -89,7 +89,7 @@ class ExactAudit:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What runs on two neighbours say about a claim.
+    """Result of a statistical audit of a claim by runs on two neighbours.
 
     Attributes:
         epsilon, delta: the claim.
@@ -118,7 +118,7 @@ class AuditResult:
 
 
 def exact_delta(law: ArrayLike, neighbour: ArrayLike, epsilon: float) -> float:
-    """The smallest delta at ``epsilon`` >= 0: the larger of the two hockey-stick divergences.
+    """Return the smallest delta at ``epsilon`` >= 0: the larger of the two hockey-stick divergences.
 
     Args:
         law, neighbour: probabilities of the same outcomes on D and D', shape (k,).
@@ -128,7 +128,7 @@ def exact_delta(law: ArrayLike, neighbour: ArrayLike, epsilon: float) -> float:
 
 
 def exact_epsilon(law: ArrayLike, neighbour: ArrayLike, delta: float) -> float:
-    """The smallest epsilon >= 0 at ``delta``; infinite if there is none.
+    """Return the smallest epsilon >= 0 at ``delta``; infinite if there is none.
 
     The largest log((P[S] - delta) / Q[S]) over sets S, attained where S holds the outcomes with the largest
     likelihood ratios, so k prefixes of one sorted list suffice in each direction.
@@ -139,7 +139,7 @@ def exact_epsilon(law: ArrayLike, neighbour: ArrayLike, delta: float) -> float:
 
 
 def exact_audit(law: ArrayLike, neighbour: ArrayLike, epsilon: float, delta: float = 0.0) -> ExactAudit:
-    """Hold a claim against the laws of the output on two neighbours.
+    """Audit a claim by the output laws on two neighbours.
 
     Args:
         law, neighbour: probabilities of the same outcomes on D and D', shape (k,).
@@ -157,7 +157,7 @@ def exact_audit(law: ArrayLike, neighbour: ArrayLike, epsilon: float, delta: flo
 def epsilon_lower_bound(
     hits: ArrayLike, misfires: ArrayLike, runs: int, delta: float, confidence: float
 ) -> Floats:
-    """Lower bounds on epsilon from counts of fixed events, each alone valid at ``confidence``.
+    """Return lower bounds on epsilon from counts of fixed events, each alone valid at ``confidence``.
 
     log((p - delta) / q), p the lower Clopper-Pearson bound from ``hits`` and q the upper one from
     ``misfires``, each at half the error probability; -infinity where p <= delta.
