@@ -1,4 +1,4 @@
-"""What is written about figures: pictures, a page each, an index of them, and one report of all."""
+"""Output of reproductions: pictures, a page per figure, an index, and one report of all figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_PRIVATE = (
 def write(
     figures: Sequence[Reproduction], folder: Path, quick: bool, failures: Mapping[str, str]
 ) -> tuple[Path, Path]:
-    """Write pictures and pages of figures whose cells are all there; returns the report and the contents."""
+    """Write pictures and pages of complete figures; return the report and the table of contents."""
     sections, index, links = [], [], []
     for figure in figures:
         rows = frame(figure, folder, quick)

@@ -39,7 +39,7 @@ _MOST_NUMBERS = 1 << 26
 
 
 def is_engine_table(table: object) -> bool:
-    """Whether it is an Ibis table; Ibis is not imported for it."""
+    """Return whether a table is an Ibis table; Ibis is not imported."""
     return type(table).__module__.partition(".")[0] == "ibis"
 
 
@@ -56,8 +56,8 @@ def count_records(
         table: an Ibis table, or an expression that is one.
         schema: the features.
         target: the column of labels.
-        classes: the labels there are, all text, or all integers or booleans.
-        written: classes are text as a person writes them, "1" for 1 and for 1.0.
+        classes: the possible labels, all text, or all integers or booleans.
+        written: whether classes are given as text for any type of labels, "1" for 1 and for 1.0.
 
     Raises:
         SchemaError, InvalidInputError: a column or a value that the declaration refuses, and more distinct
@@ -72,9 +72,9 @@ class EngineCount:
 
     Attributes:
         table: an Ibis table.
-        schema, classes: as declared.
+        schema, classes: the declarations.
         keys: expressions to group by, as ``pack`` makes them of numbers below ``sizes``.
-        most: distinct records that fit in memory.
+        most: the largest number of distinct records that fit in memory.
     """
 
     table: Any
@@ -152,7 +152,7 @@ class EngineCount:
 
 
 def _check_row_by_row(table: Any) -> None:
-    """Raise InvalidInputError for steps of an expression by which a record can reach into several rows.
+    """Raise InvalidInputError if a step of an expression can make several rows depend on one record.
 
     Neighbours are tables that differ in one row of the *expression*: where a row is made of several records,
     or a record enters several rows, that is no longer one person's.
@@ -168,7 +168,7 @@ def _check_row_by_row(table: Any) -> None:
 
 
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
-    """Columns of an Ibis table by name, ``size`` rows at a time, in the engine's order; None if missing.
+    """Yield ``size`` rows at a time of columns of an Ibis table, in the engine's order; None if missing.
 
     Values are what ``count_records`` compares: numbers of single precision are doubles, where a driver may
     read the decimal that they print as, and text of PostgreSQL's char(n) has no blanks that fill it up.

@@ -25,15 +25,15 @@ _CUTS = 7
 
 @dataclass(frozen=True, eq=False)
 class Predicate:
-    """A question about one column.
+    """A yes-or-no question about one column.
 
     Attributes:
-        column: the number of the column.
-        name: of the column.
+        column: the index of the column.
+        name: the name of the column.
         kind: "below" a cut, "is" a category, or "missing".
         value: the cut, as a number, or the category; None for "missing".
         truths: the answer to each code of the column, by the coarse schema; shape (codes,).
-        gap: the answer for a missing value; None where missing values are refused.
+        gap: the answer for a missing value; None if missing values are refused.
     """
 
     column: int
@@ -58,12 +58,13 @@ class Predicate:
 class Predicates:
     """All predicates of a schema, in the order of its columns.
 
-    Of numbers on a grid: whether they are below each of ``_CUTS`` evenly spread ones; of bins: below each
-    inner edge; of categories: each of them; of columns with a missing level: whether it is missing.
+    A number on a grid is compared with ``_CUTS`` evenly spread cuts, a binned number with each inner edge, a
+    category with each declared one; a column with a missing level has the question whether it is missing.
 
     Attributes:
-        schema: as declared.
-        coarse: a schema that tells records apart as far as predicates do; a number is in bins there.
+        schema: the declared schema.
+        coarse: a schema whose codes distinguish records exactly as far as the predicates do; numbers are
+            binned.
         questions: the predicates.
     """
 
@@ -73,7 +74,7 @@ class Predicates:
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
-        """The predicates of a schema.
+        """Build the predicates of a schema.
 
         Raises:
             SchemaError: no column tells records apart, or a kind of column of one's own.
@@ -90,17 +91,17 @@ class Predicates:
 
     @property
     def most_rows(self) -> int:
-        """How many rows there can be that predicates tell apart."""
+        """The largest number of rows that the predicates can distinguish."""
         return math.prod(column.n_codes for column in self.coarse.columns)
 
     def table(self, codes: Sequence[IntArray]) -> PredicateTable:
-        """The truth values of rows, by their codes in the coarse schema."""
+        """Return the truth values of rows, from their codes in the coarse schema."""
         return PredicateTable.from_columns(
             (question.truths[codes[question.column]] for question in self.questions), len(codes[0])
         )
 
     def coarsened(self, codes: Sequence[IntArray]) -> list[IntArray]:
-        """Codes in the coarse schema, from those in the declared one."""
+        """Convert codes of the declared schema to codes of the coarse one."""
         return [table[code] for table, code in zip(self._coarse_codes, codes, strict=True)]
 
     @cached_property
@@ -109,7 +110,7 @@ class Predicates:
 
 
 def _coarse(column: Column) -> Column:
-    """A column with the values of a number in bins."""
+    """Return the coarse column, in which a number is binned."""
     kind, has_level = plain_column(column)
     if not isinstance(kind, Numeric):
         return column
@@ -120,13 +121,13 @@ def _coarse(column: Column) -> Column:
 
 
 def _grid_cuts(column: Numeric) -> list[int]:
-    """The grid points that cuts lie below."""
+    """Return the indices of the grid points directly above the cuts."""
     grid = column.top + 1
     return sorted({max(1, round(k * grid / (_CUTS + 1))) for k in range(1, _CUTS + 1)} - {grid})
 
 
 def _code_table(column: Column) -> IntArray:
-    """The coarse code of each code of a declared column."""
+    """Return the coarse code of each code of a declared column."""
     kind, _ = plain_column(column)
     codes = np.arange(column.n_codes, dtype=np.int64)
     if not isinstance(kind, Numeric):
@@ -147,7 +148,7 @@ def _questions(place: int, column: Column) -> Iterator[Predicate]:
         for k, edge in enumerate(kind.edges[1:-1], 1):
             yield made("below", plain(edge), codes < k)
     elif isinstance(kind, Categorical):
-        # Of two categories the one says what the other does.
+        # The answer for one of two categories determines the other.
         known = kind.categories[1:] if column.n_codes == 2 == len(kind.categories) else kind.categories
         for category in known:
             yield made("is", category, codes == kind.categories.index(category))
@@ -158,7 +159,7 @@ def _questions(place: int, column: Column) -> Iterator[Predicate]:
 
 
 def _gap(column: Column, truths: Bools) -> bool | None:
-    """The answer for a missing value."""
+    """Return the answer for a missing value."""
     kind, has_level = plain_column(column)
     if has_level:
         return bool(truths[-1])
