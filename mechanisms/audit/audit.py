@@ -33,8 +33,8 @@ from privopt.mechanisms.privacy.parameters import check_count, check_delta, chec
 
 Floats = NDArray[np.float64]
 
-# An outcome that a mechanism can be seen to produce. Real-valued outputs are put into bins first: any
-# function of an output may be audited in its place, because post-processing cannot cost privacy.
+# An observable outcome. Real-valued outputs are binned first: any function of an output may be audited in its
+# place, as privacy is closed under post-processing.
 Outcome = int | str | tuple[int, ...]
 
 # Runs per task: long enough to pay for starting one, short enough to lose little when interrupted.
@@ -113,7 +113,7 @@ class AuditResult:
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is refuted, at the stated confidence."""
+        """Whether the claim is refuted at the stated confidence."""
         return self.lower_bound > self.epsilon
 
 
@@ -252,7 +252,7 @@ def _count(sampler: Sampler, task: _Task, seed: int | None) -> tuple[_Task, Coun
 
 
 def _plain(outcome: object) -> Outcome:
-    """An outcome without numpy types, so that equal outcomes are equal after a journey through JSON."""
+    """Convert an outcome to plain Python types, so that equality survives JSON."""
     if isinstance(outcome, str):
         return outcome
     if isinstance(outcome, int | np.integer):
@@ -306,7 +306,7 @@ def _verdict(
 def _best_event(
     first: Counter[Outcome], second: Counter[Outcome], runs: int, delta: float, confidence: float
 ) -> tuple[frozenset[Outcome], float]:
-    """The set with the largest lower bound among those that a threshold on the likelihood ratio gives."""
+    """Return the set with the largest lower bound among the superlevel sets of the likelihood ratio."""
     outcomes = list({**first, **second})
     a = np.array([first[o] for o in outcomes])
     b = np.array([second[o] for o in outcomes])
@@ -320,7 +320,7 @@ _JOURNAL = b'{"label": '  # how its lines begin
 
 
 class _Journal:
-    """Counts in a file that is only appended to. A line that cannot be read costs its runs, nothing else."""
+    """Append-only file of counts; an unreadable line loses only its own runs."""
 
     def __init__(self, path: Path | None, label: str, seed: int | None) -> None:
         if path is not None and path.exists():

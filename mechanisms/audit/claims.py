@@ -87,7 +87,7 @@ class AuditLine:
 
     @property
     def verdict(self) -> str:
-        """One word for ``passed`` and why; "(law)" where the runs were too few and the exact law decided."""
+        """A one-word verdict; "(law)" is added if the exact law decided because the runs were too few."""
         if not self.mutant:
             return "REFUTED" if self.refuted else "stands"
         if self.result.refuted:
@@ -95,7 +95,7 @@ class AuditLine:
         return "rejected (law)" if self.refuted else "NOT REJECTED"
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready account, without the event."""
+        """Return a dictionary for JSON, without the event."""
         result = dataclasses.asdict(self.result)
         result.pop("event")
         return {
