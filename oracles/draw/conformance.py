@@ -1,13 +1,13 @@
-"""Checks that any oracle of exact random draws can be put through, by whoever wrote it.
+"""Conformance checks for oracles of exact random draws, built-in or custom.
 
 >>> from privopt.oracles.draw.enumerate import GibbsEnumeration
 >>> print(check_gibbs_oracle(GibbsEnumeration()).oracle)
 gibbs-enumerate
 
-Instances are small enough to know both laws exactly. Draws are compared with them by betting odds
-(``privopt.oracles.draw.evidence``): a right oracle is rejected with a probability below 1e-6 in all, whatever
-the numbers of draws. The random bits are seeded, so an oracle that uses no others gets the same verdict every
-time.
+Instances are small enough to compute both laws exactly. Draws are tested against them by betting
+(``privopt.oracles.draw.evidence``): a correct oracle is rejected with a probability below 1e-6 in all,
+whatever the numbers of draws. The random bits are seeded, so the verdict on an oracle that uses no others is
+reproducible.
 """
 
 from __future__ import annotations
@@ -76,21 +76,21 @@ _USELESS = 1e-6
 
 @dataclass(frozen=True)
 class DrawInstance:
-    """A small problem to draw from."""
+    """A small test problem."""
 
     name: str
     problem: DrawnProblem
 
 
 def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceReport:
-    """Put an oracle that draws through every check, under both laws, on every instance it does not refuse.
+    """Run every check on a sampling oracle, under both laws, on every instance that it does not refuse.
 
     Args:
         oracle: any oracle of exact draws.
         seed: of the random bits that the oracle is given, and of the instances.
 
     Returns:
-        A report of what passed and of what was skipped because the oracle refuses it.
+        A report of the checks passed and of the instances skipped because the oracle refuses them.
 
     Raises:
         ConformanceError: listing every kind of failure, or that nothing could be checked at all.
@@ -116,7 +116,7 @@ _UNSEEN = (
 
 
 class _Bits:
-    """A seeded random source that counts what it gives. The first words may be prescribed."""
+    """A seeded random source that counts its output. The first words may be prescribed."""
 
     def __init__(self, *seed: int, first: tuple[int, ...] = ()) -> None:
         self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
@@ -148,17 +148,17 @@ class _Case:
         return self.oracle.prepare(self.problem, self.kind)
 
     def source(self) -> _Bits:
-        """Random bits that no other draw of the run has seen."""
+        """A random source that no other draw of the run uses."""
         return _Bits(self.seed, next(self._sources))
 
     @property
     def uniform(self) -> bool:
-        """Whether all losses are equal, so that there is nothing to choose by."""
+        """True if all losses are equal."""
         return bool(np.all(self.losses == self.losses[0]))
 
     @property
     def few(self) -> int:
-        """A number of draws that shows what is grossly wrong."""
+        """A number of draws that is enough to detect gross errors."""
         return _FEW_DRAWS // 3 if self.uniform else _FEW_DRAWS
 
     def law(self, beta: float, kind: Law | None = None) -> FloatArray:
@@ -167,15 +167,14 @@ class _Case:
         return gibbs_law(self.losses, beta) if gibbs else flip_law(self.losses, beta)
 
     def index(self, draw: Draw) -> int:
-        """Which point was drawn, if everything about the draw is in order."""
+        """Check a draw and return the index of its point."""
         index = self._index.get(tuple(draw.point.tolist()))
         if index is None or draw.loss != self.losses[index]:
             raise AssertionError("the drawn point is outside the lattice, or its loss is another one")
         return index
 
     def drawn(self, prepared: PreparedGibbs, betas: list[float], source: _Bits) -> IntArray:
-        """Indices of points drawn one after the other. What is handed out is spoilt afterwards: it must be
-        nothing that the oracle still needs."""
+        """Indices of points drawn in sequence. Each point is overwritten: the oracle must not reuse it."""
         indices = []
         for beta in betas:
             draw = prepared.draw(beta, source)
@@ -185,7 +184,7 @@ class _Case:
         return np.array(indices, dtype=np.int64)
 
     def _revealing(self) -> float:
-        """The inverse temperature at which a wrong one shows most: the largest variance of beta * loss."""
+        """The inverse temperature most sensitive to errors in beta: the largest variance of beta * loss."""
         range_of_losses = max(1, int(self.losses.max() - self.losses.min()))
         betas = np.geomspace(0.1, 40.0, 60) / range_of_losses
         spread = []
@@ -195,7 +194,7 @@ class _Case:
         return float(betas[int(np.argmax(spread))])
 
     def enough(self, beta: float) -> int:
-        """The number of draws after which a factor of 0.8 or 1.2 on beta shows, if that is not too many."""
+        """The number of draws that detects a factor of 0.8 or 1.2 on beta, up to a cap."""
         p, least = self.law(beta), math.inf
         for factor in (0.8, 1.2):
             q = self.law(factor * beta)
@@ -206,11 +205,11 @@ class _Case:
         return self.few if self.uniform else _SOME_DRAWS
 
 
-# --- Checks. Each yields where and what is wrong. -----------------------------------------------------
+# --- Checks. Each yields the place and the description of every failure. ------------------------------
 
 
 def _check_law(case: _Case) -> Iterator[Finding]:
-    """Uniform without a temperature, the exact law at several, only minimisers in the cold."""
+    """Check the law: uniform at beta = 0, exact at several betas, only minimisers at a very large one."""
     source = case.source()
     hot, cold = case.beta / 3, _COLD
     draws = {0.0: case.few, hot: case.few, case.beta: case.enough(case.beta), cold: case.few, 1e6: 20}
@@ -222,7 +221,7 @@ def _check_law(case: _Case) -> Iterator[Finding]:
 
 
 def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
-    """Bets on another temperature, on the other law, and on other shares of all kinds of points."""
+    """Bet on another temperature, on the other law, and on other shares of all kinds of points."""
     law, n = case.law(beta), len(drawn)
     alternatives = {f"at beta * {f:g}": case.law(f * beta) for f in _FACTORS}
     alternatives["under the other law"] = case.law(beta, _other(case.kind))
@@ -247,7 +246,7 @@ def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
 
 
 def _partitions(case: _Case) -> Iterator[tuple[str, IntArray]]:
-    """Ways to sort the points into a few kinds, numbered from 0."""
+    """Partitions of the points into a few kinds, numbered from 0."""
     for j, column in enumerate(case.points.T):
         yield f"values of w[{j}]", column - column.min()
     # Losses from the smallest on, the larger ones together.
@@ -265,7 +264,7 @@ def _partitions(case: _Case) -> Iterator[tuple[str, IntArray]]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Two temperatures in turn, another data set drawn from in between: nothing is remembered."""
+    """Check that draws are independent, with two temperatures in turn and draws from another data set."""
     source, n = case.source(), 4 * (case.few // 2)
     betas = [case.beta, case.beta, case.beta / 2, case.beta / 2]
     prepared = case.prepare()
@@ -291,7 +290,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _against_independence(case: _Case, now: IntArray, before: IntArray, law: FloatArray) -> Iterator[str]:
-    """Bets that a draw repeats (or avoids) another one, or is on the same side of the median loss."""
+    """Bet that a draw repeats (or avoids) another one, or is on the same side of the median loss."""
     habit = odds_of_habit(now, before, law)
     if habit > _LOG_ODDS:
         yield (
@@ -307,7 +306,7 @@ def _against_independence(case: _Case, now: IntArray, before: IntArray, law: Flo
 
 
 def _check_random_source(case: _Case) -> Iterator[Finding]:
-    """The given bits, all that a draw needs of them, and nothing else decide."""
+    """Check that a draw is determined by the given random bits, and uses as many as its law requires."""
     n, states = 20, RandomStates()
     sources = [_Bits(case.seed, 1000), _Bits(case.seed, 1000), _Bits(case.seed, 1001)]
     first, again, other = (case.drawn(case.prepare(), [0.0] * n, source) for source in sources)
@@ -325,7 +324,7 @@ def _check_random_source(case: _Case) -> Iterator[Finding]:
 
 
 def _check_extreme_bits(case: _Case) -> Iterator[Finding]:
-    """Words of zeros or ones are as likely as others, and likelier than what the oracle says it loses."""
+    """Check that draws from leading words of zeros or ones succeed: such words are as likely as others."""
     for word, length, beta in itertools.product((0, 2**64 - 1), (1, 2), (case.beta, _COLD)):
         source = _Bits(case.seed, 2000, first=(word,) * length)
         where = f"beta {beta:g}, words of {'ones' if word else 'zeros'} first"
@@ -337,7 +336,7 @@ def _check_extreme_bits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Cancelled or out of time: the documented error and no point, and later draws are none the worse."""
+    """Check that a cancelled or late draw raises the documented error, and that later draws are right."""
     source = case.source()
     for name, limits in {
         "cancelled at once": Limits(cancelled=lambda: True),
@@ -364,7 +363,7 @@ def _check_limits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_purity(case: _Case) -> Iterator[Finding]:
-    """Neither the data nor anybody's random numbers are changed by preparing and drawing."""
+    """Check that preparing and drawing change neither the data nor global random states."""
     problem = case.problem
     features = problem.table.bits if isinstance(problem, BranchingProblem) else problem.X
     arrays = [features, problem.y, problem.lattice.low, problem.lattice.high]
@@ -378,7 +377,7 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
 
 
 def _check_exactness(case: _Case) -> Iterator[Finding]:
-    """What is said about rounding is possible, is worth something, and tells nothing about the labels."""
+    """Check that the stated rounding error is valid, useful, and independent of the labels."""
     flipped = _with_labels_exchanged(case.problem)
     other = None if case.oracle.refusals(flipped, case.kind) else case.oracle.prepare(flipped, case.kind)
     for beta in (0.0, case.beta, _COLD):
@@ -406,7 +405,7 @@ def _wrong_statement(stated: Exactness, nothing_to_round: bool) -> Iterator[str]
 
 
 def _check_moments(case: _Case) -> Iterator[Finding]:
-    """Partition function and expected loss, where they are known, are those of the Gibbs law."""
+    """Check that partition function and expected loss, where known, are those of the Gibbs law."""
     for beta in (0.0, case.beta, _COLD):
         smallest = int(case.losses.min())
         total = math.fsum(np.exp(-beta * (case.losses - smallest)))
@@ -427,7 +426,7 @@ def _check_moments(case: _Case) -> Iterator[Finding]:
 
 
 def _check_temperatures(case: _Case) -> Iterator[Finding]:
-    """A beta that is negative or not finite is an error, not a draw."""
+    """Check that a negative or non-finite beta raises an error."""
     for beta in (-0.1, math.nan, math.inf, -math.inf):
         try:
             case.prepared.draw(beta, case.source())
@@ -437,7 +436,7 @@ def _check_temperatures(case: _Case) -> Iterator[Finding]:
 
 
 def _check_copies(case: _Case) -> Iterator[Finding]:
-    """A prepared oracle that can be pickled draws as before; one that cannot is reported."""
+    """Check that a pickled copy of a prepared oracle draws alike; report one that cannot be pickled."""
     prepared = case.prepare()
     try:
         pickled = pickle.dumps(prepared)
@@ -451,7 +450,7 @@ def _check_copies(case: _Case) -> Iterator[Finding]:
 
 
 def _checked_refusals(oracle: GibbsOracle, seed: int) -> Iterator[Finding]:
-    """Refusals are lists of reasons, said again by the error, and nothing is built before it."""
+    """Check that refusals are lists of reasons, are repeated by the error, and come before any building."""
 
     def check(instance: DrawInstance) -> Iterator[Finding]:
         for law in Law:
@@ -482,7 +481,7 @@ def _against_refusal(oracle: GibbsOracle, problem: DrawnProblem, law: Law) -> It
 
 
 def _watched(oracle: GibbsOracle) -> tuple[GibbsOracle, list[object]]:
-    """A copy of the oracle that takes note when it builds."""
+    """A copy of the oracle that records calls of ``build``."""
     built: list[object] = []
     kind: Any = type(oracle)
 
@@ -538,7 +537,7 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     shifted = IntegerLattice([1, -3, 0], [2, -1, 3], radius=3.5)
     yield DrawInstance("box without the origin", random_halfspace(rng, shifted, blocks=(2,), numeric=1))
     yield DrawInstance("scores of zero", decimal_ties())
-    # Losses of up to 2,400: exp(-beta * loss) is no double any more.
+    # Losses of up to 2,400: exp(-beta * loss) underflows a double.
     few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)
     many = ZeroOneHalfspace(np.repeat(few.X, 60, axis=0), np.repeat(few.y, 60), few.lattice)
     yield DrawInstance("many records", many)
@@ -547,7 +546,7 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     yield DrawInstance(
         "conjunction of at most two features", MonotoneConjunction(binary, labels, at_most_two)
     )
-    # Every row with both labels: as many errors everywhere.
+    # Every row with both labels: the loss is constant.
     X = np.repeat([[6, 0, 1], [0, 6, 2]], 2, axis=0)
     equal = ZeroOneHalfspace(X, [1, -1, 1, -1], IntegerLattice(-1, 1, dimension=3))
     yield DrawInstance("equal losses", equal)
@@ -573,7 +572,7 @@ def _branching(
 
 
 def _one_good_point() -> ZeroOneHalfspace:
-    """Ten errors everywhere but at the point of ones: as sensitive to beta as so few points can be."""
+    """An instance with ten errors everywhere but at the point of ones, the most sensitive to beta."""
     lattice = IntegerLattice([-1, -1, -1, -1, 1], [1, 1, 1, 1, 1])
     return ZeroOneHalfspace(np.repeat([[1, 1, 1, 1, -3]], 10, axis=0), np.ones(10), lattice)
 
