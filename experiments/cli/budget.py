@@ -88,7 +88,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
 
 @app.command()
 def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
-    """What has been spent, by whom, by what, and what is left."""
+    """Show every release of a ledger, who made it and what it spent, and what is left."""
     now = _opened(ledger).snapshot()
     if as_json:
         typer.echo(json.dumps(budget_report(now), indent=2))

@@ -273,5 +273,5 @@ def fit(
 
 
 def _account(linear: bool) -> tuple[Any, Any]:
-    """What reports a model, and what shows it."""
+    """Return the functions that report a model and print it."""
     return (linear_report, show_linear) if linear else (card_report, show_card)

@@ -37,7 +37,7 @@ DepthOption = Annotated[
 
 
 def is_tree(model: str | None, depth: str, others: dict[str, bool]) -> bool:
-    """Whether a tree or a rule list is asked for.
+    """Return whether a tree or a rule list is requested.
 
     Args:
         model: what ``--model`` says.

@@ -1,4 +1,4 @@
-"""Every mechanism of the package with an audit, and with mutants of itself that the audit must reject.
+"""Registry of audits: every mechanism of the package, with mutants that the audit must reject.
 
 The data sets and parameters were chosen by computing the exact laws: the true epsilon of the mechanism is as
 close to its claim as one pair of neighbours is known to bring it, and that of the mutant is well above.
@@ -73,7 +73,7 @@ class ReleaseSampler:
 def lattice_claim(
     plan: LatticeMechanism[Any], pair: Neighbours, mutants: Mapping[str, LatticeMechanism[Any]]
 ) -> AuditedClaim:
-    """A lattice mechanism whose exact law is known, with mutants by name."""
+    """Build the audited claim of a lattice mechanism with a known law, with mutants by name."""
     name = f"{pair.name}, {plan.lattice}, n = {pair.first.n_records}"
     subjects = tuple(_subject(name, mutant, pair) for name, mutant in mutants.items())
     return AuditedClaim(plan.name, name, _subject(RELEASED, plan, pair), subjects)

@@ -102,23 +102,23 @@ class Cell:
         return self.plain.cast("float64")
 
     def below(self, threshold: float) -> Any:
-        """Whether the value, as a double, is less than a double."""
+        """Return whether the value, as a double, is less than a double."""
         if self.kind.is_integer() and abs(threshold) < _WHOLE:
             return self.raw < _literal(math.ceil(threshold))
         return self.number < _double(threshold)
 
     def above(self, threshold: float) -> Any:
-        """Whether the value, as a double, is more than a double."""
+        """Return whether the value, as a double, is more than a double."""
         if self.kind.is_integer() and abs(threshold) < _WHOLE:
             return self.raw > _literal(math.floor(threshold))
         return self.number > _double(threshold)
 
     def before(self, known: Any) -> Any:
-        """Whether the value comes before ``known``, a number below 2^53 or text, by its bytes."""
+        """Return whether the value is less than ``known``, a number below 2^53 or text, compared by bytes."""
         return self.value < _exact_literal(known, self.engine) if self.text else self.below(float(known))
 
     def equals(self, known: Any) -> Any:
-        """Whether the value is ``known``, as Python has it."""
+        """Return whether the value equals ``known``, as in Python."""
         if self.text:
             return self.value == _exact_literal(known, self.engine)
         if self.kind.is_floating() or self.kind.is_decimal():
@@ -170,7 +170,7 @@ def _number_code(cell: Cell, column: Number, own: int) -> Any:
 
 
 def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) -> Any | None:
-    """How many of many cuts a cell has reached, computed; None for cuts that are not on an exact grid.
+    """Compute the number of cuts that a cell has reached; None for cuts that are not on an exact grid.
 
     Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them, in
     the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the double next to it.
