@@ -63,9 +63,9 @@ MECHANISMS = (
     "dp-fw-l2",
     "dp-fw-l1",
 )
-# Thousands of steps on all records, or batches after batches: fewer draws, so that the page takes minutes.
+# Mechanisms with thousands of steps get fewer draws, so that the page takes minutes.
 SLOW, SLOW_DRAWS = ("dp-gd", "dp-pgd", "dp-svrg", "dp-svrg++"), 3
-_TRAIN = 50_000  # records of Covertype that are trained on; the rest is the test set
+_TRAIN = 50_000  # number of training records of Covertype; the others are the test set
 # features -> -1 or +1
 Predictor = Callable[[NDArray[np.float64]], NDArray[np.int64]]
 
@@ -88,7 +88,7 @@ class Task:
 
 
 def adult_task() -> Task:
-    """All 14 attributes of Adult, 108 features; the training and the test file."""
+    """Load Adult with all 14 attributes (108 features): the training and the test file."""
     schema, train, test = adult_schema(), load_adult("train"), load_adult("test")
     return Task(
         "Adult",
@@ -102,7 +102,7 @@ def adult_task() -> Task:
 
 
 def covertype_task(train: int = _TRAIN) -> Task:
-    """Lodgepole Pine against the rest; ``train`` records drawn at random, the others are the test set."""
+    """Load Covertype, Lodgepole Pine against the rest, with ``train`` random training records."""
     X, y = covertype_binary()
     order = np.random.default_rng(0).permutation(len(y))
     chosen, rest = order[:train], order[train:]
@@ -113,7 +113,7 @@ Fit = Callable[[Task, float, int], Predictor]  # task, epsilon, seed
 
 
 def fits() -> dict[str, Fit]:
-    """Every competitor by name: privopt's mechanisms, then the peers that import here."""
+    """Return every competitor by name: privopt's mechanisms, then the installed peers."""
     found: dict[str, Fit] = {name: partial(_fit_ours, name) for name in MECHANISMS}
     if peers.module("diffprivlib.models"):
         found["diffprivlib"] = partial(_fit_peer, peers.diffprivlib_fit)
@@ -146,7 +146,7 @@ def _fit_peer(fit: Callable[..., peers.Weights], task: Task, epsilon: float, see
 def draw_all(
     task: Task, competitors: dict[str, Fit], epsilons: Sequence[float], draws: int, results: Results
 ) -> Iterator[Row | None]:
-    """Fill ``results``: one row per competitor, epsilon and draw; None for one that was there."""
+    """Add missing rows to ``results``, one per competitor, epsilon and draw; yield None for existing ones."""
     for name, fit in competitors.items():
         for epsilon in epsilons:
             for draw in range(draws_of(name, draws)):
@@ -174,12 +174,12 @@ def draw_all(
 
 
 def draws_of(competitor: str, draws: int) -> int:
-    """How many draws a competitor has when the others have ``draws``."""
+    """Return the number of draws of a competitor if fast ones have ``draws``."""
     return min(draws, SLOW_DRAWS) if competitor in SLOW else draws
 
 
 def reference(task: Task) -> float:
-    """Test accuracy of the regression without noise, with a slight ridge."""
+    """Return the test accuracy of the regression without noise, with a small ridge penalty."""
     constant = np.full((len(task.y), 1), task.norm)
     risk = EmpiricalRisk(np.hstack([task.X, constant]), task.y, LogisticLoss(), row_norm=task.norm * 2**0.5)
     w = minimize_ridge(risk, 1e-6, 1e-6).point
@@ -231,7 +231,7 @@ def _section(output: Path, task: Task, rows: pd.DataFrame) -> str:
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
-    """A line per competitor, a column per epsilon, and the median time of a fit."""
+    """Tabulate a line per competitor, a column per epsilon, and the median time of a fit."""
     lines = []
     for name, group in rows.groupby("mechanism", sort=False):
         points = group.groupby("epsilon")["test_accuracy"]

@@ -1,4 +1,4 @@
-"""The noise that first-order mechanisms add against what the papers print: a table from public facts alone.
+"""Noise of first-order mechanisms compared with the papers' formulas, from public facts alone.
 
     python -m privopt.experiments.first_order_noise [--output FOLDER]
 
@@ -30,7 +30,7 @@ _DIMENSION = 54
 
 
 def gradient_row(epsilon: float, delta: float, steps: int, n: int) -> dict[str, float]:
-    """sigma per coordinate of the mean gradient in units of G/n: added, by the papers' rules, and least.
+    """Return sigma per coordinate of the mean gradient in units of G/n: added, by the papers' rules, least.
 
     moments: sqrt(8 T log(1/delta)) / epsilon, the rule that Wang, Ye and Xu (2017) and Wang and Xu (2019)
     print with an unspecified constant c, here with c = 8 for their variance c G^2 T log(1/delta) / (n^2
@@ -58,7 +58,7 @@ def gradient_row(epsilon: float, delta: float, steps: int, n: int) -> dict[str, 
 
 
 def selection_row(epsilon: float, delta: float, steps: int, n: int) -> dict[str, float]:
-    """Gumbel scale of DP-FW-L1 over the unit l1 ball in units of G1/n: added, and as printed.
+    """Return the Gumbel scale of DP-FW-L1 over the unit l1 ball in units of G1/n: added, and as printed.
 
     printed: each choice spends epsilon / sqrt(8 T log(1/delta)) and adds noise of scale 2 sensitivity over
     that (Wang and Xu 2019, theorem 6; Talwar, Thakurta and Zhang 2015).
@@ -78,7 +78,7 @@ def selection_row(epsilon: float, delta: float, steps: int, n: int) -> dict[str,
 
 
 def advanced_epsilon(epsilon: float, delta: float, steps: int) -> float:
-    """The largest e with sqrt(2 T log(1/delta)) e + T e (exp(e) - 1) <= epsilon, by bisection."""
+    """Return the largest e with sqrt(2 T log(1/delta)) e + T e (exp(e) - 1) <= epsilon, by bisection."""
 
     def total(e: float) -> float:
         return math.sqrt(2 * steps * math.log(1 / delta)) * e + steps * e * math.expm1(e)
@@ -91,12 +91,12 @@ def advanced_epsilon(epsilon: float, delta: float, steps: int) -> float:
 
 
 def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Gradient noise and selection noise over the grid, with ratios of what others add to what is added."""
+    """Tabulate gradient noise and selection noise, with ratios of the papers' noise to the noise added."""
     gradient, selection = [], []
     for epsilon, steps, n in product(EPSILONS, STEPS, RECORDS):
         try:
             gradient.append(gradient_row(epsilon, 1 / n**2, steps, n))
-        except PrivacyParameterError:  # delta does not pay for so many draws on the grid
+        except PrivacyParameterError:  # delta does not cover so many draws on the grid
             continue
         selection.append(selection_row(epsilon, 1 / n**2, steps, n))
     first, second = pd.DataFrame(gradient), pd.DataFrame(selection)
@@ -107,7 +107,7 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def page() -> str:
-    """The page of the documentation."""
+    """Write the page of the documentation."""
     first, second = (table.map(readable) for table in tables())
     return (
         "# The noise of first-order methods against the printed one\n\n"
@@ -138,7 +138,7 @@ def page() -> str:
 def main(
     output: Annotated[Path | None, typer.Option(help="Folder for the page.")] = None,
 ) -> None:
-    """Print the page, and write it where asked."""
+    """Print the page, and write it to the output folder if one is given."""
     text = page()
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Heavy tails measured: means, descents and estimators, on the paper's data, synthetic and real ones.
+"""Benchmark of robust mechanisms on heavy-tailed data: the paper's, synthetic and real tables.
 
     python -m privopt.experiments.heavy_tails [--output FOLDER] [--tables FOLDER] [--quick]
 
@@ -31,7 +31,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from privopt.experiments.reproduce import wang_xiao2020 as descents
 from privopt.experiments.reproduce.tables import spread
 from privopt.experiments.workbench import localisation
-from privopt.experiments.workbench.kept import Kept, each, machine, markdown
+from privopt.experiments.workbench.resumable import Kept, each, machine, markdown
 from privopt.mechanisms import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -62,7 +62,7 @@ _KEY = ("part", "task", "mechanism", "n", "d", "epsilon", "run", "measure")
 
 @dataclass(frozen=True)
 class Line:
-    """One figure. ``epsilon`` is 0 where there is no privacy."""
+    """One measured value. ``epsilon`` is 0 for methods without privacy."""
 
     part: str
     task: str
@@ -77,7 +77,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Part:
-    """Some work that makes lines, told apart by its name."""
+    """A unit of work that yields lines, identified by its name."""
 
     name: str
     work: Callable[[], Iterator[Line]]
@@ -90,7 +90,7 @@ class Part:
 
 
 def plain_mean(X: Floats, scale: float, beta: float) -> Floats:
-    """The printed expression in NumPy, correction and all."""
+    """Compute the mean by the printed expression in NumPy, correction included."""
     a = X / scale
     b = np.abs(a) / math.sqrt(beta)
     near, far = (math.sqrt(2) - a) / b, (math.sqrt(2) + a) / b
@@ -107,7 +107,9 @@ def plain_mean(X: Floats, scale: float, beta: float) -> Floats:
 def kernel(n: int) -> Iterator[Line]:
     """Nanoseconds per entry, and by how many bytes per entry the process grows at most beside the data."""
     X = np.random.default_rng(0).standard_t(3, (n, 10))
-    large = np.tile(X, (10, 1))  # so large that freed memory goes back, and growth is seen again
+    large = np.tile(
+        X, (10, 1)
+    )  # so large that freed memory returns to the system, and growth is visible again
     ways: dict[str, Callable[[Floats], object]] = {
         "fused pass": lambda X: soft_mean(X, 50.0, 3.0),
         "NumPy, one exp per entry": np.exp,
@@ -151,7 +153,7 @@ def _memory(name: str) -> int:
 
 
 def means(n: int, runs: int) -> Iterator[Line]:
-    """Errors of private means of numbers, epsilon = 1, delta = 1e-5."""
+    """Measure errors of private means of numbers, epsilon = 1, delta = 1e-5."""
     laws: dict[str, tuple[Callable[[np.random.Generator], Floats], float, float]] = {
         "Pareto(2.5)": (lambda rng: rng.pareto(2.5, (n, 1)) + 1, 5 / 3, 5.0),
         "log-normal(0, 1)": (lambda rng: rng.lognormal(0, 1, (n, 1)), math.exp(0.5), math.exp(2)),
@@ -216,7 +218,7 @@ def paper(task: str, n: int, d: int, epsilon: float, runs: int) -> Iterator[Line
 
 
 def adult(epsilon: float, runs: int) -> Iterator[Line]:
-    """The paper's split, drawn anew for each run: classes from the numeric columns, as written."""
+    """Measure classification of Adult by its numeric columns, with the paper's split drawn anew for each run."""
     n, name = descents.ADULT_TRAIN, descents.ADULT_SIGNS
     mu = gaussian_mu(epsilon, n**-2.0)
     for run in range(runs):
@@ -246,7 +248,7 @@ def adult(epsilon: float, runs: int) -> Iterator[Line]:
 
 @dataclass(frozen=True)
 class Columns:
-    """A regression on real columns: about what a large number of each is, and of the label."""
+    """A regression on real columns, with typical large values of each column and of the label."""
 
     name: str
     X: Floats
@@ -256,7 +258,7 @@ class Columns:
 
 
 def regressions(tables: Path | None) -> Iterator[Columns]:
-    """Incomes, medical costs and prices."""
+    """Return the regressions: incomes, medical costs and prices."""
     frame = load_adult("all")
     frame = frame[(frame["capital-gain"] > 0) | (frame["capital-loss"] > 0)]
     kept = ["age", "education-num", "hours-per-week"]
@@ -293,7 +295,7 @@ def regressions(tables: Path | None) -> Iterator[Columns]:
 
 
 def regression(one: Columns, epsilon: float, runs: int) -> Iterator[Line]:
-    """The mean absolute error on a quarter of the records, drawn anew, over that of their median."""
+    """Measure the mean absolute error on a random quarter of the records, relative to that of their median."""
     for run in range(runs):
         order = np.random.default_rng(run).permutation(len(one.X))
         X, y = one.X[order], one.y[order]
@@ -329,7 +331,7 @@ def regression(one: Columns, epsilon: float, runs: int) -> Iterator[Line]:
 
 
 def parts(quick: bool, tables: Path | None, runs: int) -> list[Part]:
-    """All that there is to do."""
+    """Return all parts."""
     runs, n, d = (1, 500, 2) if quick else (runs, 100_000, 10)
     found = [
         Part("kernel", partial(kernel, 1000 if quick else 100_000)),
@@ -345,7 +347,7 @@ def parts(quick: bool, tables: Path | None, runs: int) -> list[Part]:
 
 
 def table(frame: pd.DataFrame, part: str, measure: str, column: str) -> str:
-    """Mean and standard deviation over runs: a row for each mechanism, a column for each setting."""
+    """Tabulate mean and standard deviation over runs: a row per mechanism, a column per setting."""
     some = frame[(frame["part"] == part) & (frame["measure"] == measure)]
     lines = []
     for (task, mechanism), points in some.groupby(["task", "mechanism"], sort=False):
@@ -363,7 +365,7 @@ def main(
         bool, typer.Option("--quick", help="Small data, one run: to see that it works.")
     ] = False,
 ) -> None:
-    """Measure what is missing, and write the page."""
+    """Measure the missing parts, and write the page."""
     output.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, soft_wrap=True, emoji=False)
     kept = Kept(output / "heavy-tails.csv", Line, _KEY)
@@ -455,7 +457,7 @@ Figures 1 to 4 of the paper, five runs each, with a verdict for every statement:
 
 
 def page(frame: pd.DataFrame, missing: Sequence[str]) -> str:
-    """The page of the documentation."""
+    """Write the page of the documentation."""
     sections = {
         "The kernel": "Nanoseconds per entry, one thread or more as there are.\n\n"
         f"{table(frame, 'kernel', 'ns per entry', 'n')}\n\n{_MEMORY}\n\n"

@@ -1,4 +1,4 @@
-"""When to stop early, and whom to tell: what every solver is given. And what is too much to try."""
+"""Time limits, progress callbacks and cancellation of solvers, and size limits of enumeration."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Progress:
-    """A snapshot of a running solve, in units of loss. Not private: it tells of the records and the noise.
+    """A snapshot of a running solve, in units of loss. Not private: it depends on the records and the noise.
 
     Attributes:
-        incumbent, bound: the best value and the proved bound so far; NaN where there is no such thing.
+        incumbent, bound: the best value and the proved bound so far; NaN where there is none.
         nodes: work done: nodes, candidates, or steps of an iteration.
-        seconds: since the start.
-        total: the work to be done in all, where it is known.
+        seconds: seconds since the start.
+        total: the total work, where it is known.
     """
 
     incumbent: float
@@ -36,13 +36,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop early and whom to tell.
+    """Time limit, progress callback and cancellation of one solve.
 
     Attributes:
         seconds: wall-clock limit of one solve, > 0, or None.
-        on_progress: called at most a few times per second with a ``Progress``. What it is told, and when,
-            depends on the records, and no privacy guarantee covers it: for those who may see the records.
-        cancelled: asked often; True stops the solve with a valid bound.
+        on_progress: called at most a few times per second with a ``Progress``. Its content and timing depend
+            on the records, and no privacy guarantee covers them: only for those who may see the records.
+        cancelled: polled often; True stops the solve with a valid bound.
     """
 
     seconds: float | None = None
@@ -60,17 +60,17 @@ class Limits:
 
 
 def started(limits: Limits | None) -> Watch:
-    """A running clock over the limits, or over none.
+    """Start a clock over the limits, or over no limits for None.
 
     Raises:
-        InvalidInputError: something else than ``Limits``.
+        InvalidInputError: an argument that is no ``Limits``.
     """
     check_limits(limits)
     return (limits or Limits()).start()
 
 
 def check_limits(limits: object) -> None:
-    """Raise InvalidInputError for what is no ``Limits``, before anything is booked."""
+    """Raise InvalidInputError for an argument that is no ``Limits``, before any budget is spent."""
     if limits is not None:
         check_type(limits, Limits, "limits must be a Limits, such as Limits(seconds=60)")
 
@@ -94,7 +94,7 @@ class Watch:
 
     @property
     def rest(self) -> Limits:
-        """The limits of the next of several runs: what the others have left of the time."""
+        """The limits of the next of several runs, with the time that is left."""
         left = self.remaining
         return self.limits if left is None else replace(self.limits, seconds=max(left, 1e-9))
 
@@ -113,14 +113,14 @@ class Watch:
 
 
 def too_many_points(problem: DiscreteProblem, max_candidates: int, max_work: float) -> list[str]:
-    """Why not every point of a lattice can be tried; empty if it can.
+    """Reasons why a lattice is too large to enumerate; empty if it is not.
 
     Args:
-        problem: whose lattice, and whose records.
-        max_candidates: the largest box that can be.
+        problem: the problem with its lattice and records.
+        max_candidates: the largest size of the box.
         max_work: the largest product of candidates and records.
     """
-    box = min(problem.lattice.box_size, 10**290)  # messages need a double
+    box = min(problem.lattice.box_size, 10**290)  # a double, for messages
     reasons = []
     if box > max_candidates:
         reasons.append(f"{box:.3g} candidates, more than {max_candidates}")

@@ -1,8 +1,8 @@
-"""All oracles over lattices by name: where each is, what it is for, what it refuses.
+"""Registry of oracles over lattices by name: module, purpose, refusals.
 
-The table is read lazily: solver libraries are slow to load, so one is imported when it is asked for. Oracles
-of other packages are found by their entry points, in the groups ``privopt.minimizers`` and
-``privopt.samplers``: an entry point's name is the oracle's, its object a class or a function that makes one.
+The table is lazy: solver libraries are slow to load, so each is imported on first use. Oracles of other
+packages are found by entry points in the groups ``privopt.minimizers`` and ``privopt.samplers``. The name of
+an entry point is the oracle's; its object is a class or a function that makes the oracle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What an oracle does; a name is unique among those that do the same."""
+    """Kind of an oracle: minimiser or sampler. Names are unique within a kind."""
 
     MINIMISES = "minimises"
     DRAWS = "draws"
@@ -24,15 +24,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the table.
+    """An entry of the registry.
 
     Attributes:
-        kind, name: what it is found by.
-        home: its module within ``privopt.oracles``, and what makes it, as in "draw.stream:GibbsStream".
-        purpose: what it is for.
-        limits: what it refuses.
+        kind, name: its key.
+        home: its module within ``privopt.oracles`` and its factory, as in "draw.stream:GibbsStream".
+        purpose: the purpose, for listings.
+        limits: the problems that it refuses.
         proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
-        arguments: what it is made with.
+        arguments: the keyword arguments of the factory.
     """
 
     kind: Kind
@@ -47,7 +47,7 @@ class Entry:
         """Import and make the oracle.
 
         Raises:
-            MissingSolverError: the solver behind it is not installed.
+            MissingSolverError: its solver is not installed.
         """
         module, _, name = self.home.partition(":")
         return getattr(importlib.import_module(f"privopt.oracles.{module}"), name)(*self.arguments)
@@ -169,7 +169,7 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "auto",
         "select:AutoGibbs",
-        "the first that fits of enumerate, elimination, branch, stream",
+        "the first that fits of enumerate, elimination, branch, branching, stream",
         "",
         _EXACT_LAW,
     ),
@@ -208,6 +208,13 @@ GIBBS: Mapping[str, Entry] = _table(
         "select:gibbs_branch",
         "wider weights and norm balls: branch and bound, time depends on the records",
         "as native, minimising",
+        _EXACT_LAW,
+    ),
+    (
+        "branching",
+        "draw.branching:GibbsBranching",
+        "decision trees and rule lists: sums over all of them, whatever the records say",
+        "10 minutes of work as estimated, 4 GB of tables",
         _EXACT_LAW,
     ),
     (

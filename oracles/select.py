@@ -1,4 +1,4 @@
-"""Oracles by name, the automatic choice with its reason, and what is installed."""
+"""Selection of oracles: by name, or automatically with a reason; inventory of installed oracles."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Available:
-    """One line of the inventory: an oracle, and what it takes to use it.
+    """An entry of the inventory: an oracle, and its availability.
 
     Attributes:
-        name: what ``minimizer`` or ``gibbs_oracle`` takes.
+        name: the name that ``minimizer`` or ``gibbs_oracle`` takes.
         kind: "minimises" or "draws".
-        installed: whether it can be made here.
-        remedy: what to do if not.
-        summary: what it is for.
-        limits: what it refuses.
+        installed: True if it can be made in this installation.
+        remedy: how to install it otherwise.
+        summary: its purpose.
+        limits: the problems that it refuses.
         proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
     """
 
@@ -48,11 +48,12 @@ def minimizer(name: str) -> DiscreteOracle:
     """A minimising oracle by name.
 
     Raises:
-        UnknownOracleError: listing the names there are; or what another package offers by the name is none.
-        MissingSolverError: the solver behind it is not installed.
+        UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
+            package that is no minimising oracle.
+        MissingSolverError: its solver is not installed.
     """
     check_type(name, str, "an oracle is named by text")
-    if name in MINIMIZERS:  # what every package offers is not read
+    if name in MINIMIZERS:  # without reading entry points
         return cast(DiscreteOracle, MINIMIZERS[name].make())
     known = minimizers()
     if name not in known and name in samplers():
@@ -64,10 +65,11 @@ def minimizer(name: str) -> DiscreteOracle:
 
 
 def gibbs_oracle(name: str) -> GibbsOracle:
-    """A drawing oracle by name.
+    """A sampling oracle by name.
 
     Raises:
-        UnknownOracleError: listing the names there are; or what another package offers by the name is none.
+        UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
+            package that is no sampling oracle.
     """
     check_type(name, str, "an oracle is named by text")
     if name in GIBBS:
@@ -83,12 +85,15 @@ def gibbs_oracle(name: str) -> GibbsOracle:
 
 
 def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
-    """Ours, then those of installed packages, by name. A name of ours stays ours."""
+    """Minimising oracles by name: built-in ones first, then those of installed packages.
+
+    Other packages cannot override a built-in name.
+    """
     return _known(MINIMIZERS, "privopt.minimizers", DiscreteOracle)  # type: ignore[type-abstract]
 
 
 def samplers() -> dict[str, Callable[[], GibbsOracle]]:
-    """The same for oracles that draw."""
+    """Sampling oracles by name, as ``minimizers``."""
     return _known(GIBBS, "privopt.samplers", GibbsOracle)  # type: ignore[type-abstract]
 
 
@@ -98,11 +103,11 @@ def _known(ours: Mapping[str, Entry], group: str, kind: type[Kind]) -> dict[str,
 
 
 def _offered(entry: EntryPoint, kind: type[Kind]) -> Kind:
-    """Make what another package offers.
+    """Make an oracle from an entry point of another package.
 
     Raises:
-        MissingSolverError: it cannot be loaded or made.
-        UnknownOracleError: it is no oracle of the kind.
+        MissingSolverError: the entry point cannot be loaded or called.
+        UnknownOracleError: its result is no oracle of the kind.
     """
     made: Any = loaded(entry, "oracle", MissingSolverError, make=True)
     if not isinstance(made, kind):
@@ -123,7 +128,7 @@ def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kin
 
 @dataclass(frozen=True)
 class AutoOracle(DiscreteOracle):
-    """The first that takes the problem: instant enumeration, native, interval, HiGHS."""
+    """The first oracle that supports the problem: enumeration if instant, native, interval, HiGHS."""
 
     name: ClassVar[str] = "auto"
 
@@ -148,13 +153,14 @@ class AutoOracle(DiscreteOracle):
 
 @dataclass(frozen=True)
 class AutoGibbs(GibbsOracle):
-    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound, a stream.
+    """The first sampler that supports the problem.
 
-    "native" leaves enumeration out.
+    The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists,
+    streaming. "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
-    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "stream")
+    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "branching", "stream")
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.
@@ -177,7 +183,7 @@ class AutoGibbs(GibbsOracle):
 
 
 def gibbs_branch() -> GibbsOracle:
-    """Branch and bound whose first bound is the native solver's."""
+    """Branch and bound with the smallest loss proved by the native minimiser."""
     from privopt.oracles.draw.branch import GibbsBranch
     from privopt.oracles.minimize.native.solver import smallest_loss
 
@@ -214,7 +220,7 @@ def _refusals(choose: Callable[[], object]) -> list[str]:
 
 
 def inventory() -> list[Available]:
-    """Every oracle by name: whether it can be made here, what to do if not, what it is for."""
+    """Inventory of all oracles by name: availability, remedy and purpose."""
     return [
         *(_available("minimises", name, make, MINIMIZERS) for name, make in minimizers().items()),
         *(_available("draws", name, make, GIBBS) for name, make in samplers().items()),

@@ -1,1 +1,1 @@
-"""The figures and tables of the papers, one file each: ``privopt reproduce NAME``."""
+"""Reproductions of the papers' figures and tables, one file each: ``privopt reproduce NAME``."""

@@ -1,4 +1,4 @@
-"""What a figure of a paper is: points to measure, a picture to draw of them, and a verdict."""
+"""Interface of a reproduced figure: points to measure, a picture of them, and verdicts on the claims."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a figure, or one curve of iterations: all runs at one setting.
+    """All runs at one setting: one point of a figure, or one curve over iterations.
 
     Attributes:
-        panel: which picture of the figure, such as the data set.
-        curve: what is compared, such as a mechanism.
-        level: the number that is varied: epsilon, T, n, ...
+        panel: the panel of the figure, such as the data set.
+        curve: the curve in the panel, such as the mechanism.
+        level: the value of the varied parameter: epsilon, T, n, ...
     """
 
     panel: str
@@ -30,12 +30,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Point:
-    """A number that was measured.
+    """One measured value.
 
     Attributes:
-        run: which repetition, from 0.
-        at: where on the axis: the level of the cell, or the iteration.
-        measure: of what.
+        run: the number of the repetition, from 0.
+        at: the position on the x axis: the level of the cell, or the iteration.
+        measure: the name of the measured quantity.
     """
 
     run: int
@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the file of results: a cell and a point of it."""
+    """One line of the results file: a cell and one of its points."""
 
     panel: str
     curve: str
@@ -58,13 +58,13 @@ class Line:
 
     @classmethod
     def of(cls, cell: Cell, point: Point) -> Line:
-        """Six digits of the value are kept."""
+        """Build the line of a point; the value is rounded to six digits."""
         value = float(f"{point.value:.6g}")
         return cls(cell.panel, cell.curve, cell.level, point.run, point.at, point.measure, value)
 
 
 class Agreement(Enum):
-    """Whether what a paper shows was seen here."""
+    """Agreement of a measurement here with a claim of a paper, or of our own."""
 
     YES = "agrees"
     PARTLY = "agrees in part"
@@ -75,19 +75,19 @@ class Agreement(Enum):
 
     @property
     def beside(self) -> Agreement:
-        """The same about a statement of our own."""
+        """The corresponding agreement for a claim of our own."""
         own = {Agreement.YES: Agreement.HOLDS, Agreement.PARTLY: Agreement.HOLDS_PARTLY}
         return own.get(self, Agreement.FAILS)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One statement of a paper about a figure, and what was measured here.
+    """One claim of a paper about a figure, with the measurements here.
 
     Attributes:
-        claim: the paper's, in our words.
-        agreement: computed from the figures measured.
-        words: the figures that say so.
+        claim: the paper's claim in our words.
+        agreement: the agreement, computed from the measurements.
+        words: the measured values behind it.
     """
 
     claim: str
@@ -96,7 +96,7 @@ class Verdict:
 
 
 def held(count: int, of: int) -> Agreement:
-    """The agreement of a claim that held at so many of the settings."""
+    """Return the agreement of a claim that held at ``count`` of the settings."""
     return Agreement.YES if count == of else Agreement.NO if count == 0 else Agreement.PARTLY
 
 
@@ -105,18 +105,18 @@ class Reproduction:
     """A figure or table of a paper.
 
     Attributes:
-        name: what ``privopt reproduce`` calls it; the file of this module, with hyphens.
-        paper: the source in full.
-        cite, figure: the source in short.
-        shows: what the paper shows there, in our words.
-        setting: quick -> what is run here, and what differs from the paper's setting.
-        cells: quick -> what is measured.
-        compute: (cell, quick) -> its points. Seeded: the same every time, but for times.
-        draw: what was measured -> the picture. Columns are those of ``Line``.
-        caption: what one sees.
-        table: what was measured -> numbers to read.
-        verdicts: what was measured -> each claim, held against it.
-        measured_by: the figure whose results this one draws, where it measures nothing of its own.
+        name: its name for ``privopt reproduce``; the file name of its module, with hyphens.
+        paper: the full reference.
+        cite, figure: the short reference.
+        shows: the content of the paper's figure in our words.
+        setting: quick -> the setting here, and its differences from the paper's.
+        cells: quick -> the cells to measure.
+        compute: (cell, quick) -> its points; seeded, so reproducible except for times.
+        draw: results -> the picture. The columns of the results are the fields of ``Line``.
+        caption: the caption of the picture.
+        table: results -> a table.
+        verdicts: results -> the verdicts on the paper's claims.
+        measured_by: the figure whose results this one draws, if it has none of its own.
     """
 
     name: str
@@ -135,10 +135,10 @@ class Reproduction:
 
     @property
     def title(self) -> str:
-        """The source in short."""
+        """The short reference."""
         return f"{self.cite}, {self.figure}"
 
     @property
     def source(self) -> str:
-        """Whose file of results it draws."""
+        """The name of the figure whose results it draws."""
         return self.measured_by or self.name

@@ -39,7 +39,7 @@ _TITLES = {
     PEERS: "Logistic regression by other libraries, same records and split",
 }
 _NOISE = {CODE: "noise of the published code", PRINTED: "printed noise", SOUND: "sound noise"}
-_PEER_RUNS = 3  # in quick runs: some take seconds each
+_PEER_RUNS = 3  # for quick runs, as some methods take seconds each
 _DENOMINATOR = 7920  # of the integer features
 _NORM = 7**0.5  # public: three numbers in [0, 1] and four one-hots
 
@@ -62,7 +62,7 @@ _TERNARY, _BALL = IntegerLattice(-1, 1, dimension=23), OPDisc.default_lattice(23
 
 
 class _Task(NamedTuple):
-    """Training and test file: integer features, and real ones with a constant for linear models."""
+    """Training and test records: integer features, and real ones with a constant for linear models."""
 
     X: NDArray[np.int64]
     y: NDArray[np.int64]
@@ -133,7 +133,7 @@ def _prepared(curve: str) -> Any:
 
 
 def plan_of(cell: Cell, delta: float) -> LatticeMechanism[Any]:
-    """The mechanism of a cell in its calibration; that of the published code has half the printed noise."""
+    """Plan the mechanism of a cell in its calibration; the published code has half the printed noise."""
     kind, lattice = _MECHANISMS[cell.curve]
     calibration = SOUND if cell.panel == SOUND else PRINTED
     plan = kind.plan(ZeroOneHalfspace, lattice, epsilon=cell.level, delta=delta, calibration=calibration)

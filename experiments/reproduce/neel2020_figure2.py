@@ -1,4 +1,4 @@
-"""Neel, Roth, Vietri and Wu (2020), Figure 2: how long the runs of Figure 1 take."""
+"""Neel, Roth, Vietri and Wu (2020), Figure 2: run times of Figure 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written about figures: pictures, a page each, an index of them, and one report of all."""
+"""Output of reproductions: pictures, a page per figure, an index, and one report of all figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from privopt.experiments.reproduce.interface import Reproduction, Verdict
 from privopt.experiments.reproduce.runner import frame, stem
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import machine, markdown
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.peers import versions
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
+from privopt.experiments.workbench.resumable import machine, markdown
 from privopt.problems.files import write_atomically
 
 _NOT_PRIVATE = (
@@ -26,7 +26,7 @@ _NOT_PRIVATE = (
 def write(
     figures: Sequence[Reproduction], folder: Path, quick: bool, failures: Mapping[str, str]
 ) -> tuple[Path, Path]:
-    """Write pictures and pages of figures whose cells are all there; returns the report and the contents."""
+    """Write pictures and pages of complete figures; return the report and the table of contents."""
     sections, index, links = [], [], []
     for figure in figures:
         rows = frame(figure, folder, quick)

@@ -1,4 +1,4 @@
-"""Every figure by name. A figure is imported when it is asked for: libraries that fit models take a while."""
+"""Registry of the figures. A figure is imported on request, because its libraries load slowly."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ FIGURES = (
 
 
 def reproduction(name: str) -> Reproduction:
-    """A figure by name.
+    """Import a figure by name.
 
     Raises:
-        InvalidInputError: listing the names there are.
+        InvalidInputError: an unknown name; the message lists the known ones.
     """
     if name not in FIGURES:
         raise InvalidInputError(f"no figure {name!r}; there are {', '.join(FIGURES)}")

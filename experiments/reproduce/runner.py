@@ -1,4 +1,4 @@
-"""Measuring figures: cells side by side on all cores, each kept when it is finished."""
+"""Measurement of figures: cells run in parallel on all cores, and each is saved when it is finished."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import pandas as pd
 
 from privopt.experiments.reproduce.interface import Cell, Line, Reproduction
 from privopt.experiments.reproduce.registry import reproduction
-from privopt.experiments.workbench.kept import Kept
+from privopt.experiments.workbench.resumable import Kept
 from privopt.problems.errors import PrivOptError
 
-# Libraries of linear algebra, each with threads of its own: cells run side by side instead.
+# Thread counts of linear algebra libraries, set to one because cells run in parallel.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 Done = Callable[[str, Cell], None]
 
 
 def stem(name: str, quick: bool) -> str:
-    """What files of a figure are called: quick results never mix with others."""
+    """Return the stem of a figure's file names; quick results have files of their own."""
     return f"{name}-quick" if quick else name
 
 
 def results(figure: Reproduction, folder: Path, quick: bool) -> Kept:
-    """The file of results that a figure draws."""
+    """Open the file of results that a figure draws."""
     return Kept(folder / f"{stem(figure.source, quick)}.csv", Line, ("panel", "curve", "level"))
 
 
 def missing(figure: Reproduction, kept: Kept, quick: bool) -> list[Cell]:
-    """The cells that are not there yet."""
+    """Return the cells without results."""
     return [c for c in figure.cells(quick) if not kept.matching(panel=c.panel, curve=c.curve, level=c.level)]
 
 
 def measure(
     figures: Sequence[Reproduction], folder: Path, quick: bool, workers: int, done: Done
 ) -> dict[str, str]:
-    """Measure what is not there yet; ``done`` is told of each cell that is finished, and kept.
+    """Measure the missing cells; ``done`` is called for each cell after it is saved.
 
     Returns:
-        What could not be measured, and why, by figure and cell.
+        Figure, cell and reason of every failed measurement.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = {f.source: results(f, folder, quick) for f in figures}
@@ -67,7 +67,7 @@ def measure(
 
 
 def _computed(name: str, cell: Cell, quick: bool) -> tuple[str, Cell, list[Line], str]:
-    """In a process of its own: the lines of a cell, or what went wrong."""
+    """Compute the lines of a cell in a worker process, or return the error."""
     try:
         return name, cell, [Line.of(cell, p) for p in reproduction(name).compute(cell, quick)], ""
     except PrivOptError as error:
@@ -75,5 +75,5 @@ def _computed(name: str, cell: Cell, quick: bool) -> tuple[str, Cell, list[Line]
 
 
 def frame(figure: Reproduction, folder: Path, quick: bool) -> pd.DataFrame:
-    """What was measured for a figure; columns are those of ``Line``."""
+    """Return the results of a figure; the columns are the fields of ``Line``."""
     return results(figure, folder, quick).frame

@@ -1,4 +1,4 @@
-"""Tables of what was measured."""
+"""Tables of results."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pandas as pd
 
 
 def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "level") -> pd.DataFrame:
-    """A line per measure, panel and curve, a column per level: mean ± standard deviation over runs.
+    """Tabulate mean ± standard deviation over runs: a line per measure, panel and curve, a column per level.
 
     Args:
-        column: heading of a level, such as "n = {:,.0f}".
+        column: the heading of a level, such as "n = {:,.0f}".
     """
     lines = []
     for measure in measures:
@@ -25,17 +25,17 @@ def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "
 
 
 def spread(mean: float, std: float) -> str:
-    """Mean and standard deviation; one run has none."""
+    """Format mean and standard deviation; a single run has no deviation."""
     if std != std or std == 0:
         return f"{mean:,.3g}" if abs(mean) < 1000 else f"{mean:,.0f}"
-    digits = min(6, max(0, 1 - math.floor(math.log10(std))))  # two of the deviation
+    digits = min(6, max(0, 1 - math.floor(math.log10(std))))  # two digits of the deviation
     return f"{mean:,.{digits}f} ± {std:,.{digits}f}"
 
 
 def means(
     frame: pd.DataFrame, panel: str, measure: str, statistic: str = "mean"
 ) -> dict[str, pd.Series[float]]:
-    """By curve: the mean (or "std") over runs at each level, one panel and one measure."""
+    """Return, by curve, the mean (or "std") over runs at each level, for one panel and one measure."""
     here = frame[(frame["panel"] == panel) & (frame["measure"] == measure)]
     return {
         str(name): points.groupby("level")["value"].agg(statistic) for name, points in here.groupby("curve")

@@ -1,4 +1,4 @@
-"""Excess empirical risk and gradients evaluated, against n and epsilon: what three tables bound."""
+"""Excess empirical risk and gradient evaluations against n and epsilon, for the bounds of three tables."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 
 
 class CountingRisk(EmpiricalRisk):
-    """A risk that counts how many gradients of single records were evaluated, and Hessians apart.
+    """A risk that counts evaluations of single records' gradients and Hessians.
 
     Attributes:
-        gradients: of records.
-        curvatures: Hessians of records, or products with them.
+        gradients: the number of evaluated gradients of records.
+        curvatures: the number of evaluated Hessians of records, or products with them.
     """
 
     gradients = 0
@@ -77,7 +77,7 @@ Records = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Study:
-    """One table's problem and methods.
+    """Problem and methods of one table.
 
     Attributes:
         features: p.
@@ -85,10 +85,10 @@ class Study:
         regularizer: r.
         methods: mechanisms by name; the first is the paper's.
         slope: the power of n in the paper's bound on its excess risk.
-        work: the power of n in its bound on the gradients, logarithms left out.
-        relevant: how many features the labels depend on.
-        rivals: the methods that the paper compares its own with.
-        quick_sizes: n, in quick runs.
+        work: the power of n in its bound on the number of gradients, without logarithms.
+        relevant: the number of features that the labels depend on.
+        rivals: the methods to which the paper compares its own.
+        quick_sizes: the values of n in quick runs.
     """
 
     features: int
@@ -102,7 +102,7 @@ class Study:
     quick_sizes: tuple[int, ...] = (1_000, 4_000, 16_000)
 
     def reproduction(self, name: str, figure: str, shows: str) -> Reproduction:
-        """The entry of its table."""
+        """Build the reproduction of its table."""
         return Reproduction(
             name=name,
             paper=PAPER,
@@ -128,7 +128,7 @@ class Study:
         return self.quick_sizes if quick else (1_000, 3_000, 10_000, 30_000, 100_000)
 
     def middle(self, quick: bool) -> int:
-        """n where epsilon is varied."""
+        """The value of n at which epsilon is varied."""
         return 4_000 if quick else 10_000
 
     def cells(self, quick: bool) -> list[Cell]:
@@ -138,7 +138,7 @@ class Study:
     def compute(self, cell: Cell, quick: bool) -> Iterator[Point]:
         n, epsilon = (int(cell.level), EPSILON) if cell.panel == RECORDS else (self.middle(quick), cell.level)
         for run in range(runs(quick)):
-            # Frank-Wolfe over l1 balls is made for a bound on the largest entry; rows meet both bounds.
+            # Frank-Wolfe over l1 balls needs a bound on the largest entry; rows satisfy both bounds.
             norm: RowNorm = "linf" if cell.curve == "dp-fw-l1" else "l2"
             X, y = _records(n, self.features, self.relevant, run)
             bound = 1 / math.sqrt(self.features) if norm == "linf" else 1.0
@@ -176,7 +176,7 @@ class Study:
         return pd.concat([by_records, by_budget]).fillna("").drop(columns="panel")
 
     def power(self, frame: pd.DataFrame, method: str, measure: str, panel: str = RECORDS) -> float:
-        """The slope of the means on logarithmic axes, by least squares."""
+        """Return the slope of the means on logarithmic axes, by least squares."""
         here = frame[(frame["panel"] == panel) & (frame["curve"] == method) & (frame["measure"] == measure)]
         points = here.groupby("at")["value"].mean()
         return float(np.polyfit(np.log(points.index.to_numpy(dtype=float)), np.log(points.to_numpy()), 1)[0])
@@ -198,7 +198,7 @@ class Study:
         return [falls, grows, *self._against(frame)]
 
     def _against(self, frame: pd.DataFrame) -> list[Verdict]:
-        """The paper's method against each other, where n is varied."""
+        """Compare the paper's method with each other method where n is varied."""
         here = frame[frame["panel"] == RECORDS].groupby(["measure", "curve", "level"])["value"].mean()
         risk, work = here[EXCESS], here[GRADIENTS]
         found = []
@@ -245,7 +245,7 @@ def runs(quick: bool) -> int:
 
 
 def _records(n: int, features: int, relevant: int, seed: int) -> Records:
-    """Features +-1/sqrt(p), and labels from a logistic model whose predictions have size about 2."""
+    """Generate features +-1/sqrt(p) and labels of a logistic model whose predictions have size about 2."""
     rng = np.random.default_rng(1000 + seed)
     X = rng.choice(np.array([-1.0, 1.0]), size=(n, features)) / math.sqrt(features)
     weights = np.zeros(features)
@@ -256,13 +256,13 @@ def _records(n: int, features: int, relevant: int, seed: int) -> Records:
 
 @lru_cache(maxsize=64)
 def _best(study: Study, n: int, run: int) -> ConvexAnswer:
-    """The least risk of the records of a run."""
+    """Return the least risk on the records of a run."""
     risk = EmpiricalRisk(*_records(n, study.features, study.relevant, run), LogisticLoss())
     return minimize_convex(risk, study.convex_set, study.regularizer, gap=1e-6)
 
 
 def _steep(slope: float, bound: float) -> Agreement:
-    """Whether a power is that of a bound, or steeper, within a quarter of it."""
+    """Return whether a power is that of a bound, or steeper, within a quarter of it."""
     if slope <= 0.75 * bound:
         return Agreement.YES
     return Agreement.PARTLY if slope <= 0.4 * bound else Agreement.NO

@@ -1,4 +1,4 @@
-"""Wang, Chen and Xu (2019), section 5: how often a private search leaves a saddle, against n."""
+"""Wang, Chen and Xu (2019), section 5: frequency of escapes from a saddle point against n."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def runs(quick: bool) -> int:
 
 
 def part_of(kind: str, problem: str, cell: Cell, epsilon: float, count: int) -> nonconvex.Part:
-    """The piece of work of ``privopt.experiments.nonconvex`` that a cell is."""
+    """Return the part of ``privopt.experiments.nonconvex`` that computes a cell."""
     found = next(p for p in nonconvex.parts(False) if p.part == kind)
     return nonconvex.Part(kind, problem, cell.curve, int(cell.level), epsilon, count, found.work)
 

@@ -1,4 +1,4 @@
-"""Descent on heavy-tailed records by Algorithms 3 and 4 of one paper: what four figures measure."""
+"""Gradient descent on heavy-tailed records by Algorithms 3 and 4 of the paper, for four figures."""
 
 from __future__ import annotations
 
@@ -65,25 +65,25 @@ LOOK: Mapping[str, tuple[str, Dashes]] = {
 }
 _FAILURE, _MOST_STEPS, _TRIMMED_STEPS, _BATCH_STEPS = 0.05, 20, 5, 50
 _NUMERIC = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
-# What somebody may know of these columns: about what a large number is.
+# Assumed public knowledge of these columns: a typical large value.
 _SIZES = np.array([100.0, 16.0, 10_000.0, 2_000.0, 100.0])
 ADULT_TRAIN = 28_000
-SHOWN = 1.0  # the epsilon of pictures against iterations
+SHOWN = 1.0  # epsilon of the figures against iterations
 
 
 def runs(quick: bool) -> int:
-    """How often everything is run."""
+    """Return the number of runs."""
     return 5 if quick else 15
 
 
 def epsilons(quick: bool) -> tuple[float, ...]:
-    """Those of the figures against iterations."""
+    """Return the values of epsilon of the figures against iterations."""
     return (SHOWN,) if quick else (0.1, 0.5, SHOWN)
 
 
 @dataclass(frozen=True)
 class Public:
-    """Guesses that a task's descents are told: v, half of b - a, smoothness, and how far the minimum is."""
+    """Public guesses for a task: v, half of b - a, the smoothness, and the distance of the minimum."""
 
     moment: float
     reach: float
@@ -100,7 +100,7 @@ _PUBLIC = {
 
 
 class TracedRisk(UnclippedRisk):
-    """Remembers where gradients were asked for: the iterates of a release, by the code that releases."""
+    """A risk that records the points of its gradient evaluations: the iterates of a release."""
 
     def __init__(self, X: Any, y: ArrayLike, loss: Any) -> None:
         super().__init__(X, y, loss)
@@ -126,7 +126,7 @@ class TracedRisk(UnclippedRisk):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Records, how good weights are, and held-out records where there are any."""
+    """Records, the error of weights, and held-out records if there are any."""
 
     risk: TracedRisk
     error: Callable[[Vector], float]
@@ -139,7 +139,7 @@ class Task:
 
 
 def task(name: str, n: int, d: int, run: int) -> Task:
-    """New records for each run; of Adult a new split into 28,000 and 2,000."""
+    """Return new records for each run; for Adult, a new split into 28,000 and 2,000."""
     name = name.removesuffix(_BATCHED)
     if name in (ADULT_LINE, ADULT_SIGNS):
         return _adult(name, run)
@@ -175,7 +175,7 @@ def _adult(name: str, run: int) -> Task:
 
 
 def plan_of(curve: str, name: str, facts: RiskFacts, epsilon: float) -> RobustDescent:
-    """A descent with what is public about its task; delta = 1/n^2."""
+    """Plan a descent from the public facts of its task; delta = 1/n^2."""
     public, n = _PUBLIC[name.removesuffix(_BATCHED)], facts.n_records
     options: dict[str, Any] = {
         "epsilon": epsilon,
@@ -197,7 +197,7 @@ def plan_of(curve: str, name: str, facts: RiskFacts, epsilon: float) -> RobustDe
 
 
 def weights(curve: str, name: str, one: Task, epsilon: float, run: int) -> Vector:
-    """What is released."""
+    """Return the released weights."""
     risk = one.risk
     if curve == UNITS:
         constant = name in (ADULT_LINE, ADULT_SIGNS)  # which it brings itself
@@ -213,14 +213,14 @@ def weights(curve: str, name: str, one: Task, epsilon: float, run: int) -> Vecto
 
 
 def trajectory(curve: str, name: str, one: Task, epsilon: float, run: int) -> list[float]:
-    """The error at the start and after each step."""
+    """Return the errors at the start and after each step."""
     one.risk.visited.clear()
     last = weights(curve, name, one, epsilon, run)
     return [one.error(w) for w in [*one.risk.visited, last]]
 
 
 def final(curve: str, name: str, one: Task, epsilon: float, run: int) -> float:
-    """The error of what is released."""
+    """Return the error of the released weights."""
     return one.error(weights(curve, name, one, epsilon, run))
 
 
@@ -229,7 +229,7 @@ def measure_of(panel: str) -> str:
 
 
 def trajectories(cell: Cell, n: int, d: int, epsilon: float, count: int) -> Iterator[Point]:
-    """Errors by iteration, or, of what has none to show, at the end (0 stands for it)."""
+    """Return errors by iteration, or the final error, at position 0, of methods without iterates."""
     for run in range(count):
         one = task(cell.panel, n, d, run)
         if cell.curve == UNITS:
@@ -240,14 +240,14 @@ def trajectories(cell: Cell, n: int, d: int, epsilon: float, count: int) -> Iter
 
 
 def iteration_cells(panels: tuple[str, str], epsilons: tuple[float, ...]) -> list[Cell]:
-    """A cell for every curve of the figures against iterations; ``level`` is epsilon."""
+    """Return a cell for every curve of the figures against iterations; ``level`` is epsilon."""
     kinds = [(p, c) for p in panels for c in (*FULL, UNITS)]
     kinds += [(p + _BATCHED, c) for p in panels for c in STOCHASTIC]
     return [Cell(p, c, e) for p, c in kinds for e in epsilons]
 
 
 def iteration_panels(frame: pd.DataFrame, panels: tuple[str, str], epsilon: float) -> list[Panel]:
-    """Full batches and batches, apart."""
+    """Return separate panels for full batches and for minibatches."""
     found = []
     for panel in panels:
         units = frame[(frame["panel"] == panel) & (frame["curve"] == UNITS) & (frame["level"] == epsilon)]
@@ -265,13 +265,13 @@ def iteration_panels(frame: pd.DataFrame, panels: tuple[str, str], epsilon: floa
 
 
 def last_errors(frame: pd.DataFrame) -> pd.DataFrame:
-    """The lines of the last iterate of each run."""
+    """Return the lines of the last iterate of each run."""
     keys = ["panel", "curve", "level"]
     return frame[frame["at"] == frame.groupby(keys)["at"].transform("max")]
 
 
 def ends(frame: pd.DataFrame, panel: str, statistic: str = "mean") -> dict[str, pd.Series[float]]:
-    """By curve: the mean (or "std") of the last error over runs, by level."""
+    """Return, by curve and level, the mean (or "std") of the last error over runs."""
     here = last_errors(frame)
     here = here[here["panel"] == panel]
     return {
@@ -280,7 +280,7 @@ def ends(frame: pd.DataFrame, panel: str, statistic: str = "mean") -> dict[str, 
 
 
 def iteration_verdicts(frame: pd.DataFrame, panels: tuple[str, ...]) -> list[Verdict]:
-    """The paper's statements about Figures 1 and 2, and one of ours."""
+    """Check the paper's claims about Figures 1 and 2, and one of ours."""
     found = []
     for panel in panels:
         mean, std = ends(frame, panel) | ends(frame, panel + _BATCHED), ends(frame, panel, "std")
@@ -372,12 +372,12 @@ _SHADES = {"Algorithm 4, ε = 0.1": 0.45, "Algorithm 4, ε = 0.5": 0.7}
 
 
 def size_cells(levels: tuple[int, ...]) -> list[Cell]:
-    """The cells of a figure against sizes: every curve of both tasks at every level."""
+    """Return the cells of a figure against sizes: every curve of both tasks at every level."""
     return [Cell(p, c, level) for p in (LINE, SIGNS) for c in SIZE_CURVES for level in levels]
 
 
 def sized(cell: Cell, n: int, d: int, count: int) -> Iterator[Point]:
-    """Errors of releases, for a curve of ``SIZE_CURVES``."""
+    """Return errors of releases for a curve of ``SIZE_CURVES``."""
     curve, epsilon = SIZE_CURVES[cell.curve]
     for run in range(count):
         value = final(curve, cell.panel, task(cell.panel, n, d, run), epsilon, run)
@@ -398,7 +398,7 @@ def size_panels(frame: pd.DataFrame, xlabel: str) -> list[Panel]:
 
 
 def size_verdicts(frame: pd.DataFrame, grows: bool, what: str) -> list[Verdict]:
-    """Whether errors grow (or fall) along the levels, and fall with epsilon."""
+    """Check that errors grow (or fall) along the levels, and fall with epsilon."""
     found = []
     for panel in (LINE, SIGNS):
         mean = ends(frame, panel)
@@ -430,7 +430,7 @@ def size_verdicts(frame: pd.DataFrame, grows: bool, what: str) -> list[Verdict]:
 
 
 def setting(count: int) -> str:
-    """What all four figures share."""
+    """Describe the setting common to all four figures."""
     return (
         "The paper states neither the law of features nor parameters. Here features are standard normal, "
         "|w*| = 1; noise is log-normal(0, 1), or log-logistic(0, 0.3), less its mean. δ = 1/n², replacing "

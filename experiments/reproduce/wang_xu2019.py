@@ -1,4 +1,4 @@
-"""Noisy proximal gradient descent on sigmoid losses with an l1 penalty: what four figures measure."""
+"""Noisy proximal gradient descent on sigmoid losses with an l1 penalty, for four figures."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ DELTA = 1e-3
 _LASSO = lasso(0.01 / 2)
 _ROW_NORM = 1 / SigmoidLoss.lipschitz  # "normalized so that the loss is 1-Lipschitz"
 _FEATURES = 100
-# Rows of the pictures: every iterate is measured, some are kept.
+# Iterations in the pictures: every iterate is measured, some are saved.
 _KEPT = 60
 
 
 def records(dataset: str, quick: bool) -> int:
-    """How many records a data set has here."""
+    """Return the number of records used of a data set."""
     if dataset == SYNTHETIC:
         return 10_000
     return 40_000 if quick else 200_000
@@ -56,7 +56,7 @@ def runs(quick: bool) -> int:
 
 @lru_cache(maxsize=2)
 def _table(dataset: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """All records, in an order drawn at random, rows of norm at most ``_ROW_NORM``."""
+    """Return all records in random order; rows have norm at most ``_ROW_NORM``."""
     rng = np.random.default_rng(0)
     if dataset == COVERTYPE:
         X, y = covertype_binary()
@@ -69,17 +69,17 @@ def _table(dataset: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 @lru_cache(maxsize=2)
 def risk_of(dataset: str, n: int) -> EmpiricalRisk:
-    """The sigmoid loss over the first n records of a data set."""
+    """Return the sigmoid loss over the first n records of a data set."""
     X, y = _table(dataset)
     return EmpiricalRisk(X[:n], y[:n], SigmoidLoss(), row_norm=_ROW_NORM)
 
 
 @lru_cache(maxsize=8)
 def step_size(dataset: str, n: int) -> float:
-    """1 / L for the mean loss: the bound on curvature times the largest eigenvalue of X'X / n.
+    """Return 1 / L; L is the curvature bound of the loss times the largest eigenvalue of X'X / n.
 
-    Read off the data and not paid for, like the paper's line search. The bound over all possible records,
-    which privopt steps by, is up to a hundred times as large, and 200 steps would go nowhere.
+    L is computed from the data at no budget, like the paper's line search. The mechanisms of privopt use the
+    bound over all possible records, which is up to a hundred times as large: 200 such steps are too few.
     """
     X = risk_of(dataset, n).X
     return 1 / (SigmoidLoss.smoothness * float(np.linalg.eigvalsh(X.T @ X / n)[-1]))
@@ -90,7 +90,7 @@ Rule = Callable[[RiskFacts, float, int], float]
 
 
 def exact_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
-    """privopt's: T Gaussian steps are exactly one Gaussian release."""
+    """Return the noise of privopt: T Gaussian steps are exactly one Gaussian release."""
     noise = gaussian_steps(
         epsilon, DELTA, steps=steps, sensitivity=facts.sensitivity, dimension=facts.dimension
     )
@@ -98,9 +98,9 @@ def exact_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
 
 
 def zcdp_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
-    """The paper's practical way: rho + 2 sqrt(rho ln(1/delta)) = epsilon, variance 2 G^2 T / (n^2 rho).
+    """Return the noise by zCDP: rho + 2 sqrt(rho ln(1/delta)) = epsilon, variance 2 G^2 T / (n^2 rho).
 
-    G stands where the paper prints L, and rho where its listing prints rho^2: see the errata.
+    The paper prints L instead of G, and its listing rho^2 instead of rho: see the errata.
     """
     root = math.sqrt(-math.log(DELTA))
     rho = (math.sqrt(root**2 + epsilon) - root) ** 2
@@ -108,10 +108,10 @@ def zcdp_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
 
 
 def moments_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
-    """The least that the moments accountant of Abadi et al. (2016) grants: whole moments up to 512.
+    """Return the least noise by the moments accountant of Abadi et al. (2016), with integer orders up to 512.
 
-    What Wang, Ye and Xu (2017) leave as an unspecified constant. Replacing a record moves a sum of gradients
-    by 2 G; the log moment of order k of T steps is T k (k + 1) (2 G / n)^2 / (2 sigma^2).
+    Wang, Ye and Xu (2017) leave its constant unspecified. Replacing a record changes a sum of gradients by at
+    most 2 G; the log moment of order k of T steps is T k (k + 1) (2 G / n)^2 / (2 sigma^2).
     """
     best = math.inf
     for k in range(1, 513):
@@ -122,16 +122,17 @@ def moments_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
 
 
 def quoted_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
-    """Variance 32 ln(1/delta) ln(T/delta) / (n epsilon)^2: Zhang et al. (2017) as the paper quotes it.
+    """Return the noise of Zhang et al. (2017) as the paper quotes it.
 
-    It does not grow with T, as composition must: for T steps on all records it does not give epsilon.
+    The variance is 32 ln(1/delta) ln(T/delta) / (n epsilon)^2. It does not grow in proportion to T, as
+    composition requires, so T steps on all records exceed epsilon.
     """
     variance = 32 * -math.log(DELTA) * math.log(steps / DELTA)
     return math.sqrt(variance) * facts.gradient_bound / (facts.n_records * epsilon)
 
 
 def composed_noise(facts: RiskFacts, epsilon: float, steps: int) -> float:
-    """The same times T: what advanced composition of T steps asks for."""
+    """Return the quoted noise with T times the variance, as advanced composition of T steps requires."""
     return math.sqrt(steps) * quoted_noise(facts, epsilon, steps)
 
 
@@ -140,14 +141,14 @@ def no_noise(_facts: RiskFacts, _epsilon: float, _steps: int) -> float:
 
 
 def true_epsilon(facts: RiskFacts, sigma: float, steps: int) -> float:
-    """What T steps with this noise really spend at ``DELTA``: they are one Gaussian release."""
+    """Return the exact epsilon of T steps with this noise at ``DELTA``: they are one Gaussian release."""
     return gaussian_epsilon(math.sqrt(steps) * facts.sensitivity / sigma, DELTA)
 
 
 def trajectories(dataset: str, n: int, epsilon: float, steps: int, rule: Rule, count: int) -> Iterator[Point]:
-    """The norm of the generalized projected gradient along runs of DP-PGD from random starts.
+    """Return norms of the generalized projected gradient along runs of DP-PGD from random starts.
 
-    Runs differ in start and noise and agree in both across rules: comparisons are paired.
+    Runs differ in start and noise; both are the same across noise rules, so that comparisons are paired.
     """
     risk = risk_of(dataset, n)
     facts = risk.facts
@@ -162,14 +163,14 @@ def trajectories(dataset: str, n: int, epsilon: float, steps: int, rule: Rule, c
         )
         for k in range(1, steps + 1):
             gradient = risk.gradient(x)
-            if k in kept:  # of the exact gradient: not private
+            if k in kept:  # uses the exact gradient: not private
                 norm = float(np.linalg.norm(x - step(x - gamma * gradient, gamma))) / gamma
                 yield Point(run, k, MEASURE, norm)
             x = step(x - gamma * (perturb(gradient) if perturb else gradient), gamma)
 
 
 def panel(frame: pd.DataFrame, dataset: str, title: str, look: Callable[[float], tuple[str, str]]) -> Panel:
-    """Norm against iteration, a curve for each level; ``look``: level -> label and colour."""
+    """Build a panel of norms against iterations, one curve per level; ``look``: level -> label and colour."""
     here = frame[frame["panel"] == dataset]
     curves = [
         Curve(*look(float(str(level))), averaged(rows, MEASURE), spread="band")
@@ -179,7 +180,7 @@ def panel(frame: pd.DataFrame, dataset: str, title: str, look: Callable[[float],
 
 
 def final_norms(frame: pd.DataFrame) -> pd.DataFrame:
-    """The mean norm over the later half of the iterations, a line for each run (column "value")."""
+    """Return the mean norm over the later half of the iterations, a line per run (column "value")."""
     rows = frame[frame["measure"] == MEASURE]
     keys = ["panel", "curve", "level"]
     late = rows[rows["at"] >= rows.groupby(keys)["at"].transform("max") / 2]
@@ -187,7 +188,7 @@ def final_norms(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def late_norms(frame: pd.DataFrame) -> dict[str, pd.Series[float]]:
-    """The mean of ``final_norms`` by data set and level."""
+    """Return the mean of ``final_norms`` by data set and level."""
     norms = final_norms(frame)
     return {
         name: norms[norms["panel"] == name].groupby("level")["value"].mean()
@@ -196,19 +197,19 @@ def late_norms(frame: pd.DataFrame) -> dict[str, pd.Series[float]]:
 
 
 def table(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """``final_norms`` to read."""
+    """Format ``final_norms`` as a table."""
     return pivot(
         final_norms(frame).assign(measure=f"{MEASURE}, later half"), (f"{MEASURE}, later half",), column
     )
 
 
 def falls(values: Sequence[float]) -> int:
-    """How many of the neighbouring pairs of a sequence fall."""
+    """Count the consecutive pairs of a sequence that decrease."""
     return int(np.sum(np.diff(np.asarray(values)) < 0))
 
 
 def setting(quick: bool) -> str:
-    """What all four figures share."""
+    """Describe the setting common to all four figures."""
     return (
         "Synthetic: 10,000 records, 100 features, labels by the sign of a random linear score; Covertype: "
         f"{records(COVERTYPE, quick):,} records (the paper: 200,000), 54 features, Lodgepole Pine or not. "

@@ -1,1 +1,1 @@
-"""Audits: what a claim is held against, and mutants that must be rejected."""
+"""Audits of privacy claims, and mutants that every audit must reject."""

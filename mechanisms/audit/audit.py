@@ -1,4 +1,4 @@
-"""Audits: what would refute a privacy claim, exactly where a law is known and statistically elsewhere.
+"""Audits of privacy claims: exact for known output laws, otherwise statistical lower bounds on epsilon.
 
 A claim "(epsilon, delta)" about two neighbouring data sets D and D' says that for every set S of outcomes
 
@@ -33,8 +33,8 @@ from privopt.mechanisms.privacy.parameters import check_count, check_delta, chec
 
 Floats = NDArray[np.float64]
 
-# An outcome that a mechanism can be seen to produce. Real-valued outputs are put into bins first: any
-# function of an output may be audited in its place, because post-processing cannot cost privacy.
+# An observable outcome. Real-valued outputs are binned first: any function of an output may be audited in its
+# place, as privacy is closed under post-processing.
 Outcome = int | str | tuple[int, ...]
 
 # Runs per task: long enough to pay for starting one, short enough to lose little when interrupted.
@@ -47,7 +47,7 @@ class Sampler(Protocol):
     """A mechanism applied to one fixed data set. Must be picklable for more than one worker."""
 
     def __call__(self, runs: int, noise: NoiseSource) -> Sequence[Outcome]:
-        """The outcomes of ``runs`` independent runs; all randomness from ``noise`` or a private source."""
+        """Return outcomes of ``runs`` independent runs; all randomness from ``noise`` or a private source."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Binned:
 
 @dataclass(frozen=True)
 class ExactAudit:
-    """What the laws on two neighbours say about a claim.
+    """Result of an exact audit of a claim by the output laws on two neighbours.
 
     Attributes:
         epsilon, delta: the claim.
@@ -89,7 +89,7 @@ class ExactAudit:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What runs on two neighbours say about a claim.
+    """Result of a statistical audit of a claim by runs on two neighbours.
 
     Attributes:
         epsilon, delta: the claim.
@@ -113,12 +113,12 @@ class AuditResult:
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is refuted, at the stated confidence."""
+        """Whether the claim is refuted at the stated confidence."""
         return self.lower_bound > self.epsilon
 
 
 def exact_delta(law: ArrayLike, neighbour: ArrayLike, epsilon: float) -> float:
-    """The smallest delta at ``epsilon`` >= 0: the larger of the two hockey-stick divergences.
+    """Return the smallest delta at ``epsilon`` >= 0: the larger of the two hockey-stick divergences.
 
     Args:
         law, neighbour: probabilities of the same outcomes on D and D', shape (k,).
@@ -128,7 +128,7 @@ def exact_delta(law: ArrayLike, neighbour: ArrayLike, epsilon: float) -> float:
 
 
 def exact_epsilon(law: ArrayLike, neighbour: ArrayLike, delta: float) -> float:
-    """The smallest epsilon >= 0 at ``delta``; infinite if there is none.
+    """Return the smallest epsilon >= 0 at ``delta``; infinite if there is none.
 
     The largest log((P[S] - delta) / Q[S]) over sets S, attained where S holds the outcomes with the largest
     likelihood ratios, so k prefixes of one sorted list suffice in each direction.
@@ -139,7 +139,7 @@ def exact_epsilon(law: ArrayLike, neighbour: ArrayLike, delta: float) -> float:
 
 
 def exact_audit(law: ArrayLike, neighbour: ArrayLike, epsilon: float, delta: float = 0.0) -> ExactAudit:
-    """Hold a claim against the laws of the output on two neighbours.
+    """Audit a claim by the output laws on two neighbours.
 
     Args:
         law, neighbour: probabilities of the same outcomes on D and D', shape (k,).
@@ -157,7 +157,7 @@ def exact_audit(law: ArrayLike, neighbour: ArrayLike, epsilon: float, delta: flo
 def epsilon_lower_bound(
     hits: ArrayLike, misfires: ArrayLike, runs: int, delta: float, confidence: float
 ) -> Floats:
-    """Lower bounds on epsilon from counts of fixed events, each alone valid at ``confidence``.
+    """Return lower bounds on epsilon from counts of fixed events, each alone valid at ``confidence``.
 
     log((p - delta) / q), p the lower Clopper-Pearson bound from ``hits`` and q the upper one from
     ``misfires``, each at half the error probability; -infinity where p <= delta.
@@ -252,7 +252,7 @@ def _count(sampler: Sampler, task: _Task, seed: int | None) -> tuple[_Task, Coun
 
 
 def _plain(outcome: object) -> Outcome:
-    """An outcome without numpy types, so that equal outcomes are equal after a journey through JSON."""
+    """Convert an outcome to plain Python types, so that equality survives JSON."""
     if isinstance(outcome, str):
         return outcome
     if isinstance(outcome, int | np.integer):
@@ -306,7 +306,7 @@ def _verdict(
 def _best_event(
     first: Counter[Outcome], second: Counter[Outcome], runs: int, delta: float, confidence: float
 ) -> tuple[frozenset[Outcome], float]:
-    """The set with the largest lower bound among those that a threshold on the likelihood ratio gives."""
+    """Return the set with the largest lower bound among the superlevel sets of the likelihood ratio."""
     outcomes = list({**first, **second})
     a = np.array([first[o] for o in outcomes])
     b = np.array([second[o] for o in outcomes])
@@ -320,7 +320,7 @@ _JOURNAL = b'{"label": '  # how its lines begin
 
 
 class _Journal:
-    """Counts in a file that is only appended to. A line that cannot be read costs its runs, nothing else."""
+    """Append-only file of counts; an unreadable line loses only its own runs."""
 
     def __init__(self, path: Path | None, label: str, seed: int | None) -> None:
         if path is not None and path.exists():

@@ -1,4 +1,4 @@
-"""A claim, the mutants that must not share it, and the audit that tells them apart.
+"""Audited claims: a mechanism, mutants with too little noise, and the audit that must distinguish them.
 
 A mutant carries the claim of the mechanism it was made from and too little noise for it. An audit that lets
 one pass is too weak to say anything about the original, so the two are always run together.
@@ -19,7 +19,7 @@ RELEASED = "as released"
 
 @dataclass(frozen=True)
 class Subject:
-    """A claim and the two samplers to hold it against.
+    """A claim and the samplers on two neighbouring data sets that test it.
 
     Attributes:
         name: "as released", or what was done to the mechanism.
@@ -40,7 +40,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class AuditedClaim:
-    """A mechanism on a pair of neighbours, and versions of it that must not pass.
+    """A mechanism on a pair of neighbours, and mutants that the audit must reject.
 
     Attributes:
         mechanism: its name.
@@ -57,7 +57,7 @@ class AuditedClaim:
 
 @dataclass(frozen=True)
 class AuditLine:
-    """What an audit found about one subject.
+    """Audit result of one subject.
 
     Attributes:
         mechanism, neighbours: of the claim.
@@ -87,7 +87,7 @@ class AuditLine:
 
     @property
     def verdict(self) -> str:
-        """One word for ``passed`` and why; "(law)" where the runs were too few and the exact law decided."""
+        """A one-word verdict; "(law)" is added if the exact law decided because the runs were too few."""
         if not self.mutant:
             return "REFUTED" if self.refuted else "stands"
         if self.result.refuted:
@@ -95,7 +95,7 @@ class AuditLine:
         return "rejected (law)" if self.refuted else "NOT REJECTED"
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready account, without the event."""
+        """Return a dictionary for JSON, without the event."""
         result = dataclasses.asdict(self.result)
         result.pop("event")
         return {

@@ -1,5 +1,5 @@
-"""Audits of clipped Newton steps: far labels, which the steps show; rows on either side, which moments do; a
-median, which counts do.
+"""Audits of clipped Newton steps: outlying labels for the steps, opposite rows for the moments, and tied
+medians for the counts.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -32,7 +32,7 @@ _COLUMNS = 8
 
 @dataclass(frozen=True)
 class FitSampler:
-    """Runs a plan's own ``release`` on two records of one number and a label."""
+    """Sampler of a plan's ``release`` on two records of one number and a label."""
 
     plan: ClippedNewton
     records: tuple[float, ...]  # (x, y) of the first; the second is 0, 0
@@ -47,7 +47,7 @@ class FitSampler:
 
 @dataclass(frozen=True)
 class SearchSampler:
-    """How many of equal columns a plan's search finds a centre above 0 for."""
+    """Sampler of the number of equal columns for which a plan's search finds a centre above 0."""
 
     plan: ClippedNewton
     ones: int

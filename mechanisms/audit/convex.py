@@ -75,7 +75,7 @@ class Records:
         return EmpiricalRisk(np.array(self.features)[:, None], self.labels, self.loss)
 
     def slope(self, w: Floats) -> Floats:
-        """The sum of the records' slopes at w, shape (k,)."""
+        """Return the sum of the records' slopes at w, shape (k,)."""
         rows = zip(self.features, self.labels, strict=True)
         return np.asarray(sum(x * _LOSS.slope(x * w, np.full_like(w, y)) for x, y in rows))
 
@@ -89,7 +89,7 @@ def outlier(others: int = 0, idle: int = 0) -> tuple[Records, Records]:
 
 @dataclass(frozen=True)
 class PointSampler:
-    """Runs a plan's own ``release``; the released number."""
+    """Sampler of the number that a plan's ``release`` returns."""
 
     plan: RiskMechanism
     records: Records
@@ -121,7 +121,7 @@ Runner = Callable[[Any, Records], Sampler]
 def risk_claim(
     plan: Any, pair: tuple[Records, Records], name: str, run: Runner, law: Law, mutants: Mapping[str, Any]
 ) -> AuditedClaim:
-    """A plan and its mutants on one pair, with the exact epsilon of what is seen of each."""
+    """Build the audited claim of a plan and its mutants on one pair, with exact epsilons."""
 
     def subject(name: str, one: Any) -> Subject:
         laws = law(one, pair[0]), law(one, pair[1])
@@ -140,7 +140,7 @@ def binned(edges: Floats) -> Runner:
 
 
 def masses(below: Floats) -> Floats:
-    """Probabilities of bins from those of lying below their edges."""
+    """Return probabilities of bins from the distribution function at their edges."""
     law = np.maximum(np.diff(np.concatenate([[0.0], below, [1.0]])), 0.0)
     return law / math.fsum(law)
 

@@ -1,8 +1,8 @@
 """Audit of the histogram of scores by class: one record, moved to another bin and another class.
 
-The outcome is whether each of the two counts that the record moves exceeds 0: the signs of the noise decide,
-so the four outcomes have a closed law, and the worst of them spends epsilon in full.
-Both counts are needed: a mechanism that pays for one of them only is found.
+The outcome is whether each of the two counts that the record changes exceeds 0. It depends on the signs of
+the noise, so the four outcomes have a closed-form law, and the worst of them attains epsilon. Both counts are
+needed to reject a mechanism that accounts for one of them only.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -25,7 +25,7 @@ _BINS = ScoreBins((0.0,))
 
 @dataclass(frozen=True)
 class HistogramSampler:
-    """Runs a plan's own ``release`` on one record, a positive one above 0 or a negative one below."""
+    """Sampler of a plan's ``release`` on one record: positive with score above 0, or negative below."""
 
     plan: HistogramPlan
     positive: bool
@@ -52,7 +52,7 @@ def _subject(name: str, plan: HistogramPlan) -> Subject:
 
 
 def evaluation_claims() -> tuple[AuditedClaim, ...]:
-    """The histogram that ``evaluate`` and tables of risks release, and one that pays for one count of two."""
+    """Return the claim of the score histogram, and a mutant that accounts for one count of two."""
     plan = HistogramPlan.plan(_BINS, epsilon=1.0)
     mutant = _subject("one count paid for", replace(plan, steps=2 * plan.steps))
     return (AuditedClaim(plan.name, "moved record, n = 1", _subject(RELEASED, plan), (mutant,)),)

@@ -74,7 +74,7 @@ class DescentSampler(MeanSampler):
 
 @dataclass(frozen=True)
 class CountSampler:
-    """In how many coordinates what is released is above 1/2."""
+    """Sampler of the number of released coordinates above 1/2."""
 
     points: MeanSampler
 
@@ -90,7 +90,7 @@ def law_claim(
     law: Law,
     mutants: Mapping[str, Any],
 ) -> AuditedClaim:
-    """A plan and its mutants on a pair of data sets, by runs and by their laws."""
+    """Build the audited claim of a plan and its mutants on a pair of data sets, with exact laws."""
 
     def subject(name: str, one: Any) -> Subject:
         laws = law(one, pair[0]), law(one, pair[1])
@@ -109,7 +109,7 @@ def _binned(kind: type[MeanSampler] | type[DescentSampler], edges: Floats) -> Ru
 
 
 def _masses(below: Floats) -> Floats:
-    """Probabilities of bins from those of lying below their edges."""
+    """Return probabilities of bins from the distribution function at their edges."""
     law = np.maximum(np.diff(np.concatenate([[0.0], below, [1.0]])), 0.0)
     return law / math.fsum(law)
 

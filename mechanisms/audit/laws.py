@@ -39,7 +39,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def audit_plan(plan: LatticeMechanism[Any], pair: Neighbours) -> ExactAudit:
-    """Hold a plan's claim against its exact laws on two neighbours.
+    """Audit a plan's claim by its exact output laws on two neighbours.
 
     Raises:
         AuditError: the law is not known in closed form for this plan and problem.
@@ -49,7 +49,7 @@ def audit_plan(plan: LatticeMechanism[Any], pair: Neighbours) -> ExactAudit:
 
 
 def output_law(plan: LatticeMechanism[Any], problem: DiscreteProblem) -> Floats:
-    """Probabilities of a plan's outcomes on one data set.
+    """Return the probabilities of a plan's outcomes on one data set.
 
     Outcomes are the points in lexicographic order; for OPDisc and RSPM on parities they are the two parities
     (even, odd), which tell all: flipping an even number of coordinates is a symmetry of problem and noise, so
@@ -90,7 +90,7 @@ def _parity_law(plan: OPDisc | GaussianRSPM, problem: ParityProblem) -> Floats:
 
 
 def _decided(plan: OPDisc | GaussianRSPM, lattice: IntegerLattice, losses: int) -> float:
-    """P[flipping one coordinate costs more than so many losses] under the noise of a plan."""
+    """Return P[flipping one coordinate costs more than so many losses] under the noise of a plan."""
     if isinstance(plan, OPDisc):
         if not isinstance(lattice, SignLattice):
             raise AuditError("the law of OPDisc on a parity is known over {-1, 1}^d")
@@ -165,7 +165,7 @@ def _cell(
     density: Callable[[Floats], Floats],
     below: Callable[[Floats], Floats],
 ) -> float:
-    """The measure of the polygon where w wins: quadrature over x, exact in the other coordinate."""
+    """Return the measure of the polygon where w wins: quadrature over x, exact in the other coordinate."""
     slope = np.delete(features - features[w], w, axis=0)
     room = np.delete(losses - losses[w], w)
     x, weights = _quadrature(_corners(slope, room))
@@ -192,7 +192,7 @@ def _corners(slope: Floats, room: Floats) -> Floats:
 
 
 def _quadrature(corners: Floats) -> tuple[Floats, Floats]:
-    """Nodes and weights on [-_REACH, _REACH], with cells that end at the corners and are at most 1/2 wide."""
+    """Return quadrature nodes and weights on [-_REACH, _REACH], in cells of width <= 1/2 between corners."""
     grid = np.linspace(-_REACH, _REACH, int(4 * _REACH) + 1)
     edges = np.unique(np.concatenate([grid, np.clip(corners, -_REACH, _REACH)]))
     half = np.diff(edges)[:, None] / 2

@@ -1,6 +1,6 @@
 """Adversarial neighbours: pairs of small problems that differ in one record and are hard on mechanisms.
 
-Whoever audits a mechanism needs data on which a wrong one shows. Four kinds are kept here:
+An audit needs data sets on which a violation is detectable. There are four kinds:
 
 - parity: a record whose loss is the parity of w, against its complement. Every point's neighbours in the
   lattice change sides, so noise has to hide the record in all directions at once. More records of one parity
@@ -202,7 +202,7 @@ class Neighbours:
     """Two problems that differ in one record.
 
     Attributes:
-        name: what is hard about them.
+        name: the kind of the pair.
         first, second: the problems; same type, lattice and number of records.
 
     Raises:
@@ -247,7 +247,7 @@ def canned_neighbours(
     Args:
         problem_type: a type of this package; build ``Neighbours`` directly for others.
         lattice: the lattice of both problems, at most a few hundred points for ``LossTable``.
-        records: how many records, even, >= 2.
+        records: the number of records, even, >= 2.
 
     Raises:
         AuditError: an unknown type, or an odd number of records.

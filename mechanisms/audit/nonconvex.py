@@ -1,4 +1,4 @@
-"""Audits of the mechanisms for risks that are not convex, as ``privopt.mechanisms.audit.convex`` does it.
+"""Audits of the mechanisms for non-convex risks, in the manner of ``privopt.mechanisms.audit.convex``.
 
 Langevin dynamics on a record far out are an affine function of the noise, like gradient descent. A net has
 finitely many points, whose probabilities the exponential mechanism states.

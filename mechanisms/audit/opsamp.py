@@ -1,4 +1,4 @@
-"""Audits of OPSamp: an oracle that is as wrong as its certificate allows, against the record.
+"""Audits of OPSamp with an adversarial oracle, whose answers are as inexact as its certificate allows.
 
 On two lattice points, with gaps up to alpha allowed, the oracle answers what the record prefers whatever the
 tilt. The means then differ by the whole lattice, the noise is Laplace, and the law is known.
@@ -43,7 +43,7 @@ _LOSS = HuberLoss(1.0)
 
 @dataclass(frozen=True)
 class Contrary(DiscreteOracle):
-    """Answers with the point of the least loss whatever the tilt, and admits a gap of 1000."""
+    """Adversarial oracle: returns the point of least loss for every tilt, with a certified gap of 1000."""
 
     name: ClassVar[str] = "contrary"
 
@@ -63,7 +63,7 @@ class Contrary(DiscreteOracle):
 
 @dataclass(frozen=True)
 class ContraryRisk:
-    """The same over a box: the end that the label is nearer to."""
+    """Adversarial oracle over a box: returns the end nearest to the label."""
 
     risk: EmpiricalRisk
     box: Box
@@ -74,7 +74,7 @@ class ContraryRisk:
 
 @dataclass(frozen=True)
 class OPSampSampler:
-    """Runs a plan's own ``release`` on one record that prefers 0 or 1."""
+    """Sampler of a plan's ``release`` on one record whose loss is least at 0 or at 1."""
 
     plan: Any
     prefers: int

@@ -1,4 +1,4 @@
-"""Every mechanism of the package with an audit, and with mutants of itself that the audit must reject.
+"""Registry of audits: every mechanism of the package, with mutants that the audit must reject.
 
 The data sets and parameters were chosen by computing the exact laws: the true epsilon of the mechanism is as
 close to its claim as one pair of neighbours is known to bring it, and that of the mutant is well above.
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.branching import leaf_claims, tree_claims
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.convex import RISK_AUDITS
@@ -41,6 +42,7 @@ from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
@@ -71,7 +73,7 @@ class ReleaseSampler:
 def lattice_claim(
     plan: LatticeMechanism[Any], pair: Neighbours, mutants: Mapping[str, LatticeMechanism[Any]]
 ) -> AuditedClaim:
-    """A lattice mechanism whose exact law is known, with mutants by name."""
+    """Build the audited claim of a lattice mechanism with a known law, with mutants by name."""
     name = f"{pair.name}, {plan.lattice}, n = {pair.first.n_records}"
     subjects = tuple(_subject(name, mutant, pair) for name, mutant in mutants.items())
     return AuditedClaim(plan.name, name, _subject(RELEASED, plan, pair), subjects)
@@ -143,6 +145,8 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     SeededScorecard.name: seeded_claims,
     NumberMeans.name: means_claims,
     PrevalencePlan.name: prevalence_claims,
+    "tree": tree_claims,
+    LeafPlan.name: leaf_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,
     **OPSAMP_AUDITS,

@@ -103,7 +103,7 @@ Law = Callable[[SeededScorecard, int], Floats]
 
 
 def seeded_claims() -> tuple[AuditedClaim, ...]:
-    """The seeded scorecard, and mutants whose model or whose choice has too little noise."""
+    """Return claims of the seeded scorecard, with mutants whose model or choice has too little noise."""
     numbers = CardFacts(
         1 + _OTHERS, IntegerLattice(-_POINTS, _POINTS, dimension=2), ((0, 1), (1, 2)), False, 1.0
     )
@@ -192,7 +192,7 @@ def means_claims() -> tuple[AuditedClaim, ...]:
 
 
 def _means_law(plan: NumberMeans, value: int) -> Floats:
-    """Gaussian around the mean of 0, 1 and the value."""
+    """Return the law of a Gaussian around the mean of 0, 1 and the value."""
     below = special.ndtr((_EDGES - (1 + value) / 3) / plan.noise.sigma)
     return np.asarray(np.diff(np.concatenate([[0.0], below, [1.0]])))
 
@@ -216,7 +216,7 @@ class CountSampler:
 
 
 def prevalence_claims() -> tuple[AuditedClaim, ...]:
-    """The estimate of the prevalence, and a mutant with half of the noise."""
+    """Return the claim of the prevalence estimate, with a mutant of half the noise."""
     plan = PrevalencePlan.plan(_EPSILON, 2)
 
     def subject(name: str, one: PrevalencePlan) -> Subject:
@@ -281,7 +281,7 @@ def _points_law(plan: SeededScorecard, label: int) -> Floats:
 
 
 def _rung_law(plan: SeededScorecard, label: int) -> Floats:
-    """The exponential mechanism on a right rung and a wrong one."""
+    """Return the law of the exponential mechanism on a correct and a wrong threshold."""
     wrong = float(special.expit(-plan.choice.beta))
     return np.array([wrong, 1 - wrong] if label > 0 else [1 - wrong, wrong])
 

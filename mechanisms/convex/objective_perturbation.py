@@ -1,7 +1,7 @@
 """Objective perturbation of ridge-regularised convex risks: a random linear term, then a certified minimum.
 
-It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
-the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+The release is a function of a minimum, so it requires a certificate that the minimum is as good as the plan
+assumed, and fails closed without one. The failure itself and the running time are outside the guarantee.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ObjectivePerturbation(RiskMechanism):
         if releases > 1:  # so that rounding cannot make the shares more than the whole
             epsilon, delta = epsilon * (1 - 1e-15), delta * (1 - 1e-15)
         n = facts.n_records
-        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # as large as doubles hold
+        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # avoids overflow
         l2 = max(regularizer.l2, facts.smoothness / (n * factor), 1e-150)  # within doubles
         hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
         tolerance = gradient_tolerance(facts, _OBJECTIVE_TOLERANCE)
@@ -120,7 +120,7 @@ class ObjectivePerturbation(RiskMechanism):
         delta: float,
         releases: int,
     ) -> ElasticNet:
-        """Of no penalty at all: the one that balances its bias against the noise (``objective_penalty``)."""
+        """The penalty; without one, that which balances its bias against noise (``objective_penalty``)."""
         if regularizer.l2 > 0:
             return regularizer
         made = cls.plan(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
@@ -135,7 +135,7 @@ class ObjectivePerturbation(RiskMechanism):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:
-        """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
+        """Run, or raise CertificateError and release nothing if the minimum is not certified."""
         l2, onto = self.regularizer.l2, projector(self.convex_set)
         if source is None:
             answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)

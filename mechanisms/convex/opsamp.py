@@ -19,7 +19,7 @@ from privopt.problems.convex.sets.box import Box
 
 
 class TiltedOracle(Protocol):
-    """Minimises n F(w) - <tilt, w> over a box, up to a gap that it proves."""
+    """Minimiser of n F(w) - <tilt, w> over a box, up to a proved gap."""
 
     @property
     def risk(self) -> EmpiricalRisk: ...
@@ -28,7 +28,7 @@ class TiltedOracle(Protocol):
     def box(self) -> Box: ...
 
     def require(self, tilt: Vector, gap: float, limits: Limits | None = None) -> tuple[Vector, float]:
-        """A point, and its gap, which is at most ``gap``; or a CertificateError."""
+        """A point and its proved gap, at most ``gap``; raises CertificateError otherwise."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ConvexOPSamp:
     Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 2, with constants derived anew.
 
     Attributes:
-        facts: what is public about the data.
+        facts: the public facts of the data.
         box: the domain.
         mean: tilts, answers and noise.
         spend: the claim.
@@ -102,12 +102,12 @@ class ConvexOPSamp:
         limits: Limits | None = None,
         workers: int = 1,
     ) -> AveragedRelease:
-        """Ask m times, insist on the gap, average, add noise.
+        """Call the oracle m times, require the gap, average, and add noise.
 
         Args:
             oracle: for the data, such as ``oracles.convex.tilted_select.tilted_minimizer(risk, box)``.
-            limits: of each question.
-            workers: threads that ask.
+            limits: limits of each call.
+            workers: the number of threads.
 
         Raises:
             PlanMismatchError: the oracle has other facts, or another box.

@@ -1,4 +1,4 @@
-"""What mechanisms that minimise exactly share: checks, tolerances, default penalties.
+"""Checks, tolerances and default penalties of mechanisms that release certified minima.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -19,7 +19,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 def checked_problem(
     name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet
 ) -> ConvexSet:
-    """The set, if a certified minimum can be found and projected onto it.
+    """Check that a certified minimum can be found and projected onto the set, and return the set.
 
     Raises:
         PrivacyParameterError: a set of another dimension, an l1 penalty, or a loss that is not convex.
@@ -79,5 +79,5 @@ def _trace_bound_l2(facts: RiskFacts, convex_set: ConvexSet, noise: float) -> fl
 
 
 def _representable(l2: float) -> float:
-    """Within bounds beyond which nothing is left of a parameter, or of the penalty."""
+    """Clip to the range in which floating point represents both a parameter and the penalty."""
     return min(max(l2, 1e-150), 1e150)

@@ -1,4 +1,4 @@
-"""How good a released parameter is, on the records: measures for experiments, none of them private.
+"""Utility measures of a released parameter on the records, for experiments. None of them is private.
 
 Every function here reads the data without noise. Publish its value only for public data, or pay for it.
 """

@@ -1,4 +1,4 @@
-"""``evaluate``: how good a released classifier is, privately."""
+"""``evaluate``: private estimates of a released classifier's quality."""
 
 from __future__ import annotations
 
@@ -46,17 +46,18 @@ def evaluate(
 ) -> Evaluation:
     """Release confusion matrix, accuracy, balanced accuracy, ROC, AUC and calibration, with intervals.
 
-    Use records that ``fit`` has not seen: on its own a model looks better than it is.
+    Use records that were not used in ``fit``: on training records the estimates are optimistic.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record; their number and the
     model are public. One histogram of (bin of score, class) is released, with exact integer noise on its
     counts (``HistogramPlan``); bins are fixed by the model, the number of records and epsilon. The guarantee
     is for the records in X: if ``fit`` read them too, its spend is added.
 
-    That a record moves two counts needs scores that depend on their own row alone, not on the other rows, on
-    rows scored before or on chance. Models of this package do that. Any other is tried on made-up rows, of
-    its schema where there is one, never on records: it is refused where their scores change with their order
-    or company, and where it takes no made-up rows the claim of the spend is "not checked".
+    A record changes at most two counts only if the score of a row does not depend on other rows, on rows
+    scored before, or on chance. Models of this package satisfy this. Any other model is tested on synthetic
+    rows, drawn from its schema if there is one, never on records. It is refused if the scores change with the
+    order or choice of the rows scored together. If it does not accept synthetic rows, the claim of the spend
+    is "not checked".
 
     Args:
         model: a fitted scorecard or linear classifier of this package, or any classifier with two
@@ -67,18 +68,18 @@ def evaluate(
         y: labels, shape (n,), for Dask with the partitions of X; of an Ibis table the name of the label
             column; of counted records None.
         epsilon: > 0, of this evaluation.
-        schema: what columns hold, for a model without a schema of its own: what made-up rows are drawn from.
-        target: what intervals are about, "population" or "table"; see ``Evaluation``.
-        confidence: of each interval, in (0, 1).
+        schema: a schema for synthetic rows, for a model without a schema of its own.
+        target: the target of the intervals, "population" or "table"; see ``Evaluation``.
+        confidence: confidence of each interval, in (0, 1).
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:
-        InvalidInputError: a model that is no binary classifier, or one whose scores depend on other rows; or
-            unusable records; nothing was released.
+        InvalidInputError: a model that is not a binary classifier, or whose scores depend on other rows; or
+            invalid records; nothing was released.
         PrivacyParameterError: epsilon out of range.
-        BudgetExceededError: the ledger refused; nothing was read.
+        BudgetExceededError: the ledger refused the spend; no record was read.
     """
     check_interval(target, confidence)
     check_is_fitted(model)
@@ -108,7 +109,7 @@ def evaluate(
 
 
 def _unread_scores(model: Any, X: Any, y: Any, classes: Any) -> Unread[Parts]:
-    """Records that are scored when they are read, where they are."""
+    """Wrap records as unread; they are scored when they are read, in parts on their workers."""
     schema = getattr(model, "schema_", None)
     counted = unread_counts(X, y, schema, classes)
     if counted is not None:
@@ -125,7 +126,7 @@ def _unread_scores(model: Any, X: Any, y: Any, classes: Any) -> Unread[Parts]:
 
 
 class _Scored(NamedTuple):
-    """Of the rows of a part: scores, whether they are of the positive class, and how many records each is."""
+    """Scores of the rows of a part, whether each is positive, and the number of records of each row."""
 
     scores: NDArray[np.float64]
     positive: NDArray[np.bool_]

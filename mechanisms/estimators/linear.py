@@ -45,38 +45,38 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Labels whose squares, times squares of noise in their units, stay within doubles.
+# Range of labels whose squares, times squares of noise in their units, are finite in doubles.
 _LEAST_RANGE, _LARGEST_LABEL = 1e-60, 1e60
 
 
 class LinearClassifier(ScoredClassifier, PrivateLinearModel):
-    """Predictions by the largest score."""
+    """Base of linear classifiers, which predict the class of the largest score."""
 
     classes: Sequence[Any] | None
 
     def _class_targets(self, y: ArrayLike, n_rows: int, loss: Loss) -> Targets:
-        """Labels -1 and +1, shape (n,): two classes are one release, more a release per class."""
+        """Return label vectors of -1 and +1, shape (n,): one for two classes, otherwise one per class."""
         labels = checked_labels(y, n_rows)
         classes = distinct_classes(self.classes, labels)
         index = class_indices(labels, classes)
         positive = range(1, 2) if len(classes) == 2 else range(len(classes))
-        signed = [2.0 * (index == k) - 1.0 for k in positive]  # a choice by label would guess branches
+        signed = [2.0 * (index == k) - 1.0 for k in positive]  # arithmetic: no branch depends on a label
         return Targets(signed, loss, classes, number=np.asarray(index, dtype=np.int64))
 
     def _declared_classes(self, loss: Loss) -> Targets:
-        """The same without labels, from declared classes."""
+        """Return the targets without label vectors, from declared classes."""
         classes = distinct_classes(self.classes, np.array([]))
         return Targets([], loss, classes, number=np.zeros(0, dtype=np.int64))
 
     @by_parts
     def decision_function(self, X: Any) -> Floats:
-        """Scores, shape (n,) for two classes, otherwise (n, classes)."""
+        """Return scores, shape (n,) for two classes, otherwise (n, classes)."""
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,): of the largest score, or for two classes the second where the score is > 0."""
+        """Predict labels, shape (n,): the largest score; for two classes, the second if its score is > 0."""
         scores = self.decision_function(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return np.asarray(self.classes_[index])
@@ -88,14 +88,14 @@ class LinearClassifier(ScoredClassifier, PrivateLinearModel):
 
 
 class Probabilities:
-    """Probabilities of a model that was fitted by the logistic loss."""
+    """Mixin with the class probabilities of models fitted with the logistic loss."""
 
     classes_: NDArray[Any]
     _scores: Callable[[Any], Floats]
 
     @by_parts
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities, shape (n, classes): the model's, for one-vs-rest normalised to sum to 1."""
+        """Return class probabilities, shape (n, classes); one-vs-rest ones are normalised to sum 1."""
         p = expit(self._scores(X))
         if len(self.classes_) == 2:
             return np.column_stack([1 - p, p])
@@ -103,12 +103,12 @@ class Probabilities:
         return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
 
     def risks_at(self, scores: ArrayLike) -> Floats:
-        """The model's probability of the second of two classes at scores of ``decision_function``."""
+        """Return the probability of the second of two classes at scores of ``decision_function``."""
         return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
 
 
 class _PrivateLinearClassifier(LinearClassifier):
-    """Labels are classes: two are one release, more are one-vs-rest, a release per class."""
+    """Base of private linear classifiers: one release for two classes, otherwise one-vs-rest."""
 
     class_weight: dict[Any, float] | str | None
     prevalence: float | Sequence[float] | None
@@ -137,7 +137,7 @@ class _PrivateLinearClassifier(LinearClassifier):
 
     @abstractmethod
     def _loss(self) -> Loss:
-        """The loss, for labels -1 and +1."""
+        """Return the loss for labels -1 and +1."""
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         return self._class_targets(y, n_rows, self._loss())
@@ -165,40 +165,38 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
         mechanism: "auto", a name of ``privopt.mechanisms.RISK_MECHANISMS``, or a ``RiskMechanism`` of one's
-            own; ``mechanism_reason_`` tells why, and which set it was given where it needed one; ``noise_``
-            which penalty.
+            own. ``mechanism_reason_`` states the reason and any default set, ``noise_`` any default penalty.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns, in
             ``fit`` and in ``predict``. None: X holds numbers. With an intercept, and without set or
-            ``data_norm``, rows are measured from the middle of the declared columns: less noise, the same
-            models; ``releases_`` holds weights of such rows.
-        data_norm: bound R on the norm of rows; longer ones are shortened to it, in predictions as well. None
-            is what the schema implies; without a schema it reads the norm off the data, which is *not*
-            private: a ``PrivacyLeakWarning`` says so.
-        norm: the norm that R bounds, "l2" or "linf"; None is the one that the mechanism's noise depends on:
+            ``data_norm``, rows are centred at the middle of the declared ranges, which needs less noise for
+            equivalent models; ``releases_`` holds weights of centred rows.
+        data_norm: bound R on the norm of rows; longer rows are scaled down to it, in predictions as well.
+            None derives it from the schema; without a schema it is computed from the data, which is *not*
+            private and emits a ``PrivacyLeakWarning``.
+        norm: the norm that R bounds, "l2" or "linf"; None is the norm on which the mechanism's noise depends:
             "linf" for "dp-fw-l1", otherwise "l2".
-        classes: the labels, two or more; for two (negative, positive). None reads them off the data, with
+        classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
             the same warning.
-        class_weight: None; a dict of weights > 0 of the classes, a thousandth of the largest at least, which
-            bounds on gradients, and so the noise, follow; or "balanced", which weighs classes by the inverse
-            of their share.
+        class_weight: None; a dict of class weights > 0 (raised to at least a thousandth of the largest), to
+            which the noise is proportional through gradient bounds; or "balanced": inverse class shares.
         prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
-            they are released first, at a twentieth of epsilon.
-        convex_set: a ``ConvexSet``, or "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex": where the weights,
-            the intercept's included, lie.
-        regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; covers the intercept too.
-        fit_intercept: whether a constant feature joins each row, R/2 for the l2 and R for the linf norm; a
-            schema with a constant of its own needs none and gets none.
-        steps: number of noisy steps of mechanisms that have one; by default the theory's.
+            they are released privately first, at a twentieth of epsilon.
+        convex_set: constraint set of the weights, the intercept's included: a ``ConvexSet``, or "l1:SIZE",
+            "l2:SIZE", "linf:SIZE", "simplex".
+        regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; includes the intercept.
+        fit_intercept: whether to append a constant feature, R/2 for the l2 and R for the linf norm, unless
+            the schema has a constant of its own.
+        steps: number of noisy steps, for iterative mechanisms; by default the one from theory.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused; no overdrafts. All public facts must be declared then.
+            when records are refused; no overdrafts. It requires that all public facts are declared.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
         classes_: the labels.
         schema_: the schema in use, or None.
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
-        spend_: what the fit cost.
+        spend_: the privacy spend of the fit.
         noise_: the public parameters of the noise, and the number of steps.
         releases_: the ``RealRelease`` of each row; not in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
@@ -212,9 +210,9 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
 
 
 class PrivateSigmoidClassifier(_PrivateLinearClassifier):
-    """A linear classifier by the sigmoid loss, a smooth count of errors, which outliers sway less.
+    """Linear classifier with the sigmoid loss, a smooth 0/1 loss that is robust to outliers.
 
-    The loss is not convex: gradients are small at what is found, it need not be a minimum. Privacy,
+    The loss is not convex: the fit finds an approximate stationary point, not necessarily a minimum. Privacy,
     arguments and attributes: as ``PrivateLogisticRegression``; mechanisms for convex losses are refused.
 
     References:
@@ -226,10 +224,10 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
 
 
 class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
-    """One vector of weights, and R squared as the score."""
+    """Base of linear regressors: one weight vector, and R squared as the score."""
 
     def _labels(self, y: ArrayLike, n_rows: int) -> Floats:
-        """Labels that are numbers, one for each row, shape (n,)."""
+        """Validate real labels, one for each row, shape (n,)."""
         labels = real_labels(y)
         if len(labels) != n_rows:
             raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
@@ -242,15 +240,15 @@ class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
 
     @abstractmethod
     def predict(self, X: Any) -> Floats:
-        """Predictions, shape (n,)."""
+        """Return predictions, shape (n,)."""
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R squared of the predictions. Not private."""
+        """Return R squared of the predictions. Not private."""
         predicted, y = computed(self.predict(X), y)
         labels = real_labels(y)
         if len(labels) != len(predicted):
             raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
-        from sklearn.metrics import r2_score  # takes a while
+        from sklearn.metrics import r2_score  # lazy: a slow import
 
         return float(r2_score(labels, predicted, sample_weight=sample_weight))
 
@@ -263,16 +261,16 @@ class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
 class PrivateLinearRegression(LinearRegressor):
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
-    Labels are clipped to the range [low, high], and with ``fit_intercept`` what is fitted is their difference
-    from its midpoint, which then joins the intercept: labels around 30 cost no more than labels around 0, and
-    ``regularizer`` and ``convex_set`` pull predictions to the midpoint. Without an intercept nothing is
-    shifted, and the width that counts is 2 max(|low|, |high|). The squared loss continues linearly for
-    residuals beyond the width, which no prediction within the range meets. Privacy: as
+    Labels are clipped to the range [low, high]. With ``fit_intercept`` they are centred at its midpoint,
+    which is added to the intercept: labels around 30 need no more noise than labels around 0, and
+    ``regularizer`` and ``convex_set`` shrink predictions to the midpoint. Without an intercept labels are not
+    centred, and the width of the range is 2 max(|low|, |high|). The squared loss is extended linearly for
+    residuals beyond the width, which predictions within the range never have. Privacy: as
     ``PrivateLogisticRegression``; the range is public.
 
     Args:
-        label_range: (low, high), in the labels' unit. None reads it off the labels, which is *not* private:
-            a ``PrivacyLeakWarning`` says so.
+        label_range: (low, high), in the labels' unit. None infers it from the labels, which is *not* private
+            and emits a ``PrivacyLeakWarning``.
         loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
             one.
 
@@ -308,7 +306,7 @@ class PrivateLinearRegression(LinearRegressor):
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = self._labels(y, n_rows)
         facts, bound = self._range_facts(labels)
-        # The second time for what the subtraction rounds up.
+        # Clip again: the subtraction may round up.
         assert facts.label_range is not None
         shifted = np.clip(np.clip(labels, *facts.label_range) - facts.centre, -bound, bound)
         return facts._replace(labels=[shifted])
@@ -317,7 +315,7 @@ class PrivateLinearRegression(LinearRegressor):
         return self._range_facts(np.zeros(0))[0]
 
     def _range_facts(self, labels: Floats) -> tuple[Targets, float]:
-        """Loss, centre and range, and how far from the centre labels are; read off the labels if need be."""
+        """Return loss, centre and range, and a bound on centred labels; infer an undeclared range."""
         if self.label_range is None:
             leak("label_range was read off the labels, which is not private; declare it")
             low, high = float(np.min(labels)), float(np.max(labels))
@@ -346,6 +344,6 @@ class PrivateLinearRegression(LinearRegressor):
 
     @by_parts
     def predict(self, X: Any) -> Floats:
-        """Predictions, shape (n,): within the range that labels were clipped to."""
+        """Return predictions, shape (n,), clipped to the label range."""
         predicted = self._scores(X)[:, 0]
         return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)

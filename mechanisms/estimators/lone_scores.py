@@ -1,4 +1,4 @@
-"""A check that a score depends on its row alone, on rows that are made up."""
+"""Test on synthetic rows that the score of a row does not depend on other rows."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from privopt.problems.tables.made_up import made_up_rows
 from privopt.problems.tables.schema import Schema
 
 _ROWS = 64
-# Rounding may differ with the number of rows, and single precision is in use.
+# Rounding may depend on the number of rows, and scores may be in single precision.
 _TOLERANCE = 1e-5
 
 Scores = NDArray[np.float64]
 
 
 class Check(NamedTuple):
-    """Whether scores could be compared, and what was done or why not, in words."""
+    """Result of the test: whether scores could be compared, and a description."""
 
     made: bool
     words: str
 
 
 def is_own(model: object) -> bool:
-    """Whether scores are computed by a class of this package."""
+    """Return whether the model's scores are computed by a class of this package."""
     replaced = "decision_function" in getattr(model, "__dict__", {})
     return type(model).__module__.partition(".")[0] == "privopt" and not replaced
 
 
 def check_lone_scores(model: Any, schema: Schema | None) -> Check:
-    """Refuse a model whose scores of made-up rows change with their order, company or past.
+    """Refuse a model whose scores of synthetic rows depend on order, on other rows or on earlier calls.
 
-    The rows are values that the schema declares, or without one normal numbers of several sizes; never
+    The rows are drawn from the schema, or without one are normal variables of several scales; they are never
     records. Rows are scored one by one first, then together, in another order, in halves and smaller groups,
-    with some of them twice, and once more alone.
+    with duplicates, and once more alone.
 
     Raises:
         InvalidInputError: a score depends on more than its row.
@@ -50,7 +50,7 @@ def check_lone_scores(model: Any, schema: Schema | None) -> Check:
         alone = np.concatenate([_score(model, rows, [i]) for i in range(_ROWS)])
     except PrivOptError:
         raise
-    except Exception as error:  # whatever the model raises at rows that it was not made for
+    except Exception as error:  # any error of the model on unsuitable rows
         return Check(False, f"not checked, for the model raised {type(error).__name__} at made-up rows {of}")
     for which in _companies():
         found = _score(model, rows, which)
@@ -86,7 +86,7 @@ def _score(model: Any, rows: Callable[[list[int]], Any], which: list[int]) -> Sc
 
 
 def _rows(model: Any, schema: Schema | None) -> Callable[[list[int]], Any] | None:
-    """Made-up rows by their numbers; None where nothing says how many columns they have."""
+    """Return a function from row numbers to synthetic rows; None if the number of columns is unknown."""
     if schema is not None:
         table = made_up_rows(schema, _ROWS)
         return lambda which: table.iloc[which].reset_index(drop=True)

@@ -1,12 +1,12 @@
-"""A scorecard as SQL: CASE expressions that agree with ``predict`` on every row.
+"""Translation of scorecards to SQL: CASE expressions that agree with ``predict`` on every row.
 
-Values are compared as ``predict`` compares them: numbers as 64-bit floats with the declared edges, categories
-as they are written. Where ``predict`` refuses a record (a missing value with nothing to read it as, an
-undeclared category, a number outside), points and prediction are NULL.
+Values are compared as in ``predict``: numbers as 64-bit floats with the declared edges, categories as text.
+For records that ``predict`` refuses (a missing value without a replacement, an undeclared category, a number
+out of range), points and prediction are NULL.
 
-A table may have any columns beside the declared ones, ``points`` too. So prediction and risk refer to the sum
-by an alias made from a hash, which no table has, and which is a column of the result as well: no SQL that
-SQLite, DuckDB and PostgreSQL share leaves it out without computing the sum for every comparison.
+A table may have any columns beside the declared ones, also one called ``points``. Prediction and risk
+therefore refer to the sum by an alias that contains a hash and is a column of the result: the SQL common to
+SQLite, DuckDB and PostgreSQL cannot hide it without computing the sum for every comparison.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
-# What the table is called within the statement. SQLite reads a name in double quotes that is no column as
-# text; behind the name of its table it is an error.
-_TABLE = "privopt"
+# Alias of the table. SQLite reads an unknown column name in double quotes as text; qualified by the table it
+# is an error.
+TABLE = "privopt"
 # Significant digits of decimals that are all told apart as 64-bit floats.
 _SHORT = sys.float_info.dig
-# A number is found on its grid by comparing it with the middles of neighbouring grid points.
+# A number is rounded to its grid by comparisons with the midpoints of neighbouring grid points.
 _MOST_GRID_POINTS = 1000
 
 
 def points_expression(schema: Schema, points: Sequence[int]) -> str:
-    """The sum of points times the schema's denominator, an integer; NULL for records that are refused.
+    """Return SQL for the sum of points times the schema's denominator, an integer; NULL for refused records.
 
     Raises:
-        InvalidInputError: a number with more than 1,000 grid points, a kind of column of one's own, or text
-            that no statement can hold.
+        InvalidInputError: a number with more than 1,000 grid points, a custom column type, or text that SQL
+            cannot represent.
     """
     left = list(points)
     terms = []
     for column in schema.columns:
         own, left = left[: len(column.feature_names)], left[len(column.feature_names) :]
-        terms.append(_column(column, own, schema.denominator))
+        terms.append(points_of_column(column, own, schema.denominator))
     terms += [str(weight * schema.denominator) for weight in left]
     return "\n  + ".join(terms)
 
@@ -55,16 +55,16 @@ def points_expression(schema: Schema, points: Sequence[int]) -> str:
 def select_statement(
     schema: Schema, points: Sequence[int], classes: tuple[Any, Any], risks: RiskTable | None, table: str
 ) -> str:
-    """A SELECT that adds the columns points, prediction and, with a table of risks, risk.
+    """Return a SELECT that adds the columns points, prediction and, with a table of risks, risk.
 
-    Names that a declared column has already, in upper or lower case, get a number: ``points_1``.
+    If a declared column has one of these names, in upper or lower case, a number is appended: ``points_1``.
 
     Raises:
-        InvalidInputError: a schema that has no translation, or text that no statement can hold.
+        InvalidInputError: a schema without a translation, or text that SQL cannot represent.
     """
     total = f"(\n  {points_expression(schema, points)}\n)"
     if schema.denominator != 1:
-        total = f"{_as_double(total)} / {schema.denominator}"
+        total = f"{as_double(total)} / {schema.denominator}"
     alias = f"privopt_{hashlib.sha256(total.encode()).hexdigest()[:16]}"
     label = (
         f"CASE WHEN {alias} > 0 THEN {literal(classes[1])} WHEN {alias} <= 0 THEN {literal(classes[0])} END"
@@ -72,38 +72,38 @@ def select_statement(
     added = {"points": alias, "prediction": label}
     if risks is not None:
         steps = [
-            f"WHEN {alias} <= {_float(edge)} THEN {_float(risk)}"
+            f"WHEN {alias} <= {double(edge)} THEN {double(risk)}"
             for edge, risk in zip(risks.up_to, risks.risks, strict=False)
         ]
-        last = f"WHEN {alias} IS NOT NULL THEN {_float(risks.risks[-1])}"
-        added["risk"] = _as_double("CASE " + "\n  ".join([*steps, last]) + " END")
+        last = f"WHEN {alias} IS NOT NULL THEN {double(risks.risks[-1])}"
+        added["risk"] = as_double("CASE " + "\n  ".join([*steps, last]) + " END")
     taken = {column.name.lower() for column in schema.columns}
-    named = [f"{value} AS {_free(name, taken)}" for name, value in added.items()]
-    inner = f"SELECT {_TABLE}.*, {total} AS {alias} FROM {identifier(table)} AS {_TABLE}"
+    named = [f"{value} AS {free_name(name, taken)}" for name, value in added.items()]
+    inner = f"SELECT {TABLE}.*, {total} AS {alias} FROM {identifier(table)} AS {TABLE}"
     columns = ",\n  ".join(["*", *named])
     return f"SELECT {columns}\nFROM (\n{inner}\n) AS scored\n"
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """The name, or the first one with a number that no declared column has."""
+def free_name(name: str, taken: set[str]) -> str:
+    """Return the name, with a number appended if a declared column has it."""
     names = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
     return next(free for free in names if free not in taken)
 
 
 def identifier(name: str) -> str:
-    """A name in double quotes, as the standard has it."""
+    """Quote an identifier with double quotes, as in the SQL standard."""
     return '"' + _speakable(name).replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
-    """Text in single quotes, numbers as they are, booleans as words: to PostgreSQL they are no numbers."""
+    """Write a literal: text in single quotes, numbers unchanged, booleans as TRUE or FALSE for PostgreSQL."""
     if isinstance(value, str):
         return "'" + _speakable(value).replace("'", "''") + "'"
     return str(value).upper() if isinstance(value, bool | np.bool_) else str(value)
 
 
 def _speakable(text: str) -> str:
-    """Text that a statement can hold: SQLite ends one at a NUL, PostgreSQL knows none."""
+    """Refuse text with a NUL character: SQLite ends a statement at one, PostgreSQL has none."""
     if "\0" in text:
         raise InvalidInputError(
             f"{text!r} cannot be written in SQL, for it holds a NUL: rename it in the table"
@@ -112,10 +112,15 @@ def _speakable(text: str) -> str:
 
 
 def _cell(column: Column) -> str:
-    return f"{_TABLE}.{identifier(column.name)}"
+    return f"{TABLE}.{identifier(column.name)}"
 
 
-def _column(column: Column, points: list[int], denominator: int) -> str:
+def points_of_column(column: Column, points: list[int], denominator: int = 1) -> str:
+    """The points of the levels of one column, times a denominator; NULL where a value is refused.
+
+    Raises:
+        InvalidInputError: as ``points_expression``.
+    """
     kind, has_level = plain_column(column)
     scaled = [p * denominator for p in points]
     if isinstance(kind, Categorical):
@@ -138,23 +143,23 @@ def _column(column: Column, points: list[int], denominator: int) -> str:
 
 
 def _no_numbers(cell: str, filled: str) -> list[str]:
-    """NULL and NaN, which are missing. Databases that know NaN have it above all numbers, minus NaN too."""
+    """Return the case for NULL and NaN; databases with NaN order NaN and -NaN above all numbers."""
     return [f"WHEN {cell} IS NULL OR ({cell} > 1e300 AND 0e0 - {cell} > 1e300) THEN {filled}"]
 
 
 def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
-    """What the column declares as missing-value markers."""
+    """Return the cases for the declared missing-value markers."""
     if isinstance(kind, Categorical) and isinstance(kind.categories[0], bool):
-        return []  # a column of booleans holds no other number
+        return []  # boolean columns have no numeric markers
     if isinstance(kind, Categorical) and isinstance(kind.categories[0], str):
         return [f"WHEN {_cell(kind)} || '' = {literal(m)} THEN {filled}" for m in sorted(kind.markers.texts)]
-    return [f"WHEN {_cell(kind)} = {_float(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
+    return [f"WHEN {_cell(kind)} = {double(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:
-    """Cases by category, and the points of what missing values are read as."""
+    """Return the cases of the categories, and the points of the replacement of missing values."""
     cell, known = _cell(kind), dict(zip(kind.categories, points, strict=False))
-    # What is put together has no collation of its column, no blanks that fill it up, and is no enumeration.
+    # Concatenation with '' removes the column's collation, padding blanks and enumeration type.
     value = f"{cell} || ''" if isinstance(kind.categories[0], str) else cell
     cases = [f"WHEN {value} = {literal(c)} THEN {p}" for c, p in known.items()]
     if kind.outside == "ignore":
@@ -181,7 +186,7 @@ def _numeric(kind: Numeric, slope: int) -> tuple[list[str], int | None]:
     points = [int((first + (last - first) * Fraction(k, kind.top)) * slope) for k in range(kind.top + 1)]
     half = Fraction(1, 2)
     middles = [_first_float(kind.low + (k - half) * kind.step) for k in range(1, kind.top + 1)]
-    # A column without points still refuses what it refuses.
+    # A column without points still refuses invalid values.
     steps = _steps(kind, middles, points) if slope else _steps(kind, [], [0])
     cases = _outside(kind, float(kind.low), float(kind.high)) + steps
     if kind.missing is None:
@@ -193,18 +198,19 @@ def _outside(kind: Numeric | Binned, low: float, high: float) -> list[str]:
     if kind.outside == "clip":
         return []
     cell = _cell(kind)
-    return [f"WHEN {cell} < {_float(low)} OR {cell} > {_float(high)} THEN NULL"]
+    return [f"WHEN {cell} < {double(low)} OR {cell} > {double(high)} THEN NULL"]
 
 
 def _steps(column: Column, edges: list[float], points: list[int]) -> list[str]:
-    """Points by the first edge that a number is below."""
+    """Return cases that assign points by the first edge above the number."""
     cell = _cell(column)
-    cases = [f"WHEN {cell} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
+    pairs = zip(edges, points, points[1:], strict=False)
+    cases = [f"WHEN {cell} < {double(e)} THEN {p}" for e, p, following in pairs if p != following]
     return [*cases, f"ELSE {points[-1]}"]
 
 
 def _first_float(bound: Fraction) -> float:
-    """The smallest double that is, read as the decimal that it prints as, no less than a bound."""
+    """Return the smallest double whose printed decimal is at least a bound."""
     value = float(bound)
     while Fraction(repr(value)) >= bound:
         value = math.nextafter(value, -math.inf)
@@ -213,13 +219,13 @@ def _first_float(bound: Fraction) -> float:
     return value
 
 
-def _as_double(expression: str) -> str:
-    """PostgreSQL makes decimals of literals and of sums of them."""
+def as_double(expression: str) -> str:
+    """Cast to double precision, as PostgreSQL types literals and their sums as decimals."""
     return f"CAST({expression} AS DOUBLE PRECISION)"
 
 
-def _float(value: float) -> str:
-    """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal.
+def double(value: float) -> str:
+    """Write a number with an exponent, so that databases treat it as a 64-bit float, not as a decimal.
 
     SQLite rounds decimals of many digits twice. Up to 15 digits over a power of ten up to 10^22 are right in
     all, for both are integers that floats hold; other floats are written as integers and powers of two.
@@ -231,7 +237,7 @@ def _float(value: float) -> str:
     numerator, denominator = float(value).as_integer_ratio()
     zeros = (numerator & -numerator).bit_length() - 1
     power = zeros - (denominator.bit_length() - 1)
-    found = _as_double(str(numerator >> zeros))
+    found = as_double(str(numerator >> zeros))
     while power:
         step = min(abs(power), 62)
         found += f" {'*' if power > 0 else '/'} {1 << step}"

@@ -1,14 +1,14 @@
-"""Conversions between notions of privacy. Every one rounds toward privacy: epsilon, delta up; mu, rho down.
+"""Conversions between notions of privacy, rounded toward privacy: epsilon and delta up, mu and rho down.
 
 Notation: a mechanism is mu-GDP if it is at least as private as one Gaussian release with
 sensitivity / sigma = mu (Dong, Roth and Su 2022); rho-zCDP as in Bun and Steinke (2016). All conversions
-keep the neighbouring relation of what they are given.
+preserve the neighbouring relation.
 
-Sampled and mixed sequences have no closed form and go through the convolutions of dp-accounting. Its
-accountants are not used: in 0.6.0 "replace one" divides sigma by the sensitivity in one of them and by half
-of it in the other, and counts are ignored for randomized response. What is convolved here are closed-form
-curves; ``privopt.mechanisms.privacy.poisson``, which calibrates sampled mechanisms, uses the library's own
-discretisation of the same pair, so the two check each other.
+Sampled and mixed sequences have no closed form; their privacy loss distributions are convolved by
+dp-accounting. Its accountants are not used: in 0.6.0 "replace one" divides sigma by the sensitivity in one of
+them and by half of it in the other, and counts are ignored for randomized response. This module convolves
+closed-form curves. ``privopt.mechanisms.privacy.poisson``, which calibrates sampled mechanisms, uses the
+library's own discretisation of the same pair, so each is a check of the other.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ Floats = NDArray[np.float64]
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-# Steps of the sum over a bounded range, and what rounding may take from it: a step is a difference of numbers
-# that are thousands of times as large, and a tail's argument is good to 1e-14 of its size, at most some 40.
+# Number of steps of the sum over a bounded range, and a relative bound on its rounding error: a step is a
+# difference of numbers thousands of times as large, and a tail's argument, of at most some 40, has relative
+# error 1e-14.
 _RANGE_CELLS, _RANGE_ROUNDING = 4096, 1e-9
-# exp, erfcx and ndtr are good to a few units in the last place; this is a hundred of them.
+# exp, erfcx and ndtr are accurate to a few units in the last place; this bound is a hundred of them.
 _ULPS = 2e-14
 # Every delta of a Gaussian has 1e-300 added to it, for numbers that underflow; smaller deltas than this, to
 # which that would matter, are not computed.
@@ -49,7 +50,7 @@ _LEAST_DELTA = 1e-290
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The smallest delta of a mu-GDP mechanism at ``epsilon`` >= 0, rounded up.
+    """Return the smallest delta of a mu-GDP mechanism at ``epsilon`` >= 0, rounded up.
 
     delta = Phi(-e/mu + mu/2) - exp(e) Phi(-e/mu - mu/2): Balle and Wang (2018), theorem 8.
     """
@@ -58,7 +59,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
-    """``gaussian_delta`` to rounding, and a bound on its error; shapes as ``epsilon``.
+    """Return ``gaussian_delta`` without upward rounding, and a bound on its error; shapes as ``epsilon``.
 
     With near = e/mu - mu/2 and far = e/mu + mu/2 both terms are exp(-near^2/2) times a scaled tail, so
     nothing overflows, and the error is a known multiple of their size.
@@ -78,7 +79,7 @@ def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
 
 
 def _check_gaussian_delta(delta: float) -> float:
-    """``check_delta``, and that delta is far above what underflows."""
+    """Check delta as ``check_delta`` does, and that it is well above the underflow of Gaussian deltas."""
     if (checked := check_delta(delta)) < _LEAST_DELTA:
         raise PrivacyParameterError(
             f"delta = {delta!r} is too small for Gaussian noise, whose delta is computed in doubles: "
@@ -88,7 +89,7 @@ def _check_gaussian_delta(delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest epsilon of a mu-GDP mechanism at ``delta``, rounded up; 0 if delta alone suffices."""
+    """Return the smallest epsilon of a mu-GDP mechanism at ``delta``, rounded up; 0 if delta suffices."""
     mu, delta = check_positive(mu, "mu"), _check_gaussian_delta(delta)
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
@@ -96,7 +97,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
+    """Return the largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
     epsilon, delta = check_epsilon(epsilon), _check_gaussian_delta(delta)
     return largest_below(lambda mu: gaussian_delta(mu, epsilon), delta)
 
@@ -110,7 +111,7 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, steps: int = 1) -> f
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """An epsilon such that rho-zCDP implies (epsilon, delta), rounded up.
+    """Return an epsilon such that rho-zCDP implies (epsilon, delta), rounded up.
 
     Canonne, Kamath and Steinke (2020), proposition 12: every order a > 1 gives
     a rho + log(1 / (a delta)) / (a - 1) + log(1 - 1/a). A grid search over a can only lose tightness.
@@ -135,7 +136,7 @@ def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest rho for which ``zcdp_epsilon`` stays within ``epsilon``, rounded down."""
+    """Return the largest rho for which ``zcdp_epsilon`` is at most ``epsilon``, rounded down."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     return largest_below(lambda rho: zcdp_epsilon(rho, delta), epsilon)
 
@@ -172,7 +173,7 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
 
 
 def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
-    """Delta at ``epsilon`` >= 0 of a mu-GDP release and one of bounded range ``width`` that knows it; up.
+    """Return delta at ``epsilon`` >= 0 of a mu-GDP release followed by one of bounded range ``width``, up.
 
     A release has bounded range w if, for neighbours, the logarithm of its probabilities' ratio lies in an
     interval of width w. Let h(x) be the largest delta at x of such a release, L the loss of mu-GDP, a normal
@@ -201,14 +202,14 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
 
 
 def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
-    """The largest mu that may go with a release of bounded range ``width`` under (epsilon, delta), down."""
+    """Return the largest mu that composes with bounded range ``width`` to (epsilon, delta), rounded down."""
     epsilon, delta = check_epsilon(epsilon), _check_gaussian_delta(delta)
     width = check_positive(width, "width")
     return largest_below(lambda mu: beside_range_delta(mu, width, epsilon), delta)
 
 
 def bounded_range_step_epsilon(epsilon: float, delta: float, steps: int) -> float:
-    """The epsilon of each of ``steps`` bounded-range releases that together satisfy (epsilon, delta)."""
+    """Return the epsilon of each of ``steps`` bounded-range releases that compose to (epsilon, delta)."""
     return math.sqrt(8 * zcdp_rho(epsilon, delta) / check_count(steps, "steps")) * (1 - 1e-15)
 
 

@@ -1,14 +1,14 @@
-"""Which releases a budget affords: rules that add spends up.
+"""Privacy budgets and the composition rules by which spends add up.
 
-A rule is fixed when the budget is made: parameters of later releases may depend on earlier results, and
-that is proved for each rule by itself (Rogers et al. 2016 for "basic", Whitehouse et al. 2023 for "zcdp",
-Smith and Thakurta 2022 for "gdp"), not for the better of several. For a sequence fixed in advance see
-``compose``, which takes the best.
+The rule of a budget is fixed when the budget is created. Parameters of later releases may depend on earlier
+results; such fully adaptive composition is proved for each rule separately (Rogers et al. 2016 for "basic",
+Whitehouse et al. 2023 for "zcdp", Smith and Thakurta 2022 for "gdp"), not for the best of several rules. For
+a sequence fixed in advance see ``compose``, which takes the best.
 
-Sums are exact (``Spent``): a spend is a double, a whole number over a power of two, and so is every sum. Who
-keeps the sums therefore says of the next release what adding up the whole history would say, to the last bit.
+Sums are exact (``Spent``): a spend is a double, an integer over a power of two, and so is every sum. A
+decision from stored sums is therefore identical to one from the whole history.
 
-Conversions are imported by what converts: a ledger of plain sums opens without NumPy.
+Conversions are imported lazily, so that a ledger of plain sums opens without NumPy.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import check_type, told
 
 RULES = ("basic", "zcdp", "gdp")
-# Ten tenths are one. Spends and budgets are doubles, within 2^-53 of the decimals that somebody wrote: what a
-# budget affords in decimals it affords in doubles if 2^-52 of it is forgiven.
+# Relative tolerance, so that ten spends of 0.1 fit a budget of 1. Spends and budgets are doubles, within
+# 2^-53 of decimals: what a budget affords in decimals it affords in doubles with a tolerance of 2^-52.
 _ROUNDING = 1 + Fraction(1, 1 << 52)
-# Of sums of squares, and what the conversions keep as a larger margin of their own.
+# Relative tolerance for sums of squares; the conversions keep a larger margin of their own.
 _CONVERTED = 1 + Fraction(1, 10**15)
-_TINY, _HUGE = 1e-300, sys.float_info.max  # what squares count for at least, and at most
-_VAST = 1e300  # beyond it a rho or mu^2 is stated as an epsilon, which is no less true
+_TINY, _HUGE = 1e-300, sys.float_info.max  # smallest and largest value of a square
+_VAST = 1e300  # a larger rho or mu^2 is itself stated as the epsilon
 
 
 @dataclass(frozen=True)
 class Total:
-    """A valid (epsilon, delta) for a sequence of releases, and the rule that gave it."""
+    """A valid (epsilon, delta) of a sequence of releases, and the rule by which it was computed."""
 
     epsilon: float
     delta: float
@@ -46,12 +46,11 @@ class Total:
 
 @dataclass(frozen=True)
 class Spent:
-    """What releases add up to under a rule, exactly.
+    """Exact sums of spends under a rule.
 
     Attributes:
         strength: the sum of epsilons ("basic"), of rho ("zcdp") or of mu^2 ("gdp").
-        delta: the sum of the deltas that count: all of them under "basic", elsewhere those that releases have
-            in themselves.
+        delta: the sum of all deltas under "basic"; under other rules, of the deltas of approximate releases.
     """
 
     strength: Fraction = Fraction(0)
@@ -66,7 +65,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent in total, and how releases are added up.
+    """A total privacy budget, and the rule by which releases are composed.
 
     Attributes:
         epsilon, delta: the total guarantee, epsilon > 0, 0 <= delta < 1.
@@ -87,7 +86,7 @@ class Budget:
         object.__setattr__(self, "delta", check_delta(self.delta, zero_allowed=zero_allowed))
 
     def cost(self, *spends: PrivacySpend) -> Spent:
-        """What the spends add up to.
+        """Add up spends under the rule.
 
         Raises:
             PrivacyParameterError: the rule cannot account for one of them.
@@ -97,7 +96,7 @@ class Budget:
         return _added(spends, self.rule)
 
     def within(self, spent: Spent) -> bool:
-        """Whether that much stays within the budget."""
+        """Return whether the sums are within the budget."""
         if self.rule == "basic":
             most, forgiven = self.epsilon, _ROUNDING
         else:
@@ -107,11 +106,11 @@ class Budget:
         return within_delta and spent.strength <= Fraction(most) * forgiven
 
     def stated(self, spent: Spent) -> Total:
-        """That much as a pair of epsilon and delta."""
+        """State the sums as a pair (epsilon, delta)."""
         return _total(spent, self.rule, self._converted)
 
     def total(self, spends: Sequence[PrivacySpend]) -> Total:
-        """What the spends add up to under the rule, as a pair.
+        """Compose the spends under the rule to a pair (epsilon, delta).
 
         Raises:
             PrivacyParameterError: the rule cannot account for one of them.
@@ -119,11 +118,11 @@ class Budget:
         return self.stated(self.cost(*spends))
 
     def affords(self, spends: Sequence[PrivacySpend]) -> bool:
-        """Whether all the spends together stay within the budget."""
+        """Return whether the composition of the spends is within the budget."""
         return self.within(self.cost(*spends))
 
     def shortfall(self, spent: Spent, more: PrivacySpend) -> str:
-        """Why ``more`` is not affordable after ``spent``, for people."""
+        """Explain why ``more`` is not affordable after ``spent``."""
         total, after = self.stated(spent), self.stated(spent + self.cost(more))
         text = (
             f"spent epsilon = {total.epsilon:.6g} and delta = {total.delta:.3g}, of epsilon = "
@@ -137,12 +136,12 @@ class Budget:
 
     @property
     def _converted(self) -> float:
-        """The part of delta that states rho or mu as a pair."""
+        """The part of delta reserved for the conversion of rho or mu to a pair."""
         return {"basic": 0.0, "zcdp": self.delta / 2, "gdp": self.delta}[self.rule]
 
 
 def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
-    """The smallest epsilon at ``delta`` that any rule gives for releases with parameters fixed in advance.
+    """Return the smallest epsilon at ``delta`` under any rule, for releases with parameters fixed in advance.
 
     Neighbours: replace-one, as in every spend.
 
@@ -166,7 +165,7 @@ def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
 
 
 def require_guaranteed(spend: PrivacySpend) -> None:
-    """Raise PrivacyParameterError for what cannot be added up: a refuted claim, reproducible noise."""
+    """Raise PrivacyParameterError for spends without a guarantee: a refuted claim or reproducible noise."""
     if not isinstance(spend, PrivacySpend):
         raise PrivacyParameterError(f"expected a PrivacySpend, got {told(spend)}")
     if not spend.adds_up:
@@ -177,8 +176,8 @@ def require_guaranteed(spend: PrivacySpend) -> None:
 
 
 def _require_gdp(spends: Iterable[PrivacySpend]) -> None:
-    # A delta of their own would have to be set aside in advance: which of mu and delta a later release
-    # uses up may depend on earlier results, and then the better of several budgets is no budget.
+    # Approximate releases would need a delta reserved in advance: whether a later release spends mu or delta
+    # may depend on earlier results, and the better of several budgets, chosen afterwards, is not a budget.
     wrong = sorted({f"{s.mechanism} ({s.notion})" for s in spends if s.notion not in ("gdp", "pure")})
     if wrong:
         raise PrivacyParameterError(
@@ -194,13 +193,13 @@ def _added(spends: Iterable[PrivacySpend], rule: str) -> Spent:
 
 
 def _total(spent: Spent, rule: str, delta: float) -> Total:
-    """The pair at ``delta``, beside the deltas that releases have of their own.
+    """Convert the sums to a pair at ``delta``, plus the deltas of approximate releases.
 
     "basic": epsilons and deltas add up, Dwork et al. (2006).
     "zcdp": rho adds up, (epsilon, delta) being delta-approximate epsilon^2/2-zCDP: Bun and Steinke (2016), 8.
     "gdp": mu^2 adds up, Dong, Roth and Su (2022), corollary 3.3. epsilon-DP is GDP (``pure_to_gdp``).
-    (epsilon, delta)-DP is a release that tells all with probability delta and otherwise is epsilon-DP
-    (Kairouz, Oh and Viswanath 2015): its delta is added, as under zCDP.
+    (epsilon, delta)-DP is a release that discloses everything with probability delta and otherwise is
+    epsilon-DP (Kairouz, Oh and Viswanath 2015): its delta is added, as under zCDP.
     """
     if not spent.strength:
         return Total(0.0, 0.0, rule)
@@ -214,7 +213,7 @@ def _total(spent: Spent, rule: str, delta: float) -> Total:
     return Total(gaussian_epsilon(math.sqrt(strength), delta), deltas, rule)
 
 
-@lru_cache(maxsize=64)  # a search of some milliseconds, for every booking the same
+@lru_cache(maxsize=64)  # cached: a search of some milliseconds, equal for all bookings
 def _limit(epsilon: float, delta: float, rule: str) -> float:
     from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
 
@@ -222,7 +221,7 @@ def _limit(epsilon: float, delta: float, rule: str) -> float:
 
 
 def _double(exact: Fraction) -> float:
-    """The nearest double, as ``math.fsum`` has it; infinite beyond doubles."""
+    """Round to the nearest double, as ``math.fsum`` does; infinite beyond the range of doubles."""
     try:
         return float(exact)
     except OverflowError:
@@ -230,7 +229,7 @@ def _double(exact: Fraction) -> float:
 
 
 def _own_delta(spend: PrivacySpend) -> float:
-    """The delta that a release has in itself; that of zCDP and GDP only states a conversion."""
+    """Return the delta of an approximate release; that of zCDP and GDP belongs to a conversion only."""
     return spend.delta if spend.notion == "approximate" else 0.0
 
 
@@ -249,5 +248,5 @@ def _squared_mu(spend: PrivacySpend) -> float:
 
 
 def _square(x: float, over: int) -> float:
-    """x^2 / over, a positive double whatever x > 0 is."""
+    """Return x^2 / over, limited to positive doubles for every x > 0."""
     return min(max(x * x / over, _TINY), _HUGE)

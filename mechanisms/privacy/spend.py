@@ -1,4 +1,4 @@
-"""What a release costs: a frozen record that says under which notion, by whose claim."""
+"""The privacy spend of a release: a frozen record of its notion, parameters and claim."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NEIGHBOURS = "replace-one"
 class PrivacySpend:
     """The privacy of one release, neighbours by replacing one record, the number of records public.
 
-    ``epsilon`` and ``delta`` always hold a valid pair; a release whose proof is in zCDP or GDP also
-    keeps that number, from which a sequence of releases is composed more tightly.
+    ``epsilon`` and ``delta`` always hold a valid pair. A release with a proof in zCDP or GDP also keeps rho
+    or mu, from which sequences of releases compose more tightly.
 
     Attributes:
         epsilon: > 0.
         delta: 0 for pure privacy, else in (0, 1).
         notion: "pure", "approximate", "zcdp" or "gdp".
-        mechanism: name of what ran.
+        mechanism: name of the mechanism.
         level: rho of zCDP, mu of GDP, None under the other notions.
         neighbours: always "replace-one".
         claim: "proved"; "not checked" if it relies on code outside this package that no kit of ours has
@@ -85,32 +85,32 @@ class PrivacySpend:
 
     @property
     def adds_up(self) -> bool:
-        """Whether budgets count it: the claim is not refuted and the noise was not reproducible."""
+        """Whether budgets accept it: the claim is not refuted and the noise was not reproducible."""
         return self.claim != "printed: refuted" and self.insecure_seed is None
 
     def relying_on(self, what: str, *, checked: bool) -> Self:
-        """The same spend, whose claim relies on code outside this package; ``what`` is added to the note."""
+        """Add ``what``, outside code relied on, to the note; unless ``checked``, the claim is weakened."""
         claim = "not checked" if self.claim == "proved" and not checked else self.claim
         return replace(self, claim=claim, note="; ".join(filter(None, (self.note, what))))
 
     @classmethod
     def pure(cls, epsilon: float, mechanism: str, *, note: str = "") -> Self:
-        """epsilon-differential privacy."""
+        """Return a spend of epsilon-differential privacy."""
         return cls(epsilon, 0.0, "pure", mechanism, note=note)
 
     @classmethod
     def approximate(cls, epsilon: float, delta: float, mechanism: str, *, note: str = "") -> Self:
-        """(epsilon, delta)-differential privacy."""
+        """Return a spend of (epsilon, delta)-differential privacy."""
         return cls(epsilon, delta, "approximate", mechanism, note=note)
 
     @classmethod
     def zcdp(cls, rho: float, delta: float, mechanism: str, *, note: str = "") -> Self:
-        """rho-zCDP, stated as a pair at ``delta``."""
+        """Return a spend of rho-zCDP, stated as a pair at ``delta``."""
         return cls._at_level("zcdp", rho, delta, mechanism, note)
 
     @classmethod
     def gdp(cls, mu: float, delta: float, mechanism: str, *, note: str = "") -> Self:
-        """mu-GDP, stated as a pair at ``delta``."""
+        """Return a spend of mu-GDP, stated as a pair at ``delta``."""
         return cls._at_level("gdp", mu, delta, mechanism, note)
 
     @classmethod

@@ -1,8 +1,8 @@
-"""What a private minimiser of a risk is, and what those on the full batch share.
+"""Interface of private risk minimisers, and the base class of full-batch ones.
 
-Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
-constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as
-exactly one Gaussian release.
+Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used,
+because its constants are unspecified or wrong (see ``DPProximalGradient``). T steps on the full batch are
+accounted as exactly one Gaussian release.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ class RiskMechanism(ABC):
     """A private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
 
     Attributes:
-        name, noised: of the class: what it is called, and what it adds noise to.
-        takes_steps: of the class: whether a number of steps can be chosen.
-        natural_norm: of the class: the norm of rows that its noise depends on.
-        wants_bounded_set: of the class: whether it has a default set (``default_set``).
-        by_sums: of the class: whether it asks for sums over all records alone, which parts of a table add up
-            to; otherwise it picks records one by one.
-        facts: what is public about the data.
+        name, noised: of the class: its name, and the quantity that it adds noise to.
+        takes_steps: of the class: True if a number of steps can be chosen.
+        natural_norm: of the class: the row norm that determines its noise.
+        wants_bounded_set: of the class: True if it has a default set (``default_set``).
+        by_sums: of the class: True if it needs sums over all records alone, which are added up over parts of
+            a table; otherwise it selects single records.
+        facts: the public facts of the data.
         convex_set: C.
         regularizer: r.
         steps: T, the number of noisy steps that are paid for.
-        output: which iterate is returned. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
+        output: the returned iterate. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
             iteration stops at x_R: the same law at half the work.
         spend: the claim.
     """
@@ -108,7 +108,7 @@ class RiskMechanism(ABC):
 
     @classmethod
     def default_set(cls, facts: RiskFacts) -> ConvexSet:
-        """The set where none is named: the whole space, or a ball that holds weights of a typical size."""
+        """The default set: the whole space, or a ball that contains weights of typical size."""
         space = WholeSpace(facts.dimension)
         if not cls.wants_bounded_set:
             return space
@@ -142,7 +142,7 @@ class RiskMechanism(ABC):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate | None]:
-        """The output; without a source, of the same algorithm without noise. And its certificate, if any."""
+        """The output and its certificate, if any; without a source, of the algorithm without noise."""
 
     def release(
         self,
@@ -157,7 +157,7 @@ class RiskMechanism(ABC):
 
         Args:
             risk: the data; its facts must be the plan's.
-            noise: where randomness comes from; the operating system by default.
+            noise: the source of randomness; the operating system by default.
             start: the first iterate, in C. Public: not from the same data without paying for it.
             limits: time limit, progress and cancellation. A run that they stop releases nothing.
 
@@ -184,7 +184,7 @@ class RiskMechanism(ABC):
             )
 
     def _drawn_steps(self, source: NoiseSource | None) -> int:
-        """How many steps to run: for a random iterate R - 1, which lead from x_1 to x_R."""
+        """The number of steps to run: R - 1 for a random iterate, which lead from x_1 to x_R."""
         if source is None or self.output is not Output.RANDOM:
             return self.steps
         return int(source.integers(self.steps)[0])
@@ -195,7 +195,7 @@ class RiskMechanism(ABC):
 
 @dataclass(frozen=True)
 class FullBatchMechanism(RiskMechanism):
-    """Noise on the mean gradient of all records, every step.
+    """Mechanism with noise on the mean gradient of all records in every step.
 
     Privacy: mu-GDP with mu = sqrt(T) * sensitivity / sigma, stated as (epsilon, delta); neighbours by
     replacing one record, n public. The l2 sensitivity of the mean gradient is 2 G / n (plus rounding); T
@@ -220,14 +220,14 @@ class FullBatchMechanism(RiskMechanism):
         """Calibrate to public facts.
 
         Args:
-            facts: what is public about the data.
+            facts: the public facts of the data.
             convex_set: C; the whole space by default.
             regularizer: r.
             epsilon, delta: the target.
             steps: T; the theorem's choice by default, up to ``MOST_STEPS``.
-            output: which iterate; by default the one that the theory of the loss is about.
-            releases: how many times ``release`` will be called, on the same records with whatever labels:
-                ``spend`` is what all of them cost together, mu / sqrt(releases) each.
+            output: the returned iterate; by default the one that the theory of the loss covers.
+            releases: the number of calls of ``release``, on the same records with any labels. ``spend`` is
+                their total cost, mu / sqrt(releases) each.
 
         Raises:
             PrivacyParameterError: parameters out of range, or a combination that the method cannot take.

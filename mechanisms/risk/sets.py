@@ -1,4 +1,4 @@
-"""Sets of weights: checks before a plan, and where iterations start."""
+"""Constraint sets: checks before a plan, and default starting points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 def checked_space(
     facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet = NO_REGULARIZER
 ) -> ConvexSet:
-    """The set, or the whole space.
+    """Check the set, and return it, or the whole space for None.
 
     Raises:
         PrivacyParameterError: a set of another dimension, or a loss with a kink.
@@ -77,7 +77,7 @@ def default_start(convex_set: ConvexSet) -> Vector:
 
 
 def check_regularizer(regularizer: object) -> None:
-    """Raise InvalidTypeError for what is no ``ElasticNet``."""
+    """Raise InvalidTypeError for an argument that is no ``ElasticNet``."""
     check_type(regularizer, ElasticNet, "regularizer must be an ElasticNet")
 
 

@@ -1,1 +1,1 @@
-"""The cell structure of a lattice problem, which minimising and drawing share."""
+"""Cell structure of lattice problems, shared by minimisers and samplers."""

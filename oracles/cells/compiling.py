@@ -1,4 +1,4 @@
-"""A log line for whoever waits while functions are compiled, once per installation."""
+"""Log messages while functions are compiled, once per installation."""
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
 
@@ -16,7 +16,7 @@ _LOG = logging.getLogger("privopt")
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Log a line, once, if anything is compiled meanwhile, and not loaded from the cache."""
+    """Log a line, once, if anything is compiled in the call and not loaded from the cache."""
     with install_listener("numba:compile", _Line(what)):
         yield
 

@@ -1,9 +1,9 @@
-"""Arrays that compiled functions take as one argument.
+"""Records of arrays, passed to compiled functions as one argument.
 
-Numba takes a tuple of arrays apart: a function that is handed a tuple of thirty has two hundred arguments,
-counts thirty references, and takes a second to compile. A ``Record`` is passed as one pointer to a header
-with the address and the shape of each array. These never change: loads from the header are marked as
-invariant, and the compiler moves them out of loops.
+Numba unpacks a tuple of arrays: a function with a tuple of thirty arrays has two hundred arguments, counts
+thirty references, and takes a second to compile. A ``Record`` is passed as one pointer to a header with the
+address and the shape of each array. These never change: loads from the header are marked as invariant, and
+the compiler moves them out of loops.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -28,7 +28,7 @@ _WORD = ir.IntType(64)
 
 
 class RecordType(types.Type):
-    """The type of a record in compiled code: the name, the type and the place in the header of each field."""
+    """Type of a record in compiled code: name, type and position in the header of each field."""
 
     def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
         self.fields: dict[str, tuple[Any, int]] = {}
@@ -36,18 +36,18 @@ class RecordType(types.Type):
         for field, kind in fields:
             self.fields[field] = kind, at
             at += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
-        # Code that was compiled for other fields, and kept in a cache, is not taken for that of these.
+        # The name distinguishes cached code that was compiled for other fields.
         super().__init__(name=f"{name}_{zlib.crc32(repr(fields).encode()):08x}")
 
 
 @register_model(RecordType)
 class _Pointer(models.OpaqueModel):
-    """To the header."""
+    """Data model of a record: a pointer to its header."""
 
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """Base class of frozen records of arrays in C order and integers, by the annotations of a subclass."""
+    """Base class of frozen records of C-ordered arrays and integers, declared by a subclass's annotations."""
 
     address: int
     numba_type: Any
@@ -76,7 +76,7 @@ class Record:
 
     @property
     def nbytes(self) -> int:
-        """Of the arrays."""
+        """Size of the arrays in bytes."""
         values = (getattr(self, f.name) for f in dataclasses.fields(self))  # type: ignore[arg-type]
         return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
@@ -122,7 +122,7 @@ class _Fields(AttributeTemplate):
 
 @lower_getattr_generic(RecordType)
 def _load(context: Any, builder: Any, kind: RecordType, pointer: Any, name: str) -> Any:
-    """A field from the header; an array without an owner, whom whoever called keeps alive."""
+    """Load a field from the header. An array is a view without an owner: the caller keeps its memory."""
     field, at = kind.fields[name]
     header = builder.bitcast(pointer, _WORD.as_pointer())
 

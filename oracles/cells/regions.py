@@ -1,13 +1,13 @@
-"""Regions of the cell model and bounds on them: one description for minimising and for drawing.
+"""Regions of the cell model and bounds on them, shared by minimisers and samplers.
 
 Once the numeric weights are fixed, the objective is a function of the indicator weights x_0, x_1, ... (as
 indices into their levels) that is a sum of tables, the *factors*, and of costs of single variables:
 
     L(x) = constant + sum_f E_f[sum of step_fj(x_j) over the members j of f] + sum_j unary_j(x_j).
 
-There is a factor for each cell, whose steps are the levels, since a cell's errors depend on a sum of weights;
-and one for the norm term, whose members are all variables and whose steps are squares: N[|w|^2], infinite
-outside the ball. Costs may be shifted between factors and variables without changing any L(x):
+Each cell is a factor whose steps are the levels, since a cell's errors depend on a sum of weights. The norm
+term N[|w|^2], infinite outside the ball, is a factor whose members are all variables and whose steps are
+squares. Costs may be shifted between factors and variables without changing any L(x):
 
     E_f + sum_j shift_fj(x_j),    theta_j = unary_j - sum_f shift_fj.
 
@@ -17,15 +17,16 @@ the region from below, if theta = 0:
 
     -T log sum_x exp(-L(x) / T) >= constant + sum_f A_f,
 
-A_f being what is left of the shifted factor after a *soft minimum* -w log sum_v exp(-g(v) / w) for each of
-its members, the last first. A soft minimum of weight 0 is the minimum: at temperature zero all weights are
-zero and this is the dual bound on min L (with theta other than 0, the sum of min theta_j is added). So
-minimising and drawing are two temperatures of one bound: zero, in exact int64 arithmetic, and one, in float64
-and with L in units of the temperature. They differ in how good shifts are found: ``native.bounds`` and
-``mass_bounds``.
+where A_f is the shifted factor after elimination of its members by a *soft minimum*
+-w log sum_v exp(-g(v) / w), the last member first. A soft minimum of weight 0 is the minimum. At temperature
+zero all weights are zero and this is the dual bound on min L (with theta other than 0, the sum of min theta_j
+is added). So minimising and drawing use one bound at two temperatures: zero, in exact int64 arithmetic, and
+one, in float64 and with L in units of the temperature. They optimise the shifts differently:
+``native.bounds`` and ``mass_bounds``.
 
-A soft minimum costs little because a factor depends on a partial sum: with G_e[t] for what is left of it when
-its members before e add up to t, G_e[t] = softmin over v of G_{e+1}[t + step(v)] + shift_e(v).
+A soft minimum is cheap because a factor depends on a partial sum. Let G_e[t] be the factor after elimination
+of members e and later, if the members before e add up to t. Then
+G_e[t] = softmin over v of G_{e+1}[t + step(v)] + shift_e(v).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 
-BIG = 1 << 60  # stands for infinity; costs stay below 2**53, so sums with it neither wrap nor look finite
+BIG = 1 << 60  # sentinel for infinity; costs stay below 2**53, so sums with it neither wrap nor look finite
 INFEASIBLE = 1 << 59
 
 Costs = NDArray[Any]  # int64 at temperature zero, float64 above
@@ -56,10 +57,10 @@ Box = tuple[IntArray, IntArray]  # first and last level of each variable, both o
 
 
 class Shape(Record):
-    """What regions with the same number of fixed variables share. k variables, F factors, M members.
+    """Layout shared by regions with the same number of fixed variables: k variables, F factors, M members.
 
-    The cells come first among the factors, the norm term last, and so among the members of a variable. A
-    factor's members come in increasing order of variable. Member e of factor f is its number
+    Among the factors, and among the members of a variable, the cells come first and the norm term last. A
+    factor's members are in increasing order of variable. Member e of factor f is its number
     e - member_start[f]; the table before it has index e + f (there is one more table than there are members).
     Cells with the same free members are merged.
     """
@@ -70,7 +71,7 @@ class Shape(Record):
     low: IntArray  # (k,) smallest weight
     span: IntArray  # (k,) number of levels
     block: IntArray  # (k,) number of the exclusive block
-    coupled: bool  # whether anything depends on |w|^2
+    coupled: bool  # True if the objective or the lattice depends on |w|^2
     squares: IntArray  # (k, B) squared weight of each level; zeros if not ``coupled``
     records: IntArray  # (F,) of each cell; 0 for the norm term
     member_start: IntArray  # (F + 1,)
@@ -84,9 +85,9 @@ class Shape(Record):
 
 
 class Region(Record):
-    """A set of points: numeric weights, fixed variables, and the levels that are left of the others.
+    """A set of points: numeric weights, fixed variables, and the remaining levels of the others.
 
-    The values of what is fixed are absorbed into the constant and the last table of each factor.
+    The costs of fixed variables are absorbed into the constant and the last table of each factor.
     """
 
     constant: Costs  # (1,)
@@ -101,14 +102,17 @@ class Region(Record):
 
 
 class Odds(NamedTuple):
-    """What the soft minima leave behind."""
+    """Shares of levels in the soft minima, and their entropies."""
 
     share: FloatArray  # (B, table size) of each level
     entropy: FloatArray  # (table size,) of the shares
 
 
 def make_shape(cells: CellStructure, coupled: bool) -> Shape:
-    """Nothing fixed. Small blocks come first, since fixing them merges cells; in a block, frequent levels."""
+    """The layout with no variable fixed.
+
+    Small blocks come first, since fixing them merges cells; within a block, frequent levels come first.
+    """
     lattice = cells.lattice
     frequency = np.zeros(lattice.dimension, dtype=np.int64)
     np.add.at(frequency, cells.cell_members, np.repeat(cells.records, np.diff(cells.cell_start)))
@@ -116,7 +120,7 @@ def make_shape(cells: CellStructure, coupled: bool) -> Shape:
     blocks = sorted(cells.blocks, key=lambda block: math.prod(span[block].tolist()))
     order = np.concatenate([b[np.argsort(-frequency[b], kind="stable")] for b in blocks])
     block = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
-    unused = frequency[order] == 0  # no cell has them: they join any block, the last
+    unused = frequency[order] == 0  # no cell has them: they may join any block; take the last
     block[unused] = len(blocks) - 1
     order, block = (a[np.argsort(unused, kind="stable")].astype(np.int64) for a in (order, block))
     place = {j: p for p, j in enumerate(order.tolist())}
@@ -129,7 +133,7 @@ def make_shape(cells: CellStructure, coupled: bool) -> Shape:
 
 
 def next_shape(shape: Shape) -> Shape:
-    """One more variable is fixed."""
+    """The layout after one more variable is fixed."""
     keys, _ = _left(_keys(shape), shape.fixed)
     records = np.zeros(len(keys), dtype=np.int64)
     kept = shape.merged_into[:-1] >= 0
@@ -145,7 +149,7 @@ def _keys(shape: Shape) -> list[tuple[int, ...]]:
 
 
 def _left(keys: list[tuple[int, ...]], fixed: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Members of the cells once one more variable is fixed; where each cell goes."""
+    """Members of the cells after one more variable is fixed, and the new number of each cell."""
     left = [tuple(j for j in key if j > fixed) for key in keys]
     below = {key: number for number, key in enumerate(dict.fromkeys(key for key in left if key))}
     return list(below), [below.get(key, -1) for key in left]
@@ -192,14 +196,14 @@ def _starts(sizes: list[int]) -> IntArray:
 
 
 def coupled(problem: DiscreteProblem, task: Task) -> bool:
-    """Whether anything depends on |w|^2."""
+    """True if the objective or the lattice depends on |w|^2."""
     lattice = problem.lattice
     longest = int(np.sum(np.maximum(lattice.low**2, lattice.high**2)))
     return task is Task.NORMALIZED or lattice.max_squared_norm < longest
 
 
 def why_not(problem: DiscreteProblem, task: Task, limits: CellLimits) -> list[str]:
-    """Every reason why a problem is not taken apart into regions; empty if it is."""
+    """Every reason why a problem cannot be decomposed into regions; empty if it can."""
     reasons, longest = structure.why_not(problem, limits), problem.lattice.max_squared_norm
     if coupled(problem, task) and longest > limits.squared_norm:
         reasons.append(f"|w|^2 up to {longest}, more than {limits.squared_norm}")
@@ -208,7 +212,7 @@ def why_not(problem: DiscreteProblem, task: Task, limits: CellLimits) -> list[st
 
 @dataclass(frozen=True)
 class CellCosts:
-    """What is added to the loss."""
+    """Costs added to the loss."""
 
     unary: IntArray  # (k, B), by level
     radial: IntArray  # by |w|^2; a single entry if nothing depends on it
@@ -217,7 +221,7 @@ class CellCosts:
 
 @dataclass(frozen=True)
 class CellModel:
-    """A problem as one region per numeric weight vector, r of them."""
+    """A problem decomposed into r regions, one per numeric weight vector."""
 
     cells: CellStructure
     weights: IntArray  # (r, m) numeric weight vectors
@@ -233,7 +237,7 @@ class CellModel:
         return cls(cells, weights, squares, cells.all_tables(weights), make_shape(cells, depends))
 
     def costs(self, perturbation: Perturbation) -> CellCosts:
-        """A perturbation in the regions' terms."""
+        """The costs of a perturbation, in the form that regions use."""
         shape, cells = self.shape, self.cells
         unary = np.zeros(shape.squares.shape, dtype=np.int64)
         for j, c in enumerate(shape.coordinate.tolist()):
@@ -249,11 +253,11 @@ class CellModel:
         return np.zeros_like(self.shape.span), self.shape.span - 1
 
     def start(self, region: Region, number: int, unit: float, costs: CellCosts, box: Box) -> bool:
-        """Make ``region`` that of one numeric weight vector, nothing shifted; False if it is empty.
+        """Set ``region`` to that of one numeric weight vector, without shifts; False if it is empty.
 
         Args:
-            unit: the cost of one error, in the region's terms.
-            costs: all other costs, in the same terms.
+            unit: the cost of one error, in the region's units.
+            costs: all other costs, in the same units.
             box: the levels of each variable.
         """
         region.constant[0] = costs.numeric[number]
@@ -321,7 +325,7 @@ def last_table(shape: Shape, region: Region, f: int) -> Costs:
 
 @njit(cache=True, nogil=True)
 def restrict_to_ball(shape: Shape, region: Region) -> bool:
-    """Drop the levels that no point of the norm ball has; False if nothing is left."""
+    """Drop the levels that no point of the norm ball has; False if no point is left."""
     k, width = len(shape.span), region.width[0]
     least = np.zeros(k, dtype=np.int64)
     total = 0
@@ -347,7 +351,7 @@ def restrict_to_ball(shape: Shape, region: Region) -> bool:
 
 @njit(cache=True, nogil=True)
 def give_to_norm(shape: Shape, region: Region, tilt: Any) -> None:
-    """Shift to the norm term what the cells leave of the unary costs. Theta keeps tilt * |w|^2."""
+    """Shift the rest of the unary costs to the norm term, so that theta is tilt * |w|^2."""
     for j in range(shape.fixed, len(shape.span)):
         last = shape.var_start[j + 1] - 1
         for v in region.dom[j, : region.dom_size[j]]:
@@ -360,7 +364,7 @@ def give_to_norm(shape: Shape, region: Region, tilt: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def update(shape: Shape, region: Region, odds: Odds | None) -> None:
-    """Make the tables follow the shifts, and the weights unless ``odds`` is None: temperature zero."""
+    """Recompute the tables from the shifts, and the weights unless ``odds`` is None (temperature zero)."""
     for e in range(len(shape.member_var) - 1, -1, -1):
         pull(shape, region, odds, e)
 
@@ -373,14 +377,14 @@ def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
     out, after = region.tables[start:middle], region.tables[middle:end]
     levels, size, steps, shift = region.dom[j], region.dom_size[j], shape.steps[e], region.shift[e]
     minimum(out, after, levels, size, steps, shift)
-    if odds is not None:  # decided by the compiler
+    if odds is not None:  # resolved at compile time
         share, entropy = odds.share[:, start:middle], odds.entropy[start:middle]
         _soften(out, after, levels, size, steps, shift, region.weight[e], share, entropy)
 
 
 @njit(inline="always")
 def assign(target: Costs, source: Costs) -> None:
-    """target[:] = source, without the check of shapes that takes half a second to compile."""
+    """Copy source to target without NumPy's check of shapes, which takes half a second to compile."""
     for t in range(len(source)):
         target[t] = source[t]
 
@@ -400,9 +404,9 @@ def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArr
 def knapsack(
     shape: Shape, region: Region, variables: IntArray, costs: Costs, norm: Costs, x: IntArray
 ) -> Any:
-    """min over some variables of the sum of their costs[j, v] plus norm[sum of squares].
+    """Minimise the sum of costs[j, v] over some variables plus norm[sum of squares].
 
-    The minimiser is written to ``x``; of several the lexicographically first, in the order of ``variables``.
+    Writes the minimiser to ``x``; of several the lexicographically first, in the order of ``variables``.
     """
     tables = np.empty((len(variables) + 1, len(norm)), norm.dtype)
     assign(tables[len(variables)], norm)
@@ -431,7 +435,7 @@ def _soften(
     share: FloatArray,
     entropy: FloatArray,
 ) -> None:
-    """From the minimum to the soft minimum; keeps the share of every level, and their entropy."""
+    """Turn the minimum into the soft minimum; keep the share of every level and their entropy."""
     inverse = 1.0 / weight
     for t in range(len(out)):
         total, mean, entropy[t] = 0.0, 0.0, 0.0
@@ -455,7 +459,7 @@ def _soften(
 
 @njit(cache=True, nogil=True)
 def bound(shape: Shape, region: Region) -> Any:
-    """A lower bound on the free energy of the region, or on its minimum; needs tables that are up to date."""
+    """A lower bound on the free energy of the region, or on its minimum. The tables must be up to date."""
     total = region.constant[0]
     for f in range(shape.cells + 1):
         total += region.tables[shape.table_start[shape.member_start[f] + f]]
@@ -475,9 +479,9 @@ def least_theta(region: Region, j: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -> None:
-    """Make ``child`` the part of a region in which variable ``shape.fixed`` is at a level; not an empty part.
+    """Set ``child`` to the part of a region with variable ``shape.fixed`` at a level. It must not be empty.
 
-    Shifts and weights of cells that become one are added up: the bound can but rise.
+    Shifts and weights of merged cells are added up, so the bound does not fall.
     """
     j = shape.fixed
     child.constant[0] = region.constant[0] + region.unary[j, level]

@@ -1,4 +1,4 @@
-"""Cells: the structure that makes 0/1-loss problems over scorecard features small.
+"""Cell structure of 0/1-loss problems over scorecard features.
 
 Scorecards have many indicator columns (one-hot levels, flags) and few numeric ones. Rows with the same
 active indicators form a *cell*. For fixed weights a of the numeric columns, the prediction on a row depends
@@ -34,7 +34,7 @@ Int32Array = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class CellLimits:
-    """Beyond these sizes the cell structure does not pay, or does not fit in memory.
+    """Size limits beyond which the cell structure saves no time or does not fit in memory.
 
     Attributes:
         cells: largest number of cells.
@@ -51,7 +51,7 @@ class CellLimits:
 
 @dataclass(frozen=True, eq=False)
 class CellStructure:
-    """A ``ZeroOneHalfspace`` rewritten over cells. Make one with ``CellStructure.of(problem)``.
+    """A ``ZeroOneHalfspace`` rewritten over cells, made by ``CellStructure.of(problem)``.
 
     Attributes:
         lattice: the domain of w.
@@ -60,7 +60,7 @@ class CellStructure:
             zeros count as indicators that no cell activates: their weights are free.
         numeric: all other coordinates, increasing, shape (m,).
         blocks: partition of ``indicators`` into sets of columns of which no row has two (one-hot blocks,
-            found greedily from the data; they matter to speed alone).
+            found greedily from the data; they affect speed alone).
         cell_start, cell_members: the active indicators of cell c, as coordinates of w in increasing order,
             are ``cell_members[cell_start[c] : cell_start[c + 1]]``; shapes (cells + 1,) and (entries,).
         offset_low, offset_high: range of the offset t of each cell over the box, shape (cells,).
@@ -88,7 +88,7 @@ class CellStructure:
 
     @classmethod
     def of(cls, problem: ZeroOneHalfspace) -> CellStructure:
-        """The structure of a problem; computed once per problem object."""
+        """The cell structure of a problem, computed once per problem object."""
         if (known := _KNOWN.get(problem)) is None:
             known = _KNOWN[problem] = _structure(problem)
         return known
@@ -104,7 +104,7 @@ class CellStructure:
 
     @cached_property
     def records(self) -> IntArray:
-        """What errors on all records of each cell would cost, shape (cells,): their number at costs of 1."""
+        """The cost of errors on all records of each cell, shape (cells,); at costs of 1, their number."""
         return np.bincount(self.group_cell, self.group_positive + self.group_negative).astype(np.int64)
 
     def members(self, cell: int) -> IntArray:
@@ -125,8 +125,10 @@ class CellStructure:
         return self._numeric_lattice.size if len(self.numeric) else 1
 
     def numeric_weights(self) -> IntArray:
-        """All weight vectors a of the numeric columns that some point of the lattice has, in
-        lexicographic order; shape (combinations, m). One empty vector if there are no numeric columns."""
+        """All numeric weight vectors a of points of the lattice, in lexicographic order.
+
+        The shape is (combinations, m), with one empty vector if there are no numeric columns.
+        """
         if len(self.numeric) == 0:
             return np.zeros((1, 0), dtype=np.int64)
         return np.concatenate(list(self._numeric_lattice.batches()))
@@ -146,7 +148,7 @@ class CellStructure:
         return table
 
     def all_tables(self, weights: IntArray) -> Int32Array:
-        """The tables of several numeric weight vectors; shapes (k, m) -> (k, table_size)."""
+        """The tables of several numeric weight vectors, shapes (k, m) -> (k, table_size)."""
         out = np.empty((len(weights), self.table_size), dtype=np.int32)
         scores = np.empty(len(self.group_cell), dtype=np.int64)
         for row, a in zip(out, weights, strict=True):
@@ -175,7 +177,7 @@ class CellStructure:
 
 
 def why_not(problem: DiscreteProblem, limits: CellLimits | None = None) -> list[str]:
-    """Every reason why the cell structure does not pay for a problem; empty if it does."""
+    """Every reason why the cell structure does not suit a problem; empty if it does."""
     limits = limits or CellLimits()
     if not isinstance(problem, ZeroOneHalfspace):
         return [f"cells are for ZeroOneHalfspace, not {type(problem).__name__}"]
@@ -226,7 +228,7 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
 
 
 def _indicator_columns(X: IntArray) -> tuple[int, NDArray[np.bool_]]:
-    """The scale q and which columns have no other values than 0 and q."""
+    """The scale q, and a mask of the columns with values 0 and q alone."""
     constants: list[int | None] = []
     for column in X.T:
         top, bottom = int(column.max()), int(column.min())
@@ -260,7 +262,7 @@ def _codes(columns: NDArray[Any]) -> IntArray:
 
 
 def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) -> Iterator[IntArray]:
-    """Cell, numeric features, and what errors on positives and negatives cost, ordered by cell."""
+    """Cells, numeric features, and error costs on positives and negatives of the distinct rows, by cell."""
     costs, counts, yes = problem.costs, problem.counts, problem.y > 0
     code = _codes(np.vstack([cell[None, :], numeric.T]))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
@@ -271,7 +273,7 @@ def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) 
 
 
 def _exclusive_blocks(patterns: NDArray[np.bool_]) -> list[list[int]]:
-    """Greedy first fit: each column joins the first block with none of whose columns it co-occurs."""
+    """Exclusive blocks by greedy first fit: a column joins the first block with no column co-occurring."""
     counts = patterns.astype(np.float64)
     together = counts.T @ counts > 0
     blocks: list[list[int]] = []

@@ -1,14 +1,14 @@
 """Exact draws from 0/1-loss problems over scorecard features, by branch and bound on masses.
 
-For lattices that are too large to sum over. Regions (numeric weights and the first few indicator weights)
-carry upper bounds on their mass (``privopt.oracles.cells.regions``), and their clocks are thinned to those of
-the points (``privopt.oracles.draw.thinning``): exact whatever the bounds are. Nothing is searched for first:
-the law of a Gibbs draw depends on no incumbent, and on no clock but the drawn ones. Permute-and-flip compares
-with the smallest loss, which a minimiser has to prove.
+For lattices that are too large to sum over. A region fixes the numeric weights and the first few indicator
+weights, and has an upper bound on its mass (``privopt.oracles.cells.regions``). Poisson thinning
+(``privopt.oracles.draw.thinning``) turns these bounds into exact draws, however loose they are. No incumbent
+is searched for first, and the law of a Gibbs draw depends on none. Permute-and-flip needs the smallest loss,
+which a minimiser has to prove.
 
-The running time depends on the data and is not private. Regions are kept from one draw to the next at the
-same beta, which makes later draws fast; they stay independent and exact, but a seeded source repeats a draw
-only with a freshly prepared oracle.
+The running time depends on the data and is not private. Regions are reused by later draws at the same beta,
+which makes these fast. Draws stay independent and exact, but a seeded source repeats a draw only with a
+freshly prepared oracle.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
-# Effort on one region: tuning steps at a time; what these must gain, in nats, to go on; the most of them.
+# Tuning of one region: steps per round; the gain of a round, in nats, needed to go on; largest total of
+# steps.
 _STEPS, _WORTHWHILE, _MOST_STEPS = 10, 2.0, 80
-# Energies, beta times the loss, stay far below the stand-in for infinity; rounding makes a law of larger ones
-# meaningless long before.
+# The largest energy, beta times the loss: far below the sentinel for infinity. Rounding makes the law
+# meaningless long before it.
 _LARGEST_ENERGY = 2.0**40
-# Bytes of a region beside its tables: the node, its decimal rate and time, the headers of nine arrays.
+# Bytes of a region besides its tables: the node, its decimal rate and time, the headers of nine arrays.
 _OVERHEAD = 3000
 
 SmallestLoss = Callable[[ZeroOneHalfspace, CellModel, Watch], int]
@@ -61,14 +62,14 @@ SmallestLoss = Callable[[ZeroOneHalfspace, CellModel, Watch], int]
 
 @dataclass(frozen=True)
 class GibbsBranch(GibbsOracle):
-    """Branch and bound with Hoelder bounds on masses; both laws.
+    """Exact sampler by branch and bound with Hoelder bounds on masses, for both laws.
 
     Args:
         limits: sizes of the cell structure beyond which the oracle refuses.
-        memory: bytes that the regions of a draw may take, > 0; a draw that needs more ends without a point
-            (``UnfinishedDrawError``), whatever time it has.
-        smallest_loss: proves the smallest loss over the lattice, or raises ``UnfinishedDrawError``.
-            Permute-and-flip is refused without it.
+        memory: memory limit of the regions of a draw, in bytes, > 0. A draw that needs more raises
+            ``UnfinishedDrawError``, however much time is left.
+        smallest_loss: function that proves the smallest loss over the lattice, or raises
+            ``UnfinishedDrawError``. Permute-and-flip is refused without it.
     """
 
     name: ClassVar[str] = "gibbs-branch"
@@ -94,7 +95,7 @@ class GibbsBranch(GibbsOracle):
 @cache
 @announced("the exact sampler")
 def _compile() -> None:
-    """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
+    """Compile all kernels (or load them from the cache) on a tiny problem, before time is measured."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
     model = _Model(CellModel.make(problem, Task.LINEAR), 1.0, 1 << 20)
@@ -140,7 +141,10 @@ class _BranchSampler(Sampler):
         return Sample(point, exactness, None, rings.nodes)
 
     def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[Region]]]:
-        """That of the last draw, unless it leaves little room: the law of a draw depends on neither."""
+        """The frontier of the last draw at this beta, or the roots if that takes over half of the memory.
+
+        The law of a draw does not depend on the choice.
+        """
         if self._known is not None and self._known[0].beta == beta:
             model, frontier = self._known
             if 2 * holding_tables(frontier) <= model.most:
@@ -158,7 +162,7 @@ class _BranchSampler(Sampler):
 
 
 class _Model:
-    """What depends on the data and on beta alone: the regions, their shapes and their bounds."""
+    """Regions, their shapes and their bounds: everything that depends on the data and on beta alone."""
 
     def __init__(self, regions: CellModel, beta: float, memory: int) -> None:
         self.regions, self.beta = regions, beta
@@ -167,13 +171,13 @@ class _Model:
         self.shapes = [regions.shape]  # of regions with 0, 1, ... variables fixed
         for _ in range(self.depth):
             self.shapes.append(next_shape(self.shapes[-1]))
-        # Random words per request: many tries of a small problem, two of a large one.
+        # Random words per request: many proposals of a small problem, two of a large one.
         self.words = max(1 << 13, 2 * bounds.words_per_try(regions.shape))
-        # Tables shrink on the way down, and siblings share those of their parent until they ring.
+        # Tables shrink with depth, and siblings share those of their parent until they are opened.
         self.most = memory // (_OVERHEAD + new_region(regions.shape, np.float64).nbytes)
 
     def roots(self, watch: Watch) -> list[Node[Region]]:
-        """One region per numeric weight vector, coarsely bounded."""
+        """The root regions with coarse bounds, one per numeric weight vector."""
         nodes = []
         for a in range(len(self.regions.weights)):
             stop_if_asked(watch, a)
@@ -183,7 +187,7 @@ class _Model:
         return nodes
 
     def _root(self, number: int) -> tuple[float, Region]:
-        """Nothing is fixed but the numeric weights. The best of a few ways to deal weights out."""
+        """A region with only the numeric weights fixed, bounded by the best of a few Hoelder weightings."""
         shape, tried = self.regions.shape, []
         odds = bounds.make_odds(shape)
         for share in (0.05, 0.3, 0.8):
@@ -195,7 +199,7 @@ class _Model:
         return min(tried, key=lambda one: one[0])
 
     def open(self, node: Node[Region]) -> float:
-        """Make the tables of a region; the log of its bound."""
+        """Compute the tables of a region and return the log of its bound."""
         if node.parent is None:
             log_bound, node.region = self._root(node.numeric)
             return log_bound
@@ -206,7 +210,7 @@ class _Model:
         return float(bounds.log_bound(shape, node.region, bounds.make_odds(shape)))
 
     def tune(self, node: Node[Region], enough: float) -> float:
-        """Better shifts and weights; the log of the bound."""
+        """Improve the shifts and the Hoelder weights, and return the log of the bound."""
         assert node.region is not None
         log_bound, _ = bounds.tune(self.shapes[len(node.levels)], node.region, self.beta, _STEPS, enough)
         node.steps += _STEPS
@@ -243,14 +247,14 @@ class _Model:
         return self.regions.point(node.numeric, levels)
 
     def exactness(self, n: int) -> Exactness:
-        """Rounding of the gains of every step down, of the races between them, and of the clocks.
+        """Rounding error of the gains at every level, of the races between children, and of arrival times.
 
         |shift| of a cell's member is at most beta times the records of the cell, so a table of a cell is at
-        most longest + 1 times that (and logs of numbers of levels). A step down adds up the cells of one
-        variable; all steps together meet every record once per block, and the norm term is shifted no more.
-        A time is a sum of waiting times over rates, none of them negative: its relative error is that of the
-        worst of them, and of adding up the rings of one proposal. That a ring remains when a bound falls has
-        the probability of an exponential above the gain; the gains add up to at most ``span``.
+        most longest + 1 times that (and logs of numbers of levels). The descent to a child adds up the cells
+        of one variable. All descents together meet every record once per block, and the norm term is shifted
+        no more. A time is a sum of nonnegative waiting times over rates: its relative error is that of the
+        worst of them, and of adding up the arrivals of one proposal. An arrival is accepted after a bound
+        falls if an exponential exceeds the gain; the gains add up to at most ``span``.
         """
         root, beta_n = self.regions.shape, self.beta * n
         k, cells = self.depth, self.regions.cells
@@ -262,5 +266,5 @@ class _Model:
         span = math.log(cells.lattice.box_size) + beta_n
         clocks = EXPONENTIAL_ERROR * (1 + span) + (TRIES + 8) * UNIT_ROUNDOFF
         races = k * race_error(0.0) + race_error(size)
-        # The longest run of zero bits that is told apart is 203, and no draw uses 2^50 exponential variables.
+        # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
         return Exactness(2 * (gains + bound + clocks) + races, 2.0 ** (50 - 203))

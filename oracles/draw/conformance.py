@@ -1,13 +1,13 @@
-"""Checks that any oracle of exact random draws can be put through, by whoever wrote it.
+"""Conformance checks for oracles of exact random draws, built-in or custom.
 
 >>> from privopt.oracles.draw.enumerate import GibbsEnumeration
 >>> print(check_gibbs_oracle(GibbsEnumeration()).oracle)
 gibbs-enumerate
 
-Instances are small enough to know both laws exactly. Draws are compared with them by betting odds
-(``privopt.oracles.draw.evidence``): a right oracle is rejected with a probability below 1e-6 in all, whatever
-the numbers of draws. The random bits are seeded, so an oracle that uses no others gets the same verdict every
-time.
+Instances are small enough to compute both laws exactly. Draws are tested against them by betting
+(``privopt.oracles.draw.evidence``): a correct oracle is rejected with a probability below 1e-6 in all,
+whatever the numbers of draws. The random bits are seeded, so the verdict on an oracle that uses no others is
+reproducible.
 """
 
 from __future__ import annotations
@@ -47,11 +47,17 @@ from privopt.oracles.draw.evidence import (
 from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Draw, Exactness, GibbsOracle, Law, PreparedGibbs
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits
+from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.conjunction import MonotoneConjunction
+from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.costs import Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
+from privopt.problems.discrete.rule_list import RuleList
+from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError
+
+DrawnProblem = DataProblem | BranchingProblem
 
 # Odds of ten billion to one, in fewer than ten thousand bets.
 _LOG_ODDS = math.log(1e10)
@@ -70,21 +76,21 @@ _USELESS = 1e-6
 
 @dataclass(frozen=True)
 class DrawInstance:
-    """A small problem to draw from."""
+    """A small test problem."""
 
     name: str
-    problem: DataProblem
+    problem: DrawnProblem
 
 
 def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceReport:
-    """Put an oracle that draws through every check, under both laws, on every instance it does not refuse.
+    """Run every check on a sampling oracle, under both laws, on every instance that it does not refuse.
 
     Args:
         oracle: any oracle of exact draws.
         seed: of the random bits that the oracle is given, and of the instances.
 
     Returns:
-        A report of what passed and of what was skipped because the oracle refuses it.
+        A report of the checks passed and of the instances skipped because the oracle refuses them.
 
     Raises:
         ConformanceError: listing every kind of failure, or that nothing could be checked at all.
@@ -104,13 +110,13 @@ def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceRepo
 _UNSEEN = (
     f"a law that is off by less than {_MANY_DRAWS:,} draws show: a beta off by 20% is found, one off by 5% "
     f"may not be, and what is said about rounding is too small to be measured by drawing",
-    "what goes wrong only beyond the sizes that were tried: 200 points, 2,400 errors",
+    "what goes wrong only beyond the sizes that were tried: 1,000 points, 2,400 errors",
     "what comes up in fewer than one of a few hundred draws, without a trace in their law",
 )
 
 
 class _Bits:
-    """A seeded random source that counts what it gives. The first words may be prescribed."""
+    """A seeded random source that counts its output. The first words may be prescribed."""
 
     def __init__(self, *seed: int, first: tuple[int, ...] = ()) -> None:
         self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
@@ -142,17 +148,17 @@ class _Case:
         return self.oracle.prepare(self.problem, self.kind)
 
     def source(self) -> _Bits:
-        """Random bits that no other draw of the run has seen."""
+        """A random source that no other draw of the run uses."""
         return _Bits(self.seed, next(self._sources))
 
     @property
     def uniform(self) -> bool:
-        """Whether all losses are equal, so that there is nothing to choose by."""
+        """True if all losses are equal."""
         return bool(np.all(self.losses == self.losses[0]))
 
     @property
     def few(self) -> int:
-        """A number of draws that shows what is grossly wrong."""
+        """A number of draws that is enough to detect gross errors."""
         return _FEW_DRAWS // 3 if self.uniform else _FEW_DRAWS
 
     def law(self, beta: float, kind: Law | None = None) -> FloatArray:
@@ -161,15 +167,14 @@ class _Case:
         return gibbs_law(self.losses, beta) if gibbs else flip_law(self.losses, beta)
 
     def index(self, draw: Draw) -> int:
-        """Which point was drawn, if everything about the draw is in order."""
+        """Check a draw and return the index of its point."""
         index = self._index.get(tuple(draw.point.tolist()))
         if index is None or draw.loss != self.losses[index]:
             raise AssertionError("the drawn point is outside the lattice, or its loss is another one")
         return index
 
     def drawn(self, prepared: PreparedGibbs, betas: list[float], source: _Bits) -> IntArray:
-        """Indices of points drawn one after the other. What is handed out is spoilt afterwards: it must be
-        nothing that the oracle still needs."""
+        """Indices of points drawn in sequence. Each point is overwritten: the oracle must not reuse it."""
         indices = []
         for beta in betas:
             draw = prepared.draw(beta, source)
@@ -179,7 +184,7 @@ class _Case:
         return np.array(indices, dtype=np.int64)
 
     def _revealing(self) -> float:
-        """The inverse temperature at which a wrong one shows most: the largest variance of beta * loss."""
+        """The inverse temperature most sensitive to errors in beta: the largest variance of beta * loss."""
         range_of_losses = max(1, int(self.losses.max() - self.losses.min()))
         betas = np.geomspace(0.1, 40.0, 60) / range_of_losses
         spread = []
@@ -189,7 +194,7 @@ class _Case:
         return float(betas[int(np.argmax(spread))])
 
     def enough(self, beta: float) -> int:
-        """The number of draws after which a factor of 0.8 or 1.2 on beta shows, if that is not too many."""
+        """The number of draws that detects a factor of 0.8 or 1.2 on beta, up to a cap."""
         p, least = self.law(beta), math.inf
         for factor in (0.8, 1.2):
             q = self.law(factor * beta)
@@ -200,11 +205,11 @@ class _Case:
         return self.few if self.uniform else _SOME_DRAWS
 
 
-# --- Checks. Each yields where and what is wrong. -----------------------------------------------------
+# --- Checks. Each yields the place and the description of every failure. ------------------------------
 
 
 def _check_law(case: _Case) -> Iterator[Finding]:
-    """Uniform without a temperature, the exact law at several, only minimisers in the cold."""
+    """Check the law: uniform at beta = 0, exact at several betas, only minimisers at a very large one."""
     source = case.source()
     hot, cold = case.beta / 3, _COLD
     draws = {0.0: case.few, hot: case.few, case.beta: case.enough(case.beta), cold: case.few, 1e6: 20}
@@ -216,7 +221,7 @@ def _check_law(case: _Case) -> Iterator[Finding]:
 
 
 def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
-    """Bets on another temperature, on the other law, and on other shares of all kinds of points."""
+    """Bet on another temperature, on the other law, and on other shares of all kinds of points."""
     law, n = case.law(beta), len(drawn)
     alternatives = {f"at beta * {f:g}": case.law(f * beta) for f in _FACTORS}
     alternatives["under the other law"] = case.law(beta, _other(case.kind))
@@ -241,7 +246,7 @@ def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
 
 
 def _partitions(case: _Case) -> Iterator[tuple[str, IntArray]]:
-    """Ways to sort the points into a few kinds, numbered from 0."""
+    """Partitions of the points into a few kinds, numbered from 0."""
     for j, column in enumerate(case.points.T):
         yield f"values of w[{j}]", column - column.min()
     # Losses from the smallest on, the larger ones together.
@@ -259,13 +264,13 @@ def _partitions(case: _Case) -> Iterator[tuple[str, IntArray]]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Two temperatures in turn, another data set drawn from in between: nothing is remembered."""
+    """Check that draws are independent, with two temperatures in turn and draws from another data set."""
     source, n = case.source(), 4 * (case.few // 2)
     betas = [case.beta, case.beta, case.beta / 2, case.beta / 2]
     prepared = case.prepare()
     schedule = [betas[i % 4] for i in range(n)]
     drawn = case.drawn(prepared, schedule[: n // 2], source)
-    other = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice, case.problem.costs)
+    other = _with_labels_exchanged(case.problem)
     if not case.oracle.refusals(other, case.kind):
         case.oracle.prepare(other, case.kind).draw(case.beta, source)
     drawn = np.concatenate((drawn, case.drawn(prepared, schedule[n // 2 :], source)))
@@ -285,7 +290,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _against_independence(case: _Case, now: IntArray, before: IntArray, law: FloatArray) -> Iterator[str]:
-    """Bets that a draw repeats (or avoids) another one, or is on the same side of the median loss."""
+    """Bet that a draw repeats (or avoids) another one, or is on the same side of the median loss."""
     habit = odds_of_habit(now, before, law)
     if habit > _LOG_ODDS:
         yield (
@@ -301,7 +306,7 @@ def _against_independence(case: _Case, now: IntArray, before: IntArray, law: Flo
 
 
 def _check_random_source(case: _Case) -> Iterator[Finding]:
-    """The given bits, all that a draw needs of them, and nothing else decide."""
+    """Check that a draw is determined by the given random bits, and uses as many as its law requires."""
     n, states = 20, RandomStates()
     sources = [_Bits(case.seed, 1000), _Bits(case.seed, 1000), _Bits(case.seed, 1001)]
     first, again, other = (case.drawn(case.prepare(), [0.0] * n, source) for source in sources)
@@ -319,7 +324,7 @@ def _check_random_source(case: _Case) -> Iterator[Finding]:
 
 
 def _check_extreme_bits(case: _Case) -> Iterator[Finding]:
-    """Words of zeros or ones are as likely as others, and likelier than what the oracle says it loses."""
+    """Check that draws from leading words of zeros or ones succeed: such words are as likely as others."""
     for word, length, beta in itertools.product((0, 2**64 - 1), (1, 2), (case.beta, _COLD)):
         source = _Bits(case.seed, 2000, first=(word,) * length)
         where = f"beta {beta:g}, words of {'ones' if word else 'zeros'} first"
@@ -331,7 +336,7 @@ def _check_extreme_bits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Cancelled or out of time: the documented error and no point, and later draws are none the worse."""
+    """Check that a cancelled or late draw raises the documented error, and that later draws are right."""
     source = case.source()
     for name, limits in {
         "cancelled at once": Limits(cancelled=lambda: True),
@@ -358,8 +363,10 @@ def _check_limits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_purity(case: _Case) -> Iterator[Finding]:
-    """Neither the data nor anybody's random numbers are changed by preparing and drawing."""
-    arrays = [case.problem.X, case.problem.y, case.problem.lattice.low, case.problem.lattice.high]
+    """Check that preparing and drawing change neither the data nor global random states."""
+    problem = case.problem
+    features = problem.table.bits if isinstance(problem, BranchingProblem) else problem.X
+    arrays = [features, problem.y, problem.lattice.low, problem.lattice.high]
     before, states = [a.copy() for a in arrays], RandomStates()
     prepared = case.prepare()
     for beta in (0.0, case.beta, _COLD) * 3:
@@ -370,8 +377,8 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
 
 
 def _check_exactness(case: _Case) -> Iterator[Finding]:
-    """What is said about rounding is possible, is worth something, and tells nothing about the labels."""
-    flipped = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice, case.problem.costs)
+    """Check that the stated rounding error is valid, useful, and independent of the labels."""
+    flipped = _with_labels_exchanged(case.problem)
     other = None if case.oracle.refusals(flipped, case.kind) else case.oracle.prepare(flipped, case.kind)
     for beta in (0.0, case.beta, _COLD):
         stated = case.prepared.draw(beta, case.source()).exactness
@@ -398,7 +405,7 @@ def _wrong_statement(stated: Exactness, nothing_to_round: bool) -> Iterator[str]
 
 
 def _check_moments(case: _Case) -> Iterator[Finding]:
-    """Partition function and expected loss, where they are known, are those of the Gibbs law."""
+    """Check that partition function and expected loss, where known, are those of the Gibbs law."""
     for beta in (0.0, case.beta, _COLD):
         smallest = int(case.losses.min())
         total = math.fsum(np.exp(-beta * (case.losses - smallest)))
@@ -419,7 +426,7 @@ def _check_moments(case: _Case) -> Iterator[Finding]:
 
 
 def _check_temperatures(case: _Case) -> Iterator[Finding]:
-    """A beta that is negative or not finite is an error, not a draw."""
+    """Check that a negative or non-finite beta raises an error."""
     for beta in (-0.1, math.nan, math.inf, -math.inf):
         try:
             case.prepared.draw(beta, case.source())
@@ -429,7 +436,7 @@ def _check_temperatures(case: _Case) -> Iterator[Finding]:
 
 
 def _check_copies(case: _Case) -> Iterator[Finding]:
-    """A prepared oracle that can be pickled draws as before; one that cannot is reported."""
+    """Check that a pickled copy of a prepared oracle draws alike; report one that cannot be pickled."""
     prepared = case.prepare()
     try:
         pickled = pickle.dumps(prepared)
@@ -443,7 +450,7 @@ def _check_copies(case: _Case) -> Iterator[Finding]:
 
 
 def _checked_refusals(oracle: GibbsOracle, seed: int) -> Iterator[Finding]:
-    """Refusals are lists of reasons, said again by the error, and nothing is built before it."""
+    """Check that refusals are lists of reasons, are repeated by the error, and come before any building."""
 
     def check(instance: DrawInstance) -> Iterator[Finding]:
         for law in Law:
@@ -454,7 +461,7 @@ def _checked_refusals(oracle: GibbsOracle, seed: int) -> Iterator[Finding]:
         yield from findings(check, instance)
 
 
-def _against_refusal(oracle: GibbsOracle, problem: DataProblem, law: Law) -> Iterator[str]:
+def _against_refusal(oracle: GibbsOracle, problem: DrawnProblem, law: Law) -> Iterator[str]:
     reasons: Any = oracle.refusals(problem, law)
     if not (isinstance(reasons, list) and all(isinstance(r, str) and r.strip() for r in reasons)):
         yield f"refusals must be a list of reasons in words, got {type(reasons).__name__}"
@@ -474,17 +481,24 @@ def _against_refusal(oracle: GibbsOracle, problem: DataProblem, law: Law) -> Ite
 
 
 def _watched(oracle: GibbsOracle) -> tuple[GibbsOracle, list[object]]:
-    """A copy of the oracle that takes note when it builds."""
+    """A copy of the oracle that records calls of ``build``."""
     built: list[object] = []
     kind: Any = type(oracle)
 
-    def build(self: GibbsOracle, problem: DataProblem, law: Law = Law.GIBBS) -> Any:
+    def build(self: GibbsOracle, problem: DrawnProblem, law: Law = Law.GIBBS) -> Any:
         built.append(problem)
         return kind.build(self, problem, law)
 
     watched = copy.copy(oracle)
     object.__setattr__(watched, "__class__", type(kind.__name__, (kind,), {"build": build}))
     return watched, built
+
+
+def _with_labels_exchanged(problem: DrawnProblem) -> DrawnProblem:
+    if isinstance(problem, BranchingProblem):
+        labels = problem.costs.classes - 1 - problem.y
+        return type(problem)(problem.table, labels, problem.lattice, problem.costs)
+    return type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
 
 
 def _other(law: Law) -> Law:
@@ -523,7 +537,7 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     shifted = IntegerLattice([1, -3, 0], [2, -1, 3], radius=3.5)
     yield DrawInstance("box without the origin", random_halfspace(rng, shifted, blocks=(2,), numeric=1))
     yield DrawInstance("scores of zero", decimal_ties())
-    # Losses of up to 2,400: exp(-beta * loss) is no double any more.
+    # Losses of up to 2,400: exp(-beta * loss) underflows a double.
     few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)
     many = ZeroOneHalfspace(np.repeat(few.X, 60, axis=0), np.repeat(few.y, 60), few.lattice)
     yield DrawInstance("many records", many)
@@ -532,7 +546,7 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     yield DrawInstance(
         "conjunction of at most two features", MonotoneConjunction(binary, labels, at_most_two)
     )
-    # Every row with both labels: as many errors everywhere.
+    # Every row with both labels: the loss is constant.
     X = np.repeat([[6, 0, 1], [0, 6, 2]], 2, axis=0)
     equal = ZeroOneHalfspace(X, [1, -1, 1, -1], IntegerLattice(-1, 1, dimension=3))
     yield DrawInstance("equal losses", equal)
@@ -541,12 +555,24 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     costly = random_halfspace(rng, IntegerLattice(-1, 1, dimension=4), blocks=(3,), numeric=1)
     dear = ZeroOneHalfspace(costly.X, costly.y, costly.lattice, Costs(2, 5))
     yield DrawInstance("unequal costs", dear)
+    yield DrawInstance("tree of two levels", _branching(rng, DecisionTree, 2))
+    yield DrawInstance("rule list that may not be empty", _branching(rng, RuleList, 3, root_splits=True))
     one = IntegerLattice([1, -1], [1, -1])
     yield DrawInstance("one point", random_halfspace(rng, one, blocks=(2,), numeric=0))
 
 
+def _branching(
+    rng: np.random.Generator, kind: type[BranchingProblem], classes: int, *, root_splits: bool = False
+) -> BranchingProblem:
+    """A few hundred models over two predicates, one of which tells the classes apart for the most part."""
+    X = rng.integers(0, 2, (30, 2))
+    y = np.where(rng.random(30) < 0.7, X[:, 0], rng.integers(0, classes, 30))
+    costs = CostMatrix.of_weights(np.arange(1, classes + 1))
+    return kind(X, y, kind.domain(2, 2, classes, root_splits=root_splits), costs)
+
+
 def _one_good_point() -> ZeroOneHalfspace:
-    """Ten errors everywhere but at the point of ones: as sensitive to beta as so few points can be."""
+    """An instance with ten errors everywhere but at the point of ones, the most sensitive to beta."""
     lattice = IntegerLattice([-1, -1, -1, -1, 1], [1, 1, 1, 1, 1])
     return ZeroOneHalfspace(np.repeat([[1, 1, 1, 1, -3]], 10, axis=0), np.ones(10), lattice)
 

@@ -1,4 +1,4 @@
-"""Exact Gibbs draws from 0/1-loss problems over scorecard features, by eliminating variables.
+"""Exact Gibbs draws from 0/1-loss problems over scorecard features, by variable elimination.
 
 For fixed numeric weights the loss is a sum of small integer tables over cells
 (``privopt.oracles.cells.structure``). Given the weights of all other indicator blocks, the weights of one
@@ -8,14 +8,14 @@ ball couples the leaf weights through |w|^2 only, and is carried as a polynomial
 
 Two properties matter to privacy.
 
-- **Time.** The same additions are made whatever the labels and the numeric features are. How long a sum over
-  the lattice takes depends on the lattice, on beta, on the number of records and on which combinations of
-  indicators occur in the data, not on how often or with which label; what a draw takes after that depends on
-  the drawn point besides. (Caches and processors may still leak; nothing here is meant against somebody who
-  shares the machine.)
+- **Time.** The same additions are made whatever the labels and the numeric features are. The time of a sum
+  over the lattice depends on the lattice, on beta, on the number of records and on the set of indicator
+  combinations in the data. It does not depend on their frequencies or labels. The time of a draw after that
+  also depends on the drawn point. (Caches and processors may still leak: timing attacks by users of the same
+  machine are out of scope.)
 - **Rounding.** Losses are added as integers, and exponentials are read from one table. A sum of exponentials
-  is held as (smallest loss, sum relative to it), so nothing overflows, and what underflows is below exp(-700)
-  of the total per point.
+  is held as (smallest loss, sum relative to it), so nothing overflows. Terms that underflow are below
+  exp(-700) of the total per point.
 """
 
 from __future__ import annotations
@@ -63,16 +63,15 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 # Assignments of the innermost weights are handled side by side, as vector lanes.
 _MAX_LANES = 1024
-# One call of the compiled kernel makes about this many table additions: a tenth of a second at most between
-# two checks of the limits.
+# Table additions per call of the compiled kernel, about: limits are checked at least every tenth of a second.
 _CHUNK_WORK = 2e7
 
 
 @dataclass(frozen=True)
 class GibbsElimination(GibbsOracle):
-    """Sums over the whole lattice once per beta; every further draw at that beta recomputes a small part.
+    """Exact sampler by variable elimination: one sum over the whole lattice per beta, cheap draws after it.
 
-    Answers both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
+    Draws from both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
 
     Args:
         max_work: largest number of table additions for one sum over the lattice (4e8 per second and core).
@@ -103,7 +102,7 @@ class GibbsElimination(GibbsOracle):
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A part of the lattice: numeric weights and the digits of the first enumerated weights."""
+    """A part of the lattice, given by numeric weights and the digits of the first enumerated weights."""
 
     numeric: int
     digits: tuple[int, ...]
@@ -138,7 +137,7 @@ class _EliminationSampler(Sampler):
         return _moments(_joined(self._masses(beta, watch), beta), beta)
 
     def _masses(self, beta: float, watch: Watch) -> list[Mass]:
-        """The mass of every chunk; kept for further draws at the same beta."""
+        """The mass of every chunk, cached for further draws at the same beta."""
         if self._known is not None and self._known[0] == beta:
             return self._known[1]
         weights = exponentials_of_losses(beta, self.problem.largest_loss)
@@ -157,7 +156,7 @@ class _EliminationSampler(Sampler):
         return self._plan.mass(self.cells.tables(a), int(a @ a), digits, weights)
 
     def _exactness(self, beta: float) -> Exactness:
-        """Each race compares masses that are rounded by at most ``mass``; errors add up over races."""
+        """Rounding error of a draw: that of masses, at most ``mass`` in each race, added up over races."""
         plan, n = self._plan, self.problem.largest_loss
         log_size = math.log(self.cells.lattice.box_size)
         races = 1 + len(plan.order) + len(plan.leaf)
@@ -198,7 +197,7 @@ class _Rings(Arrivals):
 
 
 class _Descent:
-    """One draw inside a chunk: the weights one after the other, each in proportion to the mass below it."""
+    """A draw within a chunk: one weight after the other, each level in proportion to its conditional mass."""
 
     def __init__(self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk) -> None:
         self._sampler, self._request, self._chunk = sampler, request, chunk
@@ -236,7 +235,7 @@ class _Descent:
         return w
 
     def _leaf_losses(self, w: IntArray) -> list[IntArray]:
-        """For each leaf weight, the errors of its cells at each of its levels."""
+        """The errors of each leaf weight's cells at each of its levels."""
         cells, plan = self._sampler.cells, self._sampler._plan
         table = cells.tables(w[cells.numeric])
         lowest = w.copy()
@@ -251,7 +250,7 @@ class _Descent:
 
 
 def _suffix_masses(scores: list[FloatArray], squares: list[IntArray], room: int) -> list[FloatArray]:
-    """For each leaf weight, the log mass of all later ones by the |w|^2 that is left to them."""
+    """The log mass of all leaf weights after each one, by the |w|^2 that is left to them."""
     rest = np.zeros(room + 1)
     masses = [rest]
     for score, square in zip(scores[:0:-1], squares[:0:-1], strict=True):
@@ -291,16 +290,16 @@ def _log_masses(masses: list[Mass], beta: float) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Which weights are enumerated, in which order, and which are summed out.
+    """Elimination order: the enumerated weights in order, and the weights that are summed out.
 
     Attributes:
         order: coordinates of the enumerated weights; the lane weights of the program come last.
         leaf: coordinates of the weights that are summed out.
         span: levels of each coordinate.
-        is_weight: for each step, whether it gives a weight its digit (or just enters a block).
-        program: the compiled kernel's view of the same. A pseudo-weight of one level, ahead of the leaf
-            weights, stands for the cells without a leaf indicator.
-        work: table additions to sum over the whole lattice, about.
+        is_weight: True for each step that fixes the digit of a weight; False for one that enters a block.
+        program: the same for the compiled kernel. A pseudo-weight of one level, ahead of the leaf weights,
+            stands for the cells without a leaf indicator.
+        work: approximate number of table additions for a sum over the whole lattice.
     """
 
     cells: CellStructure
@@ -325,7 +324,7 @@ class _Plan:
 
     @property
     def norms(self) -> int:
-        """The number of values of |w|^2 that are told apart."""
+        """The number of distinct values of |w|^2."""
         return 1 + (self.squared_radius or 0)
 
     def squares(self, j: int) -> IntArray:
@@ -336,7 +335,7 @@ class _Plan:
 
     @property
     def roundings(self) -> float:
-        """Floating-point operations on the way of one summand to the total mass, with a margin."""
+        """The number of roundings from one summand to the total mass, with a margin."""
         sums = self.norms * (int(np.sum(self.program.leaf_span)) + self.lanes)
         return 4.0 * (sums + int(np.sum(self.program.span)) + 16)
 
@@ -364,9 +363,9 @@ class _Plan:
 
 
 class _PlanBuilder:
-    """Chooses the leaf block and lays the tables of the partial sums out.
+    """Builder of a plan: chooses the leaf block and lays out the tables of the partial sums.
 
-    A table is named by what it still depends on: a leaf weight and one weight of each block that is not yet
+    A table's key is the scope it still depends on: a leaf weight and one weight of each block that is not yet
     enumerated, -1 where no indicator is active.
     """
 
@@ -448,7 +447,7 @@ class _PlanBuilder:
         return lanes
 
     def _enumerate(self, block: list[int], tables: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], int]:
-        """Steps that enter a block and fix its weights; returns the tables that are left."""
+        """Add the steps that enter a block and fix its weights, and return the tables that are left."""
         names = sorted({(name[0], *name[2:]) for name in tables})
         current = self._step(-1, names, {}, {n: tables.get((n[0], -1, *n[1:]), -1) for n in names})
         for j in block:

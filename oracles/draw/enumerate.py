@@ -1,4 +1,4 @@
-"""Exact draws by enumeration: the reference that every other sampler is checked against.
+"""Exact draws by enumeration, the reference for every other sampler.
 
 Losses are integers, so a lattice of any size has at most n + 1 different ones. Points with equal losses are
 interchangeable under both laws: a draw picks a loss level first, then a uniform point of that level.
@@ -37,7 +37,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 @dataclass(frozen=True)
 class GibbsEnumeration(GibbsOracle):
-    """Computes the loss of every point once per data set (16 bytes per point), then draws cheaply.
+    """Exact sampler by enumeration: computes all losses once per data set (16 bytes per point).
 
     Args:
         max_candidates: largest box that is accepted.
@@ -118,8 +118,8 @@ class _LevelSampler(Sampler):
         lost = lost_to_the_source(n + 1)
         if self.law is Law.GIBBS:
             return Exactness(race_error(log_size + beta * n), lost)
-        # A relative error of E moves the maximum by at most as much in absolute terms, and P[w wins] changes
-        # by a factor of at most exp(twice the largest error of a score): exponentials are memoryless.
+        # A relative error of E moves the maximum by at most as much in absolute terms. Exponentials are
+        # memoryless, so P[w wins] changes by a factor of at most exp(twice the largest error of a score).
         score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + log_size + beta * n)
         return Exactness(2 * score, lost)
 

@@ -1,9 +1,9 @@
-"""Evidence against a claimed law of random draws, as betting odds.
+"""Sequential tests of a claimed law of random draws, by test martingales (betting).
 
-A bet is a likelihood ratio: what an alternative law predicts for the draws, one after the other, over what
-the claimed law does. If the claim is true, the odds have mean 1 whatever the alternative, so they reach x
-with a probability of at most 1 / x (Ville 1939): for any number of draws, however small the expected counts,
-without approximation. Everything here returns the logarithm of such odds.
+A bet is a likelihood ratio of the sequence of draws: an alternative law over the claimed law. If the claim is
+true, the odds are a martingale of mean 1 whatever the alternative, so they reach x with a probability of at
+most 1 / x (Ville 1939). This holds for any number of draws, however small the expected counts, without
+approximation. All functions return the logarithm of such odds.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 _TINY = np.finfo(np.float64).tiny
-# By how much repeating (or avoiding) the draw before is overweighted.
+# Factors by which the alternatives overweight repeating (or avoiding) the previous draw.
 _HABITS = (-0.9, -0.3, 0.05, 0.2, 0.5, 0.9)
 
 
 def gibbs_law(losses: IntArray, beta: float) -> FloatArray:
-    """Probabilities in proportion to exp(-beta loss); shape of ``losses``."""
+    """The Gibbs law: probabilities in proportion to exp(-beta loss), of the shape of ``losses``."""
     weights: FloatArray = np.exp(-beta * (losses - losses.min()))
     weights /= weights.sum()
     return weights
 
 
 def flip_law(losses: IntArray, beta: float) -> FloatArray:
-    """Probabilities under permute-and-flip, for at most a few hundred points.
+    """The law of permute-and-flip, for at most a few hundred points.
 
     With r_w = exp(-beta (L_w - min L)) and standard exponential noises, the score of w is the largest with
     probability r_w * integral over u in (0, 1) of prod_{v != w} (1 - r_v u): a polynomial, which
@@ -44,7 +44,7 @@ def flip_law(losses: IntArray, beta: float) -> FloatArray:
 
 
 def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]) -> FloatArray:
-    """Log odds of each alternative law against the claimed one; shape (alternatives,)."""
+    """Log odds of each alternative law against the claimed one, shape (alternatives,)."""
     counts = np.bincount(drawn, minlength=len(law))
     seen = counts > 0
     if np.any(law[seen] == 0):
@@ -55,7 +55,7 @@ def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]
 
 
 def any_of(log_odds: FloatArray) -> float:
-    """The stake is spread evenly over several bets."""
+    """Log odds of the even mixture of several bets."""
     best = float(np.max(log_odds))
     if math.isinf(best):
         return best
@@ -63,15 +63,15 @@ def any_of(log_odds: FloatArray) -> float:
 
 
 def odds_of_other_shares(kinds: IntArray, shares: FloatArray, given: IntArray | None = None) -> float:
-    """Log odds that kinds of draws have other shares than the claimed ones.
+    """Log odds that the kinds of draws have other shares than the claimed ones.
 
     The alternative is a mixture over all shares: the predictor of Krichevsky and Trofimov (1981).
 
     Args:
         kinds: the kind of each draw, in 0..k-1.
         shares: their claimed probabilities, shape (k,), the same for every draw.
-        given: for each draw something known before it was made, as an integer: shares are then learnt for
-            each value apart, which finds dependence.
+        given: a covariate known before each draw, as an integer: shares are learnt for each of its values
+            separately, which detects dependence.
     """
     groups = np.zeros(len(kinds), dtype=np.int64) if given is None else given
     return sum(_learnt(kinds[groups == g], shares) for g in np.unique(groups).tolist())
@@ -89,7 +89,7 @@ def _learnt(kinds: IntArray, shares: FloatArray) -> float:
 
 
 def odds_of_habit(drawn: IntArray, before: IntArray, law: FloatArray) -> float:
-    """Log odds that a draw repeats, or avoids, the point that was drawn before it.
+    """Log odds that a draw repeats, or avoids, the point drawn before it.
 
     Args:
         drawn: indices of the drawn points.
@@ -97,7 +97,7 @@ def odds_of_habit(drawn: IntArray, before: IntArray, law: FloatArray) -> float:
         law: the claimed probabilities of all points.
     """
     chance = law[before]
-    open_ = (chance > 0) & (chance < 1)  # nothing is to be learnt where there is no choice
+    open_ = (chance > 0) & (chance < 1)  # a certain draw gives no evidence
     same, chance = (drawn == before)[open_], chance[open_]
     bets = []
     for habit in _HABITS:

@@ -1,4 +1,4 @@
-"""Oracles that draw instead of minimising: the exponential mechanism and permute-and-flip, exactly.
+"""Interface of sampling oracles: exact draws for the exponential mechanism and permute-and-flip.
 
 Two laws over the points w of a lattice, for an integer loss L(D, w) and an inverse temperature beta:
 
@@ -8,11 +8,11 @@ Two laws over the points w of a lattice, for an integer loss L(D, w) and an inve
   descriptions agree). Never worse than Gibbs at the same beta.
 
 Replacing one record moves L at a fixed w by at most 1, so either law is epsilon-DP (pure, replace-one) at
-beta = epsilon / 2. That holds for the drawn point alone: the loss, the partition function, the node count and
+beta = epsilon / 2. That holds for the drawn point alone. The loss, the partition function, the node count and
 the running time that come with it are diagnostics, and none of them is private.
 
-What floating point does to these laws is stated, in the form that pure privacy needs: a factor on *every*
-probability, however small (``Exactness``).
+The effect of floating point on these laws is stated in the form that pure privacy needs: as a factor on
+*every* probability, however small (``Exactness``).
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
 UNIT_ROUNDOFF = 2.0**-53
-# What one draw of ``exponentials`` may lose, in relative terms: 1 roundoff for the uniform variable times a
-# condition number of at most 1.5, and 4 units in the last place (8 roundoffs) for the logarithm.
+# Relative error of one draw of ``exponentials``: 1 roundoff for the uniform variable times a condition number
+# of at most 1.5, and 4 units in the last place (8 roundoffs) for the logarithm.
 EXPONENTIAL_ERROR = 16 * UNIT_ROUNDOFF
 # |log E| stays below this unless the random source returns 256 zero bits in a row.
 LOG_EXPONENTIAL_RANGE = 180.0
 
 
 class Law(Enum):
-    """The two questions."""
+    """The laws of a draw: Gibbs or permute-and-flip."""
 
     GIBBS = "P[w] proportional to exp(-beta * L(D, w))"
     PERMUTE_AND_FLIP = "argmax over w of E_w - beta * L(D, w), E_w independent standard exponential"
 
 
 class RandomSource(Protocol):
-    """Where randomness comes from. Uniform bits are all that exact sampling needs."""
+    """Source of random bits. Exact sampling needs nothing but uniform bits."""
 
     def bits(self, n: int, /) -> NDArray[np.uint64]:
-        """n independent uniform 64-bit words."""
+        """Return n independent uniform 64-bit words."""
 
 
 @dataclass(frozen=True)
 class Exactness:
-    """How far the law of a draw is from the stated one, given ideal random bits.
+    """Bound on the distance of a draw's law from the stated one, given ideal random bits.
 
     Outside an event of probability ``lost_mass``, every point is drawn with its exact probability up to a
     factor between exp(-log_error) and exp(log_error). Both numbers follow from beta, the number of records
@@ -78,7 +78,7 @@ class Exactness:
 
 @dataclass(frozen=True)
 class DrawRequest:
-    """One draw asked of a sampler: the inverse temperature, the randomness, limits and progress."""
+    """Request of one draw: the inverse temperature, the randomness, limits and progress."""
 
     beta: float
     random: RandomSource
@@ -87,7 +87,7 @@ class DrawRequest:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a sampler hands back. The loss is not part of it: privopt recomputes that."""
+    """Result of a sampler. It has no loss: privopt recomputes that."""
 
     point: IntArray
     exactness: Exactness
@@ -97,7 +97,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Moments:
-    """Exact facts about a Gibbs law. Functions of the data: not private, never release them."""
+    """Log-partition function and expected loss of a Gibbs law. Not private: never release them."""
 
     log_partition: float
     expected_loss: float
@@ -108,7 +108,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def draw(self, request: DrawRequest) -> Sample:
-        """One exact draw.
+        """Make one exact draw.
 
         Raises:
             UnfinishedDrawError: a limit was reached.
@@ -118,7 +118,7 @@ class Sampler(ABC):
         """Log-partition function and expected loss of the Gibbs law, by exact summation.
 
         Raises:
-            UnsupportedProblemError: this sampler never sums over the whole lattice.
+            UnsupportedProblemError: this sampler computes no sum over the whole lattice.
         """
         raise UnsupportedProblemError(
             "this sampler never sums over the whole lattice, so it knows no partition function. "
@@ -128,15 +128,15 @@ class Sampler(ABC):
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw. ``point`` is what the privacy guarantee is about; every other field is a diagnostic.
+    """One draw. The privacy guarantee covers ``point`` alone; every other field is a diagnostic.
 
     Attributes:
         point: the drawn weights, shape (dimension,).
         loss: the exact number of errors at the point, recomputed in integers. Not private.
-        law: what was drawn from.
+        law: the law of the draw.
         beta: inverse temperature.
         oracle: name of the oracle.
-        exactness: what floating point did to the law.
+        exactness: bound on the effect of floating point on the law.
         log_partition: log of sum over w of exp(-beta L(D, w)), where known. Not private.
         nodes: work done. Not private unless the oracle says so.
         seconds: wall-clock time. Not private unless the oracle says so.
@@ -160,7 +160,7 @@ class Draw:
 
 
 class GibbsOracle(ABC):
-    """Draws from a lattice. Subclasses are values: cheap to make, comparable by their fields."""
+    """Sampling oracle over a lattice. Subclasses are values: cheap to make, comparable by their fields."""
 
     name: ClassVar[str]
 
@@ -170,10 +170,10 @@ class GibbsOracle(ABC):
 
     @abstractmethod
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
-        """Everything that depends on neither beta nor randomness. Called only without refusals."""
+        """Build a sampler, independent of beta and of randomness. Called only without refusals."""
 
     def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
-        """Match, then build.
+        """Check that the oracle supports the problem, then build its sampler.
 
         Raises:
             UnsupportedProblemError: listing every refusal.
@@ -189,10 +189,10 @@ class GibbsOracle(ABC):
 
 @dataclass(frozen=True)
 class PreparedGibbs:
-    """A sampler built for one problem and one law; checks each of its draws.
+    """A sampler built for one problem and one law, with checks of each draw.
 
-    That draws have the law, and none depends on those before it, is the sampler's word; ``maker`` is the
-    class of the oracle whose word is taken.
+    The law of the draws and their independence cannot be checked here: they are claims of the sampler.
+    ``maker`` is the class of the oracle that makes them.
     """
 
     name: str
@@ -202,7 +202,7 @@ class PreparedGibbs:
     maker: Any = field(default=None, compare=False)
 
     def draw(self, beta: float, random: RandomSource, limits: Limits | None = None) -> Draw:
-        """One exact draw at inverse temperature beta.
+        """Make one exact draw at inverse temperature beta.
 
         With beta = epsilon / 2 the point is an epsilon-DP release (pure, replace-one neighbours, n public).
 
@@ -238,13 +238,13 @@ class PreparedGibbs:
 
         Raises:
             InvalidInputError: an unusable beta.
-            UnsupportedProblemError: the sampler never sums over the whole lattice.
+            UnsupportedProblemError: the sampler computes no sum over the whole lattice.
             UnfinishedDrawError: a limit was reached.
         """
         return self.sampler.moments(_inverse_temperature(beta), started(limits))
 
     def log_partition(self, beta: float, limits: Limits | None = None) -> float:
-        """log of sum over w of exp(-beta L(D, w)); see ``moments``. Not private."""
+        """The log of the sum over w of exp(-beta L(D, w)); see ``moments``. Not private."""
         return self.moments(beta, limits).log_partition
 
     def expected_loss(self, beta: float, limits: Limits | None = None) -> float:
@@ -253,10 +253,10 @@ class PreparedGibbs:
 
 
 def stop_if_asked(watch: Watch, nodes: int) -> None:
-    """Fail closed when a limit is reached.
+    """Raise an error without a point when a limit is reached.
 
     Raises:
-        UnfinishedDrawError: naming time, work and remedy.
+        UnfinishedDrawError: with time, work and remedy.
     """
     watch.report(math.nan, math.nan, nodes)
     if (reason := watch.stop()) is not None:
@@ -275,7 +275,7 @@ def exponentials(random: RandomSource, size: int) -> FloatArray:
     Each is a real exponential variable rounded to within a relative ``EXPONENTIAL_ERROR``. The usual -log(u)
     with u on a grid of 2^-53 takes no value between 0 and 1e-16, so events of smaller probability would
     become impossible, and a pure privacy claim false. Here the binary exponent of the uniform variable is
-    drawn as what it is, a geometric variable, and its fraction separately.
+    drawn as a geometric variable, and its fraction separately.
     """
     words = random.bits(size)
     fraction = 1.0 + ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -318,38 +318,38 @@ def uniform_below(random: RandomSource, n: int) -> int:
 def race(random: RandomSource, log_weights: FloatArray) -> int:
     """An index drawn in proportion to exp(log_weights), by a race of exponential clocks.
 
-    Clock k rings at E_k / weight_k; the first to ring is k with probability weight_k / sum. Unlike inversion
-    of a cumulative sum this loses no small probability: rounding moves each clock by a factor of at most
-    1 +- delta, hence each probability by a factor of at most (1 + delta) / (1 - delta). See ``race_error``.
+    Clock k has the arrival time E_k / weight_k; the earliest is k with probability weight_k / sum. Unlike
+    inversion of a cumulative sum this loses no small probability: rounding moves each time by a factor of at
+    most 1 +- delta, hence each probability by at most (1 + delta) / (1 - delta). See ``race_error``.
     """
     clocks = np.log(exponentials(random, len(log_weights))) - log_weights
     return int(np.argmin(clocks))
 
 
 def race_error(magnitude: float) -> float:
-    """What ``race`` adds to a log probability when all finite |log_weights| are at most ``magnitude``.
+    """Error of a log probability under ``race`` if all finite |log_weights| are at most ``magnitude``.
 
-    The clock that wins may be early and all others late: twice what one may be off by.
+    It is twice the error of one clock: the winner may be early and all others late.
     """
     return 2 * clock_error(magnitude)
 
 
 def clock_error(magnitude: float) -> float:
-    """What the log of one clock of ``race`` may be off by."""
+    """Error of the log arrival time of one clock of ``race``."""
     return EXPONENTIAL_ERROR + 4 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
 
 
 def chain_error(races: int, weight_error: float, magnitude: float) -> float:
-    """What so many races, one after the other, add to a log probability.
+    """Error of a log probability under a chain of races.
 
-    A probability is a product of one conditional probability per race, and in each of them the weight that
-    wins may be too small and all others too large, by a relative ``weight_error``.
+    A probability is a product of one conditional probability per race. In each of them the winning weight may
+    be too small and all others too large, by a relative ``weight_error``.
     """
     return races * (2 * weight_error + race_error(magnitude))
 
 
 def lost_to_the_source(exponentials_used: float) -> float:
-    """The probability that a random source returns 256 zero bits in a row in any of so many exponentials."""
+    """The probability of 256 zero bits in a row in any of the given number of exponentials."""
     return exponentials_used * 2.0**-256
 
 

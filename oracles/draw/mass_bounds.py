@@ -1,13 +1,13 @@
-"""The bound of a region at temperature one, lowered by tuning, and rejection sampling by it.
+"""Mass bounds of regions at temperature one, their optimisation, and rejection sampling from them.
 
 Energies are in units of the temperature: beta times the loss. Minus the bound of a region (``regions``)
 is then a log bound on its mass, the sum of exp(-beta L). It is convex in the shifts and smallest where all
 factors of a variable imply the same distribution; the Hoelder weights are free too. ``tune`` improves both.
 
-The same tables bound what is left when the first variables are fixed, and the bounds of the children of a
-node never add up to more than the bound of the node. So a point is proposed by going down variable by
-variable, to a child in proportion to its bound, or to none at all with the remaining probability. At the end
-the bound is exact: each point is reached with probability exp(-beta L) / (bound of the region).
+The same tables bound the mass that is left when the first variables are fixed. The bounds of the children of
+a node never add up to more than the bound of the node. So a point is proposed by descending variable by
+variable, to a child in proportion to its bound, or rejected with the remaining probability. At a point the
+bound is exact: each point is reached with probability exp(-beta L) / (bound of the region).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def make_odds(shape: Shape) -> Odds:
 
 @njit(cache=True, nogil=True)
 def log_bound(shape: Shape, region: Region, odds: Odds) -> float:
-    """Recompute everything that follows from the cells' shifts and the weights; the log of the bound."""
+    """Recompute the tables from the cells' shifts and the weights, and return the log of the bound."""
     give_to_norm(shape, region, 0.0)
     update(shape, region, odds)
     return -float(bound(shape, region))
@@ -47,7 +47,7 @@ def log_bound(shape: Shape, region: Region, odds: Odds) -> float:
 
 @njit(cache=True, nogil=True)
 def share_weights(shape: Shape, region: Region, norm: float) -> None:
-    """The norm term gets a share ``norm`` of each variable's weight, the cells equal shares of the rest."""
+    """Give the norm term a share ``norm`` of each variable's weight, the cells equal shares of the rest."""
     for j in range(shape.fixed, len(shape.span)):
         last = shape.var_start[j + 1] - 1
         cells = last - shape.var_start[j]
@@ -58,7 +58,7 @@ def share_weights(shape: Shape, region: Region, norm: float) -> None:
 
 @njit(cache=True, nogil=True)
 def child_bounds(shape: Shape, region: Region) -> FloatArray:
-    """Log bounds of the children by the first free variable."""
+    """Log bounds of the children, one per level of the first free variable."""
     gains = np.empty(shape.squares.shape[1])
     _gains(shape, region, shape.fixed, np.zeros(shape.cells + 1, dtype=np.int64), gains)
     gains -= bound(shape, region)
@@ -67,7 +67,7 @@ def child_bounds(shape: Shape, region: Region) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def _gains(shape: Shape, region: Region, j: int, sums: IntArray, gains: FloatArray) -> None:
-    """log(bound of child / bound of node) by level of variable j; ``sums`` are the factors' partial sums."""
+    """Log ratios of child to node bound by level of variable j; ``sums`` are the factors' partial sums."""
     last = shape.var_start[j + 1] - 1
     e = shape.var_member[last]
     at = shape.table_start[e + shape.cells] + sums[shape.cells]
@@ -123,9 +123,9 @@ def _update_beliefs(shape: Shape, region: Region, odds: Odds, beliefs: _Beliefs)
 def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -> tuple[float, int]:
     """Lower the bound by ``steps`` accelerated steps, fewer once its log is below ``enough``.
 
-    Each step moves the shifts of every variable's factors toward a common distribution. Weights go where
-    little entropy is. Returns the log of the bound and the steps taken; the region keeps the best setting
-    that was seen, with its tables.
+    Each step moves the shifts of every variable's factors toward a common distribution. Weights move to
+    factors of little entropy. Returns the log of the bound and the steps taken. The region keeps the best
+    setting found, with its tables.
     """
     shift, weight = region.shift.copy(), region.weight.copy()  # the best that were seen
     odds = make_odds(shape)
@@ -145,7 +145,7 @@ def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -
         if reached < best:
             best = reached
             shift[:], weight[:] = region.shift, region.weight
-        else:  # too far: back to the best setting, without momentum
+        else:  # the step was too long: restart from the best setting without momentum
             if streak == 1:
                 pace *= 0.7
             region.shift[:], region.weight[:] = shift, weight
@@ -199,7 +199,7 @@ def _reweigh(shape: Shape, region: Region, beliefs: _Beliefs) -> None:
 
 @njit(cache=True, nogil=True)
 def words_per_try(shape: Shape) -> int:
-    """An upper bound on the random words of one ring and the way down from it."""
+    """An upper bound on the random words of one arrival and its proposal."""
     return int(4 * (1 + (len(shape.span) - shape.fixed) * (shape.squares.shape[1] + 1)))
 
 
@@ -214,11 +214,11 @@ def propose(
     tries: int,
     levels: IntArray,
 ) -> tuple[int, int, float, int]:
-    """Rings of a region's clock, of rate 1, from one at ``elapsed`` on; each proposes a point.
+    """Propose points at the arrivals of a region's Poisson process of rate 1, from one at ``elapsed`` on.
 
-    Stops when a point is drawn (it is then in ``levels``), after so many tries, when the next ring is later
-    than the horizon, or when the random words are used up. Returns status, cursor, time of the ring that drew
-    or that is next, and tries made.
+    Stops when a point is accepted (it is then in ``levels``), after ``tries`` proposals, when the next
+    arrival is later than the horizon, or when the random words are used up. Returns status, cursor, time of
+    the accepted or else of the next arrival, and tries made.
     """
     sums = np.empty(shape.cells + 1, dtype=np.int64)
     gains = np.empty(shape.squares.shape[1])

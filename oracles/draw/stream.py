@@ -1,4 +1,4 @@
-"""Exact draws in constant memory: the points pass by in blocks, and the best so far is kept."""
+"""Exact draws in constant memory: a race over blocks of points, keeping the best so far."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from privopt.oracles.draw.interface import (
 from privopt.oracles.limits import too_many_points
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# Numbers that a block may take: points times records, where a problem makes a table of them.
+# Largest number of entries of a block: points times records, for problems that make a table of both.
 _ENTRIES = 1 << 22
 _LARGEST_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
 class GibbsStream(GibbsOracle):
-    """Weighs every point anew for each draw; memory grows neither with the lattice nor with the records.
+    """Streaming sampler: computes all losses for each draw, in memory independent of lattice and records.
 
-    The race of ``privopt.oracles.draw.interface.race`` is run block by block: its winner is the winner of the
-    blocks' winners. Permute-and-flip likewise.
+    The race of ``privopt.oracles.draw.interface.race`` is run block by block: its winner is the best of the
+    blocks' winners. Permute-and-flip works likewise.
 
     Args:
         max_work: largest candidates x records that is accepted.

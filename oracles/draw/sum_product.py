@@ -1,4 +1,4 @@
-"""The compiled part of elimination: sums of exponentials of losses over many assignments of the weights.
+"""Compiled part of elimination: sums of exponentials of losses over many assignments of the weights.
 
 A sum is held as three numbers (``Mass``): its smallest loss m, s = sum of exp(-beta (L - m)) and
 u = sum of (L - m) exp(-beta (L - m)). So s >= 1 and no sum over- or underflows, whatever beta and the number
@@ -31,7 +31,7 @@ class Mass(NamedTuple):
 
 
 class Program(Record):
-    """The enumeration over one integer work array, which begins with the cell tables.
+    """Program of the enumeration over one integer work array, which begins with the cell tables.
 
     Step p gives a weight its digit d, one of ``span[p]``, and runs the operations start[p] to start[p + 1]:
     work[dst + x] = work[prev + x] (nothing if prev < 0) + work[add + d + x] (nothing if add < 0), x < width.
@@ -66,7 +66,7 @@ class _Buffers(NamedTuple):
 
 
 def exponentials_of_losses(beta: float, n: int) -> FloatArray:
-    """exp(-beta k) for k = 0, 1, ..., then a zero that stands for everything too small to keep."""
+    """The values exp(-beta k) for k = 0, 1, ..., then a zero for all smaller ones."""
     largest = n if beta * n <= LARGEST_EXPONENT else math.floor(LARGEST_EXPONENT / beta)
     return np.append(np.exp(-beta * np.arange(largest + 1)), 0.0)
 
@@ -83,10 +83,10 @@ def sum_out(
     """The mass of all points with the given digits.
 
     Args:
-        program: what to do.
-        table: the cell tables at the numeric weights in question.
+        program: the operations of the enumeration.
+        table: the cell tables at the given numeric weights.
         fixed, lane_fixed: the digit of each step and lane weight, -1 where it runs over all.
-        room: what |w|^2 of the numeric weights leaves to the others; 0 without a norm ball.
+        room: the squared radius less |w|^2 of the numeric weights; 0 without a norm ball.
         weights: as made by ``exponentials_of_losses``.
     """
     work = np.empty(program.work_size, dtype=np.int32)
@@ -106,7 +106,7 @@ def sum_out(
         else:
             digit[p] = max(digit[p] + 1, fixed[p])
             finished = digit[p] >= program.span[p] or (fixed[p] >= 0 and digit[p] > fixed[p])
-        if finished:  # hand the sum of this subtree up
+        if finished:  # pass the sum of this subtree to its parent
             p -= 1
             if p >= 0:
                 smallest[p], total[p], excess[p] = _joined(
@@ -228,7 +228,7 @@ def _clear(buffers: _Buffers, side: int, room: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _fill_losses(program: Program, work: Int32Array, j: int, losses: Int32Array) -> None:
-    """losses[v, lane]: the errors that depend on leaf weight j, at its level v. Lanes grow digit by digit."""
+    """Fill losses[v, lane] with the errors that depend on leaf weight j at level v, lane digit by digit."""
     base = program.leaf_base[j]
     for v in range(program.leaf_span[j]):
         losses[v, 0] = work[base + v] if base >= 0 else 0
@@ -252,7 +252,7 @@ def _lower(old: Int32Array, losses: Int32Array, new: Int32Array) -> None:
 def _add_scaled(
     buffers: _Buffers, old: int, q: int, v: int, new: int, q_new: int, weights: FloatArray
 ) -> None:
-    """Add the old mass, with level v of the leaf weight at hand, to the new one."""
+    """Add the old mass, with the current leaf weight at level v, to the new one."""
     losses, m0, m1 = buffers.losses[v], buffers.smallest[old, q], buffers.smallest[new, q_new]
     s0, s1 = buffers.total[old, q], buffers.total[new, q_new]
     u0, u1 = buffers.excess[old, q], buffers.excess[new, q_new]

@@ -1,15 +1,14 @@
-"""Exact draws from bounds alone: points ring, regions ring for them, and rings to nobody are thrown away.
+"""Exact sampling by Poisson thinning: regions propose at an upper-bound rate, excess proposals are rejected.
 
-Think of Poisson clocks (``privopt.oracles.draw.arrivals``): every point rings at the rate of its mass,
-exp(-beta L). The clock of a region rings at the rate of an upper bound on its mass, and each ring is given to
-a point of the region or to nobody, so that exactly the points' own processes remain. A region whose rings
-keep going to nobody is bounded better, or split: the ring at hand is passed to one of the children, or to
-nobody, in proportion to their bounds. So the first ring that reaches a point is an exact Gibbs draw, whatever
-the bounds are: bad bounds only cost time.
+Each point has a Poisson process (``privopt.oracles.draw.arrivals``) whose rate is its mass, exp(-beta L). A
+region has one whose rate is an upper bound on its mass. Each arrival at a region is assigned to one of its
+points or rejected, so that exactly the points' own processes remain (Lewis and Shedler 1979). A region with
+many rejections gets a better bound, or is split: its current arrival is passed to one of the children in
+proportion to their bounds, or rejected. So the first accepted arrival is an exact Gibbs draw, whatever the
+bounds are: loose bounds only cost time.
 
-Rates span thousands of orders of magnitude, and what is bounded badly rings very early. So times and rates
-are decimal numbers, whose exponents do not overflow: no unit of time has to be found first, every rate can be
-held, and nothing is lost at either end.
+Rates span thousands of orders of magnitude, and regions with loose bounds have very early arrivals. So times
+and rates are decimal numbers, whose exponents do not overflow: no unit of time has to be found first.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from privopt.oracles.draw.mass_bounds import DRAWN, OUT_OF_BITS, Words
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.problems.discrete.lattice import IntArray
 
-# Rings of a region that go to nobody before it is tuned or split.
+# Rejected arrivals of a region before it is tuned or split.
 TRIES = 100
-# Tuning stops at regions that are not going to ring until the time is e^6 times what it is now.
+# Tuning stops once the next arrival of a region is expected at about e^6 times the current time.
 _QUIET = -6.0
-# More digits than doubles have: what times lose is nothing against what the waiting times do.
+# More digits than doubles have: the rounding of times is negligible against that of waiting times.
 _DECIMAL = Context(prec=20, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 Tables = TypeVar("Tables")
@@ -41,43 +40,43 @@ Tables = TypeVar("Tables")
 
 @dataclass(eq=False)
 class Node(Generic[Tables]):
-    """A region of the frontier. Its tables are made when its clock first rings."""
+    """A region of the frontier. Its tables are made at its first arrival."""
 
     numeric: int
     levels: tuple[int, ...]  # of the fixed variables, in search order
     log_bound: float
     parent: Tables | None
     region: Tables | None = None
-    tries: int = 0  # rings that went to nobody since the last tuning
+    tries: int = 0  # rejected arrivals since the last tuning
     steps: int = 0  # of tuning so far
     tuned: bool = False  # tuning has stopped being worthwhile
     _rate: Decimal | None = None
 
     @property
     def holds_tables(self) -> bool:
-        """Its own, or those it will be made from, which its siblings share."""
+        """True if the node holds its own tables, or its parent's, which its siblings share."""
         return self.region is not None or self.parent is not None
 
     @property
     def rate(self) -> Decimal:
-        """exp(log_bound)."""
+        """The rate of the region's Poisson process, exp(log_bound)."""
         if self._rate is None:
             self._rate = _DECIMAL.exp(Decimal(self.log_bound))
         return self._rate
 
     def tighten(self, log_bound: float) -> float:
-        """Take over a new bound; by how much its log fell."""
+        """Set a new bound, and return the decrease of its log."""
         before, self.log_bound, self._rate = self.log_bound, log_bound, None
         return max(0.0, before - log_bound)  # negative by rounding alone
 
 
 class Bounds(Protocol[Tables]):
-    """What drawing needs to know of a problem at one inverse temperature.
+    """Interface of a problem at one inverse temperature, as the sampler uses it.
 
     Attributes:
-        depth: with so many levels fixed, a region is a point and its bound is exact.
-        words: a sensible number of random words to ask for at once; enough for one proposal.
-        most: as many regions of the frontier may hold tables.
+        depth: the number of fixed levels at which a region is a point and its bound exact.
+        words: the number of random words to request at once; enough for one proposal.
+        most: the largest number of regions of the frontier that may hold tables.
     """
 
     depth: int
@@ -85,13 +84,13 @@ class Bounds(Protocol[Tables]):
     most: int
 
     def open(self, node: Node[Tables]) -> float:
-        """Make the tables of a region; the log of its bound, at most what it was."""
+        """Make the tables of a region, and return the log of its bound, which does not rise."""
 
     def tune(self, node: Node[Tables], enough: float) -> float:
-        """A better bound, but not better than ``enough``; its log. Says in ``node.tuned`` if that is all."""
+        """Lower the log bound, at most to ``enough``, and return it. Sets ``node.tuned`` when gains end."""
 
     def children(self, node: Node[Tables]) -> list[Node[Tables]]:
-        """The parts of an open region that is no point; their bounds add up to no more than its own."""
+        """The parts of an open region that is no point. Their bounds add up to no more than its own."""
 
     def propose(
         self,
@@ -103,20 +102,20 @@ class Bounds(Protocol[Tables]):
         tries: int,
         levels: IntArray,
     ) -> tuple[int, int, float, int]:
-        """Give rings of an open region to points: see ``mass_bounds.propose``."""
+        """Assign arrivals of an open region to points: see ``mass_bounds.propose``."""
 
     def point(self, node: Node[Tables], levels: IntArray) -> IntArray:
         """The point of a region with these levels."""
 
 
 class Rings(Arrivals, Generic[Tables]):
-    """The clocks of one draw. Every clock starts at 0; the frontier may come from earlier draws.
+    """Arrivals of one draw by Poisson thinning. Time starts at 0; the frontier may come from earlier draws.
 
     Args:
         bounds: of the problem, at the inverse temperature of the request.
         request: the randomness and the limits.
         frontier: regions that cover the lattice.
-        log_unit: ``next`` counts time so that a point of mass exp(log_unit) rings at rate 1.
+        log_unit: ``next`` counts time so that a point of mass exp(log_unit) has rate 1.
     """
 
     def __init__(
@@ -140,7 +139,7 @@ class Rings(Arrivals, Generic[Tables]):
         return [node for _, _, node in self._heap]
 
     def first(self) -> IntArray:
-        """The point that rings first: a Gibbs draw."""
+        """The point of the first accepted arrival: a Gibbs draw."""
         arrival = self.next(math.inf)
         assert arrival is not None
         return arrival[1]
@@ -156,10 +155,9 @@ class Rings(Arrivals, Generic[Tables]):
         return None
 
     def _ring(self, time: Decimal, node: Node[Tables], end: Decimal) -> tuple[Decimal, IntArray] | None:
-        """The clock of a region rings: bound it better, propose points, or split it.
+        """Process an arrival at a region: improve its bound, propose points, or split it.
 
-        What is done may depend on all that was seen up to now, the time included, but on nothing that is
-        still to come.
+        The choice may depend on the past, the current time included, but on no later arrival.
         """
         if node.region is None:
             self._make_room(0 if node.holds_tables else 1)
@@ -175,10 +173,10 @@ class Rings(Arrivals, Generic[Tables]):
         return self._propose(time, node, end)
 
     def _make_room(self, more: int) -> None:
-        """Fail closed before memory runs out: so many more regions are going to hold tables.
+        """Reserve memory for the tables of more regions.
 
         Raises:
-            UnfinishedDrawError: with the number of regions there may be, and what to use instead.
+            UnfinishedDrawError: the memory limit; with the largest number of regions and the alternatives.
         """
         self._holding += more
         if self._holding > self._bounds.most:
@@ -189,7 +187,7 @@ class Rings(Arrivals, Generic[Tables]):
             )
 
     def _still_rings(self, time: Decimal, node: Node[Tables], log_bound: float) -> bool:
-        """A better bound was found: the ring at hand remains with probability new bound / old bound."""
+        """Thin the current arrival after a better bound: keep it with probability new bound / old bound."""
         self.nodes += 1
         gained = node.tighten(log_bound)
         if _wait(self._random) > gained:
@@ -198,7 +196,7 @@ class Rings(Arrivals, Generic[Tables]):
         return False
 
     def _split(self, time: Decimal, node: Node[Tables]) -> None:
-        """Pass the ring at hand on to a child or to nobody; the clocks of the other children start now."""
+        """Split a region: pass its arrival to a child or reject it; other children's processes start now."""
         children = self._bounds.children(node)
         self._make_room(holding_tables(children) - 1)
         gains = np.array([child.log_bound - node.log_bound for child in children])
@@ -212,7 +210,7 @@ class Rings(Arrivals, Generic[Tables]):
                 self._restart(time, child)
 
     def _propose(self, time: Decimal, node: Node[Tables], end: Decimal) -> tuple[Decimal, IntArray] | None:
-        """Give this ring and those that follow it to points, until another region rings."""
+        """Propose points at this and the following arrivals, until another region's arrival is earlier."""
         if self._heap:
             end = min(end, self._heap[0][0])
         horizon = float(_DECIMAL.multiply(_DECIMAL.subtract(end, time), node.rate))
@@ -238,7 +236,7 @@ class Rings(Arrivals, Generic[Tables]):
         return None
 
     def _restart(self, time: Decimal, node: Node[Tables]) -> None:
-        """The clock of a region waits for its next ring from now on."""
+        """Schedule the next arrival of a region after ``time``."""
         self._push(_later(time, _wait(self._random), node), node)
 
     def _push(self, time: Decimal, node: Node[Tables]) -> None:
@@ -254,5 +252,5 @@ def _wait(random: RandomSource) -> float:
 
 
 def _later(time: Decimal, wait: float, node: Node[Tables]) -> Decimal:
-    """``wait`` mean times between rings later."""
+    """The time after ``wait`` mean interarrival times of the node."""
     return _DECIMAL.add(time, _DECIMAL.divide(Decimal(wait), node.rate))

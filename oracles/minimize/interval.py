@@ -1,9 +1,9 @@
-"""Branch and bound over boxes of weights, for a few dense integer features.
+"""Interval branch and bound over boxes of weights, for a few dense integer features.
 
-Over a box of weights the score of a row is an interval. Rows whose sign is decided are counted once and
-leave the list; the others may all be right. What a perturbation costs at least over the box, norm ball
-included, is an exact knapsack over |w|^2, so a box without undecided rows is finished on the spot. Depth
-first, better half first, in int64 throughout.
+Over a box of weights the score of a row is an interval. Rows of decided sign are counted once and leave the
+list; the bound takes the others as correct. The least cost of a perturbation over the box, norm ball
+included, is an exact knapsack over |w|^2, so a box without undecided rows is solved at once. The search is
+depth first, better half first, in int64 throughout.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 _BIG = 1 << 60  # sums of it and perturbations, of at most LARGEST_COST, neither wrap nor look finite
 _TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
-_SLICE_ROWS = 4_000_000  # row visits between two looks at the clock
+_SLICE_ROWS = 4_000_000  # row visits between two checks of the clock
 _DONE, _PAUSED, _IMPROVED = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class IntervalOracle(DiscreteOracle):
-    """Exact minimisation for any ``ZeroOneHalfspace``; meant for up to about eight dense features.
+    """Exact minimiser of any ``ZeroOneHalfspace``, meant for up to about eight dense features.
 
     Args:
         max_bytes: largest working memory that is accepted.
@@ -77,7 +77,7 @@ class IntervalOracle(DiscreteOracle):
 @cache
 @announced("the exact solver")
 def _compile() -> None:
-    """Have all kernels compiled, or loaded, before a clock runs: two records through everything."""
+    """Compile all kernels (or load them from the cache) on two records, before time is measured."""
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 2], [2, -1]]), np.array([1, -1]), lattice)
     query = Query(Perturbation.zero(lattice), Limits().start(), break_ties=True)
@@ -87,7 +87,7 @@ def _compile() -> None:
 
 
 def _depth(problem: DiscreteProblem) -> int:
-    """How often a box can be halved, plus the two slots that a split needs."""
+    """The number of times a box can be halved, plus the two slots that a split needs."""
     spans = problem.lattice.high - problem.lattice.low
     return int(np.sum(np.ceil(np.log2(spans + 1)))) + 2
 
@@ -98,7 +98,7 @@ class _Data(Record):
     X: IntArray  # (g, d)
     positive: IntArray  # (g,) records with label +1, times the cost of an error
     negative: IntArray  # (g,)
-    weight: NDArray[np.float64]  # (d,) mean absolute feature: how much a unit of weight moves scores
+    weight: NDArray[np.float64]  # (d,) mean absolute feature: the mean change of scores per unit of weight
     low: IntArray  # (d,) of the lattice
     room: int  # largest |w|^2
     depth: int
@@ -115,14 +115,14 @@ class _Data(Record):
 
 
 class _Stack(Record):
-    """Boxes that are still to be searched. ``slot[i]`` is where the i-th from the bottom is kept."""
+    """Stack of open boxes. ``slot[i]`` is the memory slot of the i-th from the bottom."""
 
     slot: IntArray  # (depth,)
     low: IntArray  # (depth, d)
     high: IntArray  # (depth, d)
     bound: IntArray  # (depth,)
     errors: IntArray  # (depth,) errors on decided rows
-    undecided: IntArray  # (depth,) how many rows are undecided
+    undecided: IntArray  # (depth,) number of undecided rows
     row: NDArray[np.int32]  # (depth, g)
     least: IntArray  # (depth, g) lower end of each undecided row's score
     most: IntArray  # (depth, g)
@@ -153,7 +153,7 @@ def _empty_stack(data: _Data) -> _Stack:
 
 
 class _Costs(Record):
-    """A perturbation, and scratch for its knapsacks."""
+    """A perturbation, and scratch memory for its knapsacks."""
 
     unary: IntArray  # (d, B) by w_j - low_j
     radial: IntArray  # (room + 1,)
@@ -186,7 +186,7 @@ class _Search:
         self.nodes = 0
 
     def solve(self) -> Proposal:
-        # Copies: to the compiler the lattice's own arrays, which cannot be written to, are another type.
+        # Copies: the lattice's own arrays are read-only, which is another type to the compiler.
         low, high = self.problem.lattice.low.copy(), self.problem.lattice.high.copy()
         self.point, self.value = self._descend(low, high)
         ties = 0 if self.query.perturbation.is_zero or not self.query.break_ties else _TIES
@@ -210,12 +210,12 @@ class _Search:
         )
 
     def _equal(self, low: IntArray, high: IntArray) -> tuple[IntArray | None, Status | None]:
-        """A point of a box as good as the one that was found."""
+        """A point of a box with the same value as the one found; None if there is none."""
         found = self._run(low, high, self.value + 1, None, 0)
         return found.point, found.stopped
 
     def _run(self, low: IntArray, high: IntArray, cutoff: int, point: IntArray | None, ties: int) -> _Found:
-        """Search a box for points below the cutoff, the value of ``point``. Without one, any will do."""
+        """Search a box for points below the cutoff, the value of ``point``; without one, for any point."""
         best = np.zeros_like(low) if point is None else point.copy()
         trial = np.zeros_like(low)
         _push_root(self.data, self.costs, self.stack, low, high)
@@ -238,8 +238,7 @@ class _Search:
                 return _Found(point, cutoff, bound, ties, stopped)
 
     def _descend(self, low: IntArray, high: IntArray) -> tuple[IntArray, int]:
-        """A good point: from the cheapest point of the perturbation and from the shortest vector, one
-        coordinate after the other at its best level."""
+        """A good point by coordinate descent from the perturbation's minimiser and the shortest vector."""
         lattice, perturbation = self.problem.lattice, self.query.perturbation
         cheapest = np.zeros_like(low)
         _cheapest(self.data, self.costs, low, high, cheapest)
@@ -266,12 +265,12 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a search found and proved."""
+    """Result of a search: the point found and the proved bound."""
 
     point: IntArray | None
     value: int
     bound: int
-    ties: int  # how many more could have been opened
+    ties: int  # number of ties that could still have been opened
     stopped: Status | None
 
 
@@ -295,10 +294,10 @@ def _push_root(data: _Data, costs: _Costs, stack: _Stack, low: IntArray, high: I
 
 @njit(cache=True, nogil=True)
 def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
-    """Strike out the decided rows of a box and set its bound."""
+    """Remove the decided rows of a box and set its bound."""
     low, high = stack.low[k], stack.high[k]
     d = len(low)
-    # Coordinates that may be zero share what the others leave of the norm ball; by Cauchy and Schwarz their
+    # Coordinates that may be zero share the squared radius that the others leave. By Cauchy-Schwarz their
     # part of a score is at most sqrt(ball * sum of their x^2).
     ball = float(data.room)
     for j in range(d):
@@ -399,8 +398,10 @@ def _cheapest(data: _Data, costs: _Costs, low: IntArray, high: IntArray, out: In
 
 @njit(cache=True, nogil=True)
 def _split(data: _Data, costs: _Costs, stack: _Stack) -> int:
-    """Halve the box on top where that moves scores most; the better half ends up on top. Returns the number
-    of rows looked at."""
+    """Halve the top box along the coordinate that moves scores most, and put the better half on top.
+
+    Returns the number of rows visited.
+    """
     top = stack.size[0] - 1
     k, other = stack.slot[top], stack.slot[top + 1]
     d, at, widest = len(data.low), 0, -1.0
@@ -451,7 +452,7 @@ def _search(
     ``best`` in lexicographic order; the others are pruned.
 
     Returns:
-        what happened, the value of the point found (if _IMPROVED), boxes opened, ties opened.
+        the outcome, the value of the point found (if _IMPROVED), boxes opened, ties opened.
     """
     nodes, ties, rows = 0, 0, 0
     while stack.size[0] > 0:

@@ -9,6 +9,7 @@ comes back.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,12 +29,17 @@ from privopt.problems.tables.values import Refused
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096
+# Steps of Ibis expressions by which a row depends on several records.
+_MIXING = (
+    "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
+    "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
+)  # fmt: skip
 # Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
 _MOST_NUMBERS = 1 << 26
 
 
 def is_engine_table(table: object) -> bool:
-    """Whether it is an Ibis table; Ibis is not imported for it."""
+    """Return whether a table is an Ibis table; Ibis is not imported."""
     return type(table).__module__.partition(".")[0] == "ibis"
 
 
@@ -50,8 +56,8 @@ def count_records(
         table: an Ibis table, or an expression that is one.
         schema: the features.
         target: the column of labels.
-        classes: the labels there are, all text, or all integers or booleans.
-        written: classes are text as a person writes them, "1" for 1 and for 1.0.
+        classes: the possible labels, all text, or all integers or booleans.
+        written: whether classes are given as text for any type of labels, "1" for 1 and for 1.0.
 
     Raises:
         SchemaError, InvalidInputError: a column or a value that the declaration refuses, and more distinct
@@ -66,9 +72,9 @@ class EngineCount:
 
     Attributes:
         table: an Ibis table.
-        schema, classes: as declared.
+        schema, classes: the declarations.
         keys: expressions to group by, as ``pack`` makes them of numbers below ``sizes``.
-        most: distinct records that fit in memory.
+        most: the largest number of distinct records that fit in memory.
     """
 
     table: Any
@@ -92,6 +98,7 @@ class EngineCount:
             raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
         if not isinstance(table, ibis_library().Table):
             raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
+        _check_row_by_row(table)
         if len(set(classes)) < max(len(classes), 2):
             raise InvalidInputError("at least 2 different classes are needed, each of them once")
         names = list(table.columns)
@@ -144,8 +151,24 @@ class EngineCount:
         return CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes)
 
 
+def _check_row_by_row(table: Any) -> None:
+    """Raise InvalidInputError if a step of an expression can make several rows depend on one record.
+
+    Neighbours are tables that differ in one row of the *expression*: where a row is made of several records,
+    or a record enters several rows, that is no longer one person's.
+    """
+    operations = importlib.import_module("ibis.expr.operations")
+    found = table.op().find(tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name)))
+    if found:
+        raise InvalidInputError(
+            f"the table is an expression with a step that mixes rows ({type(found[0]).__name__}): joins, "
+            "windows, aggregations, limits and subqueries let one record into several rows, while privacy is "
+            "for one row. Where every row stands for one record anyhow, store the result as a table first"
+        )
+
+
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
-    """Columns of an Ibis table by name, ``size`` rows at a time, in the engine's order; None if missing.
+    """Yield ``size`` rows at a time of columns of an Ibis table, in the engine's order; None if missing.
 
     Values are what ``count_records`` compares: numbers of single precision are doubles, where a driver may
     read the decimal that they print as, and text of PostgreSQL's char(n) has no blanks that fill it up.

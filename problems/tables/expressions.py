@@ -1,4 +1,4 @@
-"""Codes of cells as expressions of an engine: what ``Column.code`` does with arrays, said in SQL.
+"""Codes of cells as expressions of a SQL engine, equal to those of ``Column.code`` for arrays.
 
 Numbers are doubles that are compared with thresholds, which are exact in every engine (integers over powers
 of two), so ties fall where they fall in memory. A value that a declaration refuses gets a code of its own.
@@ -70,7 +70,7 @@ class Cell:
         return gaps | self.raw.isnan() if self.kind.is_floating() else gaps
 
     def markers(self, declared: Markers) -> list[Any]:
-        """Missing-value markers that the column can hold."""
+        """The missing-value markers of the column's type."""
         if self.text or self.kind.is_boolean():
             return sorted(declared.texts) if self.text else []
         fractions = self.kind.is_floating() or self.kind.is_decimal()
@@ -102,23 +102,23 @@ class Cell:
         return self.plain.cast("float64")
 
     def below(self, threshold: float) -> Any:
-        """Whether the value, as a double, is less than a double."""
+        """Return whether the value, as a double, is less than a double."""
         if self.kind.is_integer() and abs(threshold) < _WHOLE:
             return self.raw < _literal(math.ceil(threshold))
         return self.number < _double(threshold)
 
     def above(self, threshold: float) -> Any:
-        """Whether the value, as a double, is more than a double."""
+        """Return whether the value, as a double, is more than a double."""
         if self.kind.is_integer() and abs(threshold) < _WHOLE:
             return self.raw > _literal(math.floor(threshold))
         return self.number > _double(threshold)
 
     def before(self, known: Any) -> Any:
-        """Whether the value comes before ``known``, a number below 2^53 or text, by its bytes."""
+        """Return whether the value is less than ``known``, a number below 2^53 or text, compared by bytes."""
         return self.value < _exact_literal(known, self.engine) if self.text else self.below(float(known))
 
     def equals(self, known: Any) -> Any:
-        """Whether the value is ``known``, as Python has it."""
+        """Return whether the value equals ``known``, as in Python."""
         if self.text:
             return self.value == _exact_literal(known, self.engine)
         if self.kind.is_floating() or self.kind.is_decimal():
@@ -170,7 +170,7 @@ def _number_code(cell: Cell, column: Number, own: int) -> Any:
 
 
 def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) -> Any | None:
-    """How many of many cuts a cell has reached, computed; None for cuts that are not on an exact grid.
+    """Compute the number of cuts that a cell has reached; None for cuts that are not on an exact grid.
 
     Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them, in
     the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the double next to it.
@@ -237,7 +237,7 @@ def _category_code(cell: Cell, column: Categorical, own: int) -> Any:
 
 
 def label_code(cell: Cell, classes: Sequence[Any], written: bool) -> Any:
-    """The number of the class, or a code beyond."""
+    """Return the index of the class, or a code beyond the last one."""
     known = [_typed(cell, str(c)) for c in classes] if written else [[c] for c in classes]
     if cell.kind.is_decimal() or (not written and cell.text != isinstance(classes[0], str)):
         raise InvalidInputError(
@@ -249,7 +249,7 @@ def label_code(cell: Cell, classes: Sequence[Any], written: bool) -> Any:
 
 
 def _typed(cell: Cell, text: str) -> list[Any]:
-    """The values of a column that a person writes as ``text``: one at most."""
+    """Return the values of the column's type that are written as ``text``: at most one."""
     if cell.text:
         return [text]
     if cell.kind.is_boolean():
@@ -263,7 +263,7 @@ def _typed(cell: Cell, text: str) -> list[Any]:
 
 
 def _matched(cell: Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
-    """The place of the first list that holds the value, or ``other``."""
+    """Return the position of the first list that contains the value, or ``other``."""
     places: dict[Any, int] = {}
     for place, values in enumerate(known):
         for value in values:
@@ -275,7 +275,7 @@ def _matched(cell: Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
 
 
 def _among(cell: Cell, order: Sequence[tuple[Any, int]], other: int, most: int) -> Any:
-    """The place beside a value: up to ``most`` are compared one after the other, more by halves."""
+    """Look up the position of a value: up to ``most`` by sequential comparison, more by binary search."""
     if len(order) <= most:
         return _first_of([(cell.equals(value), _literal(place)) for value, place in order], _literal(other))
     middle = len(order) // 2
@@ -284,7 +284,7 @@ def _among(cell: Cell, order: Sequence[tuple[Any, int]], other: int, most: int) 
 
 
 def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
-    """What stands beside the first condition that holds."""
+    """Return the value of the first condition that holds."""
     return ibis_library().cases(*steps, else_=other) if steps else other
 
 
@@ -295,7 +295,7 @@ def _literal(code: int) -> Any:
 
 @cache
 def _double(value: float) -> Any:
-    """A double that no engine's way of reading decimals can change: an integer times powers of two."""
+    """Write a double as an integer times powers of two, which every engine reads exactly."""
     ibis = ibis_library()
     numerator, denominator = value.as_integer_ratio()
     zeros = (numerator & -numerator).bit_length() - 1 if numerator else 0

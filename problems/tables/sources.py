@@ -1,4 +1,4 @@
-"""Places of tables in engines: patterns of Parquet files, and databases by their URLs."""
+"""Sources of tables for engines: patterns of Parquet files, and URLs of databases."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _DENIED = "42501"  # what PostgreSQL calls insufficient privilege
 
 
 def is_engine_address(data: str) -> bool:
-    """Whether it names a table that an engine reads: a URL, or a pattern of Parquet files."""
+    """Return whether data is read by an engine: a URL, or a pattern of Parquet files."""
     return "://" in data or (any(mark in data for mark in "*?[") and not Path(data).is_file())
 
 
 def open_table(data: str, name: str | None = None) -> Any:
-    """An Ibis table: of Parquet files by a pattern, or the table ``name`` of a database.
+    """Open an Ibis table: of Parquet files by a pattern, or the table ``name`` of a database.
 
     Args:
         data: ``folder/*.parquet``, or a URL that Ibis knows: duckdb://PATH, sqlite://PATH,
@@ -67,12 +67,12 @@ def _connected(ibis: Any, data: str, kind: str) -> Any:
 
 
 def _catalog(connection: Any) -> str | None:
-    """The name of the database that is connected to; SQLite's have none."""
+    """Return the name of the connected database; None for SQLite."""
     return getattr(connection, "current_catalog", None)
 
 
 def _without_connection(ibis: Any, error: Exception, kind: str) -> str:
-    """Why there is no connection: the texts of drivers tell, but are not repeated."""
+    """Explain a failed connection from the driver's message, without quoting it."""
     text = str(error).lower()
     if kind not in ("postgres", "postgresql") and not hasattr(ibis.backends, kind) and kind not in _engines():
         return f"no engine is called {kind!r}; known are {', '.join(_engines())}"
@@ -94,7 +94,7 @@ def _without_connection(ibis: Any, error: Exception, kind: str) -> str:
 
 
 def _engines() -> list[str]:
-    """The names that Ibis has backends for."""
+    """Return the names of Ibis backends."""
     from importlib.metadata import entry_points
 
     return sorted({point.name for point in entry_points(group="ibis.backends")} | {"postgresql"})
@@ -112,7 +112,7 @@ def _without_table(error: Exception, kind: str, name: str) -> str:
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether a database refused a right, here or in what led to the error."""
+    """Return whether a database denied a privilege, in this error or in one that caused it."""
     while error is not None:
         if getattr(error, "sqlstate", None) == _DENIED or isinstance(error, PermissionError):
             return True
@@ -122,7 +122,7 @@ def is_denied(error: BaseException | None) -> bool:
 
 @contextmanager
 def unquoted() -> Iterator[None]:
-    """Errors of an engine can quote cells; InvalidInputError in their place does not."""
+    """Replace errors of an engine, which can quote cells, by InvalidInputError, which does not."""
     try:
         yield
     except Exception as error:  # every driver has its own
@@ -144,7 +144,7 @@ def _without_answer(error: Exception) -> str:
 
 
 def ibis_library() -> Any:
-    """Ibis, imported when it is first needed.
+    """Import Ibis, on first use.
 
     Raises:
         InvalidInputError: it is not installed.

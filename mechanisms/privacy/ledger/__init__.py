@@ -1,4 +1,4 @@
-"""Privacy budgets that survive crashes, in a file or in a database that a team shares."""
+"""Durable privacy budgets in a file or in a shared database."""
 
 from privopt.mechanisms.privacy.ledger.ledger import Ledger, Snapshot, verify
 from privopt.mechanisms.privacy.ledger.trail import Entry, Row

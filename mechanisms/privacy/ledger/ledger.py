@@ -1,8 +1,8 @@
-"""Privacy budgets that survive crashes: reserve, run, commit, in a database.
+"""Durable privacy budgets in a database: reserve, run, commit.
 
-A ledger is an SQLite file, or tables in a PostgreSQL database that a team shares. It holds budgets by name.
-A release is booked in all that are meant, or in none: ``ledger.db#adult/cardiology/ana`` names three, that of
-the data, the team's share of it, and the analyst's.
+A ledger is an SQLite file, or tables in a PostgreSQL database that a team shares. It holds named budgets. A
+release is booked atomically in all addressed budgets: ``ledger.db#adult/cardiology/ana`` addresses three,
+that of the data, the team's share of it, and the analyst's.
 
 A reservation is on disk before the release may run and counts as spent from then on, whether or not the
 release finished; only ``cancel``, for a failure before any record was read, takes it back, and never one of
@@ -46,10 +46,10 @@ class Snapshot:
     """A ledger at one moment, after its trail was verified.
 
     Attributes:
-        budgets: by name: each, and what has been spent of it.
-        entries: all reservations in these budgets, in the order in which they were made.
-        rows: the trail, the same for all budgets.
-        moved_to: where to the ledger was moved; empty if it was not.
+        budgets: budget and spend by name.
+        entries: all reservations in these budgets, in chronological order.
+        rows: the trail, shared by all budgets.
+        moved_to: the address to which the ledger was moved; empty if it was not.
     """
 
     budgets: dict[str, tuple[Budget, Total]]
@@ -58,13 +58,13 @@ class Snapshot:
     moved_to: str
 
     def course(self) -> dict[str, list[tuple[datetime, Total]]]:
-        """By name: what had been spent when, at some hundred moments."""
+        """Return the spend over time by budget name, at some hundred moments."""
         found = course(self.rows)
         return {name: found[name] for name in self.budgets}
 
 
 class Ledger:
-    """Budgets kept in a database. Processes may share it: one books at a time.
+    """Privacy budgets in a database, which processes may share; bookings are serialised.
 
     Args:
         address: a path, or the URL ``postgresql://USER@HOST/DATABASE``, and behind a ``#`` the budgets that
@@ -100,7 +100,7 @@ class Ledger:
         *,
         rule: str = "basic",
     ) -> Self:
-        """Start a budget, and a ledger if there is none at that address; see ``Budget``.
+        """Create a budget, and a ledger if there is none at that address; see ``Budget``.
 
         Args:
             address: as above, with at most one name; the first may go without, and is "main". A budget
@@ -143,7 +143,7 @@ class Ledger:
 
     @property
     def address(self) -> str:
-        """Where it is, without a password."""
+        """The address of the ledger without a password."""
         return str(self._address)
 
     def __str__(self) -> str:
@@ -154,24 +154,24 @@ class Ledger:
 
     @property
     def budget(self) -> Budget:
-        """The budget that is meant; see ``budgets`` if there are several."""
+        """The addressed budget; see ``budgets`` if there are several."""
         with self._store.reading() as book:
             return self._one(book).budget
 
     def budgets(self) -> dict[str, tuple[Budget, Total]]:
-        """By name: the budgets that are meant, or all if none is named, and what has been spent of them."""
+        """Budget and spend of the addressed budgets, or of all if none is named, by name."""
         with self._store.reading() as book:
             accounts = book.accounts(self._address.applying)
         return {a.name: (a.budget, a.budget.stated(a.spent)) for a in accounts}
 
     def total(self) -> Total:
-        """What has been spent so far of the budget that is meant, unfinished releases included."""
+        """The spend of the addressed budget so far, unfinished releases included."""
         with self._store.reading() as book:
             account = self._one(book)
         return account.budget.stated(account.spent)
 
     def snapshot(self) -> Snapshot:
-        """The budgets that are meant, or all if none is named, and their history, at one moment.
+        """Return the addressed budgets, or all if none is named, and their history, at one moment.
 
         Raises:
             LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
@@ -191,7 +191,7 @@ class Ledger:
         )
 
     def entries(self) -> list[Entry]:
-        """All reservations in the budgets that are meant, in the order in which they were made.
+        """Return all reservations in the addressed budgets, in chronological order.
 
         Raises:
             LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
@@ -199,7 +199,7 @@ class Ledger:
         return self.snapshot().entries
 
     def history(self) -> list[Row]:
-        """The trail, after it was verified: who did what, when. It is the same for all budgets.
+        """Return the verified trail (who did what, when), which all budgets share.
 
         Raises:
             LedgerCorruptError: something is wrong with it; ``verify`` says what.
@@ -207,7 +207,7 @@ class Ledger:
         return self._store.verified().rows
 
     def course(self) -> dict[str, list[tuple[datetime, Total]]]:
-        """By name, for the budgets that are meant or all: what had been spent when, at some hundred moments.
+        """Return the spend over time by budget name, for the addressed budgets or all (thinned).
 
         Raises:
             LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
@@ -215,22 +215,23 @@ class Ledger:
         return self.snapshot().course()
 
     def affords(self, spend: PrivacySpend) -> bool:
-        """Whether ``reserve`` would succeed now; another process may be faster."""
+        """Return whether ``reserve`` would succeed now; another process may book first."""
         require_guaranteed(spend)
         with self._store.reading() as book:
             return all(account.affords(spend) for account in self._meant(book))
 
     def shortfall(self, spend: PrivacySpend) -> str | None:
-        """Why it is not affordable now, for people; None if it is."""
+        """Explain why the spend is not affordable now; None if it is."""
         require_guaranteed(spend)
         with self._store.reading() as book:
             return _shortfall(self._meant(book), spend)
 
     def reserve(self, spend: PrivacySpend) -> str:
-        """Set the spend aside *before* the release runs; returns an identifier for ``commit`` or ``cancel``.
+        """Reserve the spend *before* the release runs; return an identifier for ``commit`` or ``cancel``.
 
-        On return the reservation is on disk, in all budgets that are meant, and counts as spent, come what
-        may. If a connection breaks before the server's answer comes, it is asked once whether it stands.
+        On return the reservation is on disk in all addressed budgets and counts as spent, whatever happens
+        next. If the connection breaks before the server's answer, a query checks once whether the reservation
+        was made.
 
         Raises:
             BudgetExceededError: the release must not run.
@@ -242,7 +243,7 @@ class Ledger:
         return self._reserve(spend, {})
 
     def commit(self, identifier: str) -> None:
-        """Note that the release finished. Changes nothing in what is spent.
+        """Record that the release finished; the spend is unchanged.
 
         Raises:
             LedgerError: no open reservation of that name in the budgets that are meant. The release is to be
@@ -253,7 +254,7 @@ class Ledger:
             book.append("commit", {}, reservation=identifier)
 
     def cancel(self, identifier: str, reason: str) -> None:
-        """Take a reservation back. *Only* if the release failed before it read any record.
+        """Cancel a reservation. *Only* if the release failed before it read any record.
 
         Raises:
             LedgerError: no open reservation of that name in the budgets that are meant, no reason given, or
@@ -288,7 +289,7 @@ class Ledger:
             warnings.warn(f"{error}; this release among it, which stays marked as reserved", stacklevel=3)
 
     def move(self, address: str | os.PathLike[str]) -> Ledger:
-        """Move the whole ledger to an empty place: a file into a server's database, say.
+        """Move the whole ledger to an empty place, such as from a file to a server's database.
 
         Its trail goes along, row by row, verified here before and there afterwards. This ledger is closed
         first, for good: it still shows its history, and books nothing. After an interruption nobody can spend
@@ -314,7 +315,7 @@ class Ledger:
 
     @property
     def moved_to(self) -> str:
-        """Where to it was moved; empty if it was not."""
+        """The address to which the ledger was moved; empty if it was not."""
         with self._store.reading() as book:
             return book.moved_to
 
@@ -343,14 +344,14 @@ class Ledger:
                 book.put(replace(account, spent=account.spent + account.budget.cost(spend)))
 
     def _stands(self, identifier: str) -> bool:
-        """Whether a reservation was made although no answer came: a connection may break after a commit."""
+        """Return whether a reservation was committed although the connection broke before the answer."""
         found = False
         with suppress(LedgerUnavailableError), self._store.settled() as book:  # which waits for that commit
             found = book.reserved(identifier) is not None
         return found  # what was seen is there, however this connection ended
 
     def _reserved(self, book: Book, identifier: object, action: str) -> dict[str, Any]:
-        """The content of an open reservation in the budgets that are meant, and in no others.
+        """Return the content of an open reservation in exactly the addressed budgets.
 
         Raises:
             LedgerError: there is none.
@@ -367,7 +368,7 @@ class Ledger:
         return content
 
     def _meant(self, book: Book) -> list[Account]:
-        """All budgets that a release is booked in."""
+        """The names of all budgets in which a release is booked."""
         book.require_open()
         accounts = book.accounts(self._address.applying)
         if not self._address.names and len(accounts) != 1:
@@ -382,10 +383,10 @@ class Ledger:
 
 
 def verify(ledger: Ledger | str | os.PathLike[str]) -> list[str]:
-    """What is wrong with a ledger, for people; empty if nothing is.
+    """Verify a ledger; return descriptions of all inconsistencies, empty if there are none.
 
-    The whole trail is read: every hash has to cover its row and the hash before, no row may be missing, the
-    first and the last included, and the sums have to be what the rows add up to.
+    The whole trail is read. Every hash must match its row and the previous hash, no row may be missing (the
+    first and the last included), and the stored sums must equal the sums of the rows.
 
     Raises:
         LedgerError: no such ledger.
@@ -395,7 +396,7 @@ def verify(ledger: Ledger | str | os.PathLike[str]) -> list[str]:
 
 
 def _opened(address: Address) -> Store:
-    """The store of a ledger that is there; an old one is taken over.
+    """Open the store of an existing ledger; migrate a ledger of an older version.
 
     Raises:
         LedgerError: there is none, or something else.
@@ -411,7 +412,7 @@ def _opened(address: Address) -> Store:
 
 
 def _look_at(path: Path, store: Store, address: Address) -> None:
-    """See that a file can be a ledger; take over an old one."""
+    """Check that a file can be a ledger; migrate a ledger of an older version."""
     if path.is_dir():
         raise LedgerError(f"{store} is a folder, not a ledger")
     try:

@@ -1,8 +1,9 @@
-"""A ledger moves into another database: closed here first, then written there.
+"""Moving of a ledger to another database: close the source, then write the target.
 
-The last row here says where to, and whoever finds it books nothing. Then all rows are written there as they
-are, hashes included, in one transaction, and one more that says where from. Between the two nobody can spend
-anywhere; the same move, asked for again, goes on, and a move to any other place is refused.
+The last row of the source names the target and closes the source to bookings. Then all rows are copied
+unchanged, hashes included, in one transaction, followed by a row that names the source. Between the two
+transactions nobody can spend in either place. Repeating the same move completes it; a move to any other place
+is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from privopt.mechanisms.privacy.ledger.trail import replay
 
 
 def move(source: Store, target: Store) -> None:
-    """Move all that ``source`` holds to ``target``, where nothing is yet; or finish a move that was begun.
+    """Move the content of ``source`` to the empty ``target``, or complete an interrupted move.
 
     Raises:
         LedgerCorruptError: one of them cannot be trusted.

@@ -1,4 +1,4 @@
-"""Where a ledger is: its address, how to connect, and the file beside a file."""
+"""Addresses of ledgers, database connections, and the head file of a ledger in a file."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from privopt.mechanisms.errors import LedgerError
 from privopt.problems.arguments import as_path, told
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
 
-_WAIT = 60  # seconds for others who book
-_IDLE = 10  # seconds without a word after which a client in a transaction is cut off: others wait for it
+_WAIT = 60  # seconds to wait for other bookings
+_IDLE = 10  # seconds until the server ends an idle transaction, for which others wait
 _NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _NO_URL = (
     "that is no URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of a "
     "password is written as %2F %3A %40 %23 %25"
 )
-_TELLING = {"host", "hostaddr", "port", "dbname", "service", "user"}  # options that say which database
-_SECRET = ("password", "sslpassword")  # options that nobody else may see
-# A server that is gone without a word is noticed: libpq asks after so many seconds of silence.
+_TELLING = {"host", "hostaddr", "port", "dbname", "service", "user"}  # options that identify the database
+_SECRET = ("password", "sslpassword")  # options with passwords
+# TCP keepalives of libpq, in seconds, which detect a lost server.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a ledger is, and which of its budgets are meant: ``PLACE`` or ``PLACE#NAME,NAME``.
+    """Address of a ledger and of budgets in it: ``PLACE`` or ``PLACE#NAME,NAME``.
 
-    Nothing that is printed holds a password of its URL, and pickles leave it out: whoever reads them asks
-    ``~/.pgpass`` or ``PGPASSWORD``.
+    Passwords in the URL are neither printed nor pickled; after unpickling, ``~/.pgpass`` or ``PGPASSWORD``
+    provides them.
 
     Attributes:
         place: a path, or a URL of a PostgreSQL database.
-        names: of budgets, "DATA/TEAM/ANALYST"; what stands before a / is meant as well.
+        names: names of budgets, "DATA/TEAM/ANALYST"; every prefix before a / is addressed as well.
     """
 
     place: str
@@ -56,7 +56,7 @@ class Address:
 
     @classmethod
     def of(cls, text: object) -> Address:
-        """Read an address, text or a path; one that was read already stays as it is.
+        """Parse an address from text or a path; an ``Address`` is returned unchanged.
 
         Raises:
             InvalidTypeError: no text.
@@ -88,7 +88,7 @@ class Address:
                 "a ledger is an SQLite file, named by its path, or a PostgreSQL database, named by its URL "
                 "postgresql://USER@HOST/DATABASE; this is neither"
             )
-        if rest.count("@") > 1:  # whatever part of a password would pass for a host
+        if rest.count("@") > 1:  # part of a password would be taken for the host
             raise InvalidInputError(_NO_URL)
         return cls(f"postgresql+psycopg://{rest}", chosen)
 
@@ -110,16 +110,16 @@ class Address:
 
     @property
     def applying(self) -> tuple[str, ...]:
-        """All budgets that are meant, those that contain others first."""
+        """The names of all addressed budgets, outer budgets first."""
         parts = [name.split("/") for name in self.names]
         return tuple(dict.fromkeys("/".join(p[:k]) for p in parts for k in range(1, len(p) + 1)))
 
     @property
     def location(self) -> str:
-        """What tells the place from others; without what is secret.
+        """The identity of the place, without passwords.
 
         Raises:
-            InvalidInputError: no URL of a database.
+            InvalidInputError: not a URL of a database.
         """
         if self.is_file:
             return str(Path(self.place).resolve())
@@ -133,10 +133,10 @@ class Address:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickles hold: all but passwords.
+        """Reduce for pickling, without passwords.
 
         Raises:
-            InvalidInputError: no URL of a database, of which nobody knows what is secret.
+            InvalidInputError: not a URL of a database, so that its secrets are unknown.
         """
         if not self.secrets:
             return type(self), (self.place, self.names)
@@ -147,7 +147,7 @@ class Address:
         return type(self), (url.render_as_string(hide_password=False), self.names)
 
     def __deepcopy__(self, memo: Any) -> Self:
-        """Itself: nothing in it changes. Copies in this process keep the password."""
+        """Return the immutable object itself; copies within this process keep the password."""
         return self
 
     def __repr__(self) -> str:
@@ -169,23 +169,23 @@ class Address:
 
 @dataclass(frozen=True)
 class HeadFile:
-    """The file beside a ledger that remembers which row was the last."""
+    """The head file beside a ledger file, which records the last row of the trail."""
 
     path: Path
 
     @classmethod
     def beside(cls, place: str) -> HeadFile:
-        """Beside the ledger itself, whatever link leads to it."""
+        """Return the head file next to the ledger file, after resolving links."""
         real = Path(place).resolve()
         return cls(real.with_name(f"{real.name}.head"))
 
     def read(self) -> tuple[int, str] | None:
-        """Number and hash of the row; None if there is no such file, or only that of an older version."""
+        """Return number and hash of the last row; None without a file, or with one of an older version."""
         try:
             record = json.loads(self.path.read_bytes())
         except FileNotFoundError:
             return None
-        if record["privopt_ledger_head"] == 1:  # of the ledger that was taken over
+        if record["privopt_ledger_head"] == 1:  # head of the ledger of an older version
             return None
         number, digest = record["number"], record["hash"]
         if type(number) is not int or not isinstance(digest, str) or number < 1:
@@ -193,10 +193,10 @@ class HeadFile:
         return number, digest
 
     def write(self, number: int, digest: str) -> None:
-        """Replace it, all of it or nothing.
+        """Replace the file atomically.
 
         Raises:
-            LedgerError: it cannot be written.
+            LedgerError: the file cannot be written.
         """
         record = {"privopt_ledger_head": 2, "number": number, "hash": digest}
         try:
@@ -209,7 +209,7 @@ class HeadFile:
 
 
 def write_aside(path: Path, content: bytes, *, like: Path) -> None:
-    """Replace a file by a new one that is on disk, for those who may use ``like``: all of it, or nothing."""
+    """Replace a file atomically and durably, with the access rights of the file ``like``."""
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
     try:
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -223,17 +223,17 @@ def write_aside(path: Path, content: bytes, *, like: Path) -> None:
 
 
 def share(path: Path, like: Path) -> None:
-    """Give a file the mode of another, and its group and owner where one may: who used it goes on."""
+    """Copy the mode of another file, and its group and owner where permitted."""
     status = like.stat()
     shutil.copymode(like, path)
-    if hasattr(os, "chown"):  # on Windows the folder says who may
+    if hasattr(os, "chown"):  # on Windows the folder determines access
         for owner in ((-1, status.st_gid), (status.st_uid, -1)):
             with contextlib.suppress(PermissionError):
                 os.chown(path, *owner)
 
 
 def _put_in_place(aside: Path, path: Path) -> None:
-    """Rename; on Windows whoever reads the file at that moment, a scanner for viruses say, prevents it."""
+    """Rename with retries: on Windows a concurrent reader, such as a virus scanner, blocks a rename."""
     for pause in (0.01, 0.1, 0.4):
         with contextlib.suppress(PermissionError):
             return os.replace(aside, path)
@@ -243,10 +243,9 @@ def _put_in_place(aside: Path, path: Path) -> None:
 
 @lru_cache(maxsize=32)
 def engine(place: str, *, reads: bool = False) -> Engine:
-    """How to connect. One transaction writes at a time, and what is committed is on disk.
+    """Create the engine of a ledger: write transactions are serialised, and commits are durable.
 
-    One that only ``reads`` sees the ledger as it was at one moment, locks nobody out, and needs no right to
-    write.
+    A transaction that only ``reads`` sees a snapshot, takes no lock and needs no right to write.
     """
     if "://" not in place:
         made = sql.create_engine("sqlite://", creator=partial(_open_file, place), poolclass=NullPool)
@@ -256,10 +255,10 @@ def engine(place: str, *, reads: bool = False) -> Engine:
         made = sql.create_engine(
             place,
             poolclass=NullPool,
-            # Whoever waited for the head, to write, reads what is there now.
+            # After waiting for the lock on the head, a writer reads the current rows.
             isolation_level="REPEATABLE READ" if reads else "READ COMMITTED",
             connect_args={"connect_timeout": 10, **_KEEPALIVE},
-            use_native_hstore=False,  # a type that would be looked up at every connection
+            use_native_hstore=False,  # avoids a query of types at every connection
         )
     except ImportError:
         raise LedgerError(
@@ -273,7 +272,7 @@ def engine(place: str, *, reads: bool = False) -> Engine:
 
 
 def _connected(dialect: Any, _: Any, words: Any, more: Any) -> Any:
-    """A connection; where a crowd has taken all that a server gives, wait for one."""
+    """Connect, with retries while the server has no free connection."""
     end = time.monotonic() + _WAIT
     while True:
         try:
@@ -286,9 +285,10 @@ def _connected(dialect: Any, _: Any, words: Any, more: Any) -> Any:
 
 
 def _begin_in_file(db: Connection) -> None:
-    """Lock the file, now: sqlite3 would begin at the first change, and what is read before be old by then.
+    """Lock the file at once: sqlite3 begins a transaction at the first change, after reads that may be stale.
 
-    SQLite asks again ever more rarely, so that in a crowd whoever waits long waits longest.
+    The retry loop is our own, as SQLite's busy handler retries at growing intervals, which is unfair to
+    clients that have waited long.
     """
     end = time.monotonic() + _WAIT
     while True:
@@ -299,7 +299,7 @@ def _begin_in_file(db: Connection) -> None:
                 raise
             time.sleep(random.uniform(0.002, 0.02))
         else:
-            db.exec_driver_sql(f"PRAGMA busy_timeout = {int(1000 * _WAIT)}")  # for readers from elsewhere
+            db.exec_driver_sql(f"PRAGMA busy_timeout = {int(1000 * _WAIT)}")  # for readers in other processes
             return
 
 
@@ -309,10 +309,10 @@ def _begin_reading_file(db: Connection) -> None:
 
 
 def _begin_on_server(db: Connection) -> None:
-    """Limit how long this client waits for others, and others for it: it may be stopped at any moment."""
+    """Limit how long this client waits for others, and others for it, as it may stop at any moment."""
     db.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
     db.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'")
-    # A server may be told to lose the last transactions when its machine stops; not these.
+    # Override servers configured with asynchronous commits, which a crash may lose.
     db.exec_driver_sql(
         "SELECT set_config('synchronous_commit', 'on', true) "
         "WHERE current_setting('synchronous_commit') = 'off'"
@@ -325,13 +325,13 @@ def _begin_reading_server(db: Connection) -> None:
 
 
 def _open_file(place: str) -> sqlite3.Connection:
-    """A connection that makes no file, and whose commits are on disk, the name of the journal included."""
+    """Connect to an existing file, with commits that are durable, including the journal's directory entry."""
     uri = f"{Path(place).absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA busy_timeout = 0")
     except sqlite3.Error:
-        connection.close()  # Windows moves no file that somebody holds
+        connection.close()  # Windows does not move open files
         raise
     return connection

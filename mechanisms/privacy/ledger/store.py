@@ -1,4 +1,4 @@
-"""Where ledgers are kept: tables of an SQLite file or a PostgreSQL database, one transaction at a time.
+"""Storage of ledgers: tables of an SQLite file or a PostgreSQL database, with serialised transactions.
 
 - ``privopt_trail`` only grows: who did what, when, a number, and a hash of the row and the hash before.
 - ``privopt_budgets`` holds what has been spent of each, exactly, so that a booking adds and compares once.
@@ -86,10 +86,11 @@ _MAKING = 7_077_868_420_019  # of the lock in a server for whoever makes tables;
 
 
 class Book:
-    """A ledger inside one transaction: nothing stands between what it reads and what it writes.
+    """A ledger inside one transaction, so that its reads and writes are atomic.
 
-    What decides is checked at once: the head against the last row and the file beside, the seals of budgets,
-    and their totals against the rows that created them. ``Store.examined`` checks everything.
+    Data that decide about a booking are verified at once: the head against the last row and the head file,
+    the seals of budgets, and their totals against the rows that created them. ``Store.examined`` verifies
+    everything.
     """
 
     def __init__(self, store: Store, db: Connection, *, writes: bool = True) -> None:
@@ -111,11 +112,11 @@ class Book:
         self._check_file(writes)
 
     def accounts(self, names: Sequence[str] = ()) -> list[Account]:
-        """The budgets of these names, or all of them.
+        """Return the accounts of the named budgets, or of all budgets.
 
         Raises:
-            LedgerError: no budget of a name.
-            LedgerCorruptError: one was altered, or has another total than it was created with.
+            LedgerError: an unknown name.
+            LedgerCorruptError: an account was altered, or its total differs from the one at creation.
         """
         query = _BUDGETS.select().order_by(_BUDGETS.c.name)
         rows = self._db.execute(query.where(_BUDGETS.c.name.in_(names)) if names else query).all()
@@ -141,7 +142,7 @@ class Book:
         return accounts
 
     def _created(self) -> dict[str, Row]:
-        """By the name of each budget the row that created it, the first one of that name."""
+        """Return the row that created each budget, by name; the first one if there are several."""
         rows = self._rows(_TRAIL.select().where(_CREATES).order_by(_TRAIL.c.number.desc()))
         try:
             return {str(json.loads(row.content)["name"]): row for row in rows}
@@ -149,10 +150,10 @@ class Book:
             raise self.store.corrupt("a row that creates a budget was altered") from None
 
     def reserved(self, reservation: object) -> Row | None:
-        """The row of a reservation that is open.
+        """Return the row of an open reservation, or None.
 
         Raises:
-            LedgerCorruptError: it was altered.
+            LedgerCorruptError: the row was altered.
         """
         if not isinstance(reservation, str) or not reservation:
             return None
@@ -193,7 +194,7 @@ class Book:
         self._db.execute(_TRAIL.insert().values(vars(replace(row, hash=self.hash))))
 
     def require_open(self) -> None:
-        """Raise LedgerUnavailableError if the ledger was moved: nothing is booked in it any more."""
+        """Raise LedgerUnavailableError if the ledger was moved, which closes it to bookings."""
         if self.moved_to:
             raise LedgerUnavailableError(
                 f"the ledger {self.store} was moved to {self.moved_to}: book there. What was reserved here "
@@ -201,25 +202,25 @@ class Book:
             )
 
     def copy(self, rows: Sequence[Row]) -> None:
-        """Write the rows of another ledger into a new one, as they are."""
+        """Copy the rows of another ledger unchanged into a new one."""
         self._db.execute(_TRAIL.insert(), [vars(row) for row in rows])
         self.number, self.hash = rows[-1].number, rows[-1].hash
 
     def contains(self, row: Row) -> bool:
-        """Whether the trail has this row, and with its hash all before it."""
+        """Return whether the trail has this row; its hash covers all rows before it."""
         return self._hash(row.number) == row.hash
 
     def put(self, account: Account) -> None:
-        """Write what has been spent of a budget, or a new budget, as of the last row."""
+        """Write the sums of a budget, or a new budget, as of the last row."""
         columns = replace(account, number=self.number).to_row()
         sums = {name: columns[name] for name in ("strength", "strength_delta", "number", "seal")}
         mine = _BUDGETS.c.name == account.name
-        # Roles that book may change these columns alone.
+        # Booking roles have the right to update these columns only.
         if not self._db.execute(_BUDGETS.update().where(mine).values(sums)).rowcount:
             self._db.execute(_BUDGETS.insert().values(columns))
 
     def close(self, *, start: bool = False) -> None:
-        """Let the head name the last row; ``start`` if the ledger was only made."""
+        """Update the head to the last row; ``start`` for a new ledger."""
         head = {"number": self.number, "hash": self.hash, **({"start": self.number} if start else {})}
         self._db.execute(_HEAD.update().values(head))
 
@@ -231,10 +232,10 @@ class Book:
         return "" if found is None else str(found)
 
     def _check_file(self, writes: bool) -> None:
-        """Compare with the file beside; whoever ``writes`` makes it, if the ledger is that new.
+        """Compare the ledger with its head file; a writer creates it for a new ledger.
 
         Raises:
-            LedgerCorruptError: rows that it remembers are gone, or others.
+            LedgerCorruptError: the row recorded in the head file is missing or different.
         """
         file = self.store.head
         if file is None:
@@ -257,7 +258,7 @@ class Book:
 
 
 class Examined(NamedTuple):
-    """A ledger at one moment: its trail, its budgets, and what is wrong with them."""
+    """A snapshot of a ledger: its trail, its accounts, and descriptions of their faults."""
 
     rows: list[Row]
     accounts: list[Account]
@@ -266,7 +267,7 @@ class Examined(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """A database that holds a ledger. Only text is kept, so it can be copied and sent to other processes."""
+    """A database with a ledger. The object holds only text, so it can be copied and pickled."""
 
     address: Address
 
@@ -275,24 +276,24 @@ class Store:
 
     @property
     def head(self) -> HeadFile | None:
-        """The file beside a file."""
+        """The head file of a ledger in a file; None for a server."""
         return HeadFile.beside(self.address.place) if self.address.is_file else None
 
     @contextmanager
     def reading(self) -> Iterator[Book]:
-        """The ledger as it is at one moment. Locks nobody out, and needs no right to write."""
+        """Open a read-only snapshot, without locks and without the right to write."""
         with self._transaction(reads=True) as db:
             yield Book(self, db, writes=False)
 
     @contextmanager
     def settled(self) -> Iterator[Book]:
-        """The ledger after whoever books now has done so, while nobody writes."""
+        """Open the ledger under the write lock, after bookings in progress have ended; writes nothing."""
         with self._transaction() as db:
             yield Book(self, db)
 
     @contextmanager
     def booking(self) -> Iterator[Book]:
-        """The ledger, to write in: all that is written in the block is there afterwards, or nothing is."""
+        """Open the ledger for a booking: the writes of the block are committed atomically."""
         with self._transaction() as db:
             book = Book(self, db)
             yield book
@@ -320,10 +321,10 @@ class Store:
         self._remember()
 
     def make_room(self) -> None:
-        """An empty file for a new ledger, if it is to be a file; nothing is done to a ledger that is there.
+        """Create an empty file for a new ledger in a file; leave an existing ledger unchanged.
 
         Raises:
-            LedgerError: there is another file, or none can be made.
+            LedgerError: another file exists, or none can be created.
         """
         if self.head is None:
             return
@@ -344,14 +345,14 @@ class Store:
             raise LedgerError(f"cannot create a ledger at {self}: {error.strerror}") from error
 
     def holds_a_ledger(self) -> bool:
-        """Whether the database has the tables."""
+        """Return whether the database has the tables of a ledger."""
         if self.address.is_file and not self._size():
             return False  # a transaction would make a database of it
         with self._transaction(reads=True) as db:
             return bool(sql.inspect(db).has_table(_HEAD.name))
 
     def examined(self) -> Examined:
-        """The ledger at one moment, and all that is wrong with it, for people."""
+        """Read a snapshot of the ledger and describe all its faults."""
         accounts: list[Account] = []
         found: list[str] = []
         with self._transaction(reads=True) as db:
@@ -365,10 +366,10 @@ class Store:
         return Examined(rows, accounts, found or list(miscounted(rows, accounts)))
 
     def verified(self) -> Examined:
-        """The ledger at one moment; nothing is wrong with it.
+        """Read a snapshot of the ledger and verify it.
 
         Raises:
-            LedgerCorruptError: something is.
+            LedgerCorruptError: the ledger has a fault.
         """
         examined = self.examined()
         if examined.faults:
@@ -376,13 +377,13 @@ class Store:
         return examined
 
     def require_owner(self) -> None:
-        """Raise LedgerError if the tables are in a server, and somebody else's."""
+        """Raise LedgerError if the tables are in a server and owned by another role."""
         if not self.address.is_file:
             with self._transaction(reads=True) as db:
                 self._require_owner(db)
 
     def who(self, db: Connection) -> str:
-        """Who books: the role in a server, the user of the operating system, the machine."""
+        """Return the booking user: the role in a server, the user of the operating system, the machine."""
         with contextlib.suppress(Exception):  # no name, on some systems
             person = f"{_user()}@{socket.gethostname()}"
             if not self.address.is_file:
@@ -391,7 +392,7 @@ class Store:
         return ""
 
     def corrupt(self, what: str) -> LedgerCorruptError:
-        """The error for a ledger that cannot be trusted."""
+        """Return the error for a ledger that failed verification."""
         return LedgerCorruptError(
             f"{self}: {what}. No further spending is allowed. To do: `privopt budget verify` lists what is "
             "wrong; count every doubtful reservation as spent",

@@ -1,4 +1,4 @@
-"""What a ledger remembers: rows that hashes chain together, and what they add up to."""
+"""The audit trail of a ledger: hash-chained rows, and the sums that they imply."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Row:
     hash: str
 
     def follows(self, previous: str) -> bool:
-        """Whether its hash covers it and the hash of the row before."""
+        """Return whether the stored hash equals the digest of the row and the previous hash."""
         return self.hash == self.digest(previous)
 
     @property
     def destination(self) -> str:
-        """Where to the whole ledger was moved, if this row says so; else empty."""
+        """The address to which the ledger was moved by this row; otherwise empty."""
         return str(json.loads(self.content)["to"]) if self.action == "move" else ""
 
     @property
     def created_budget(self) -> Budget | None:
-        """The budget that this row created; None if it holds none."""
+        """The budget created by this row, or None."""
         content = json.loads(self.content)
         try:
             return Budget(content["epsilon"], content["delta"], content["rule"])
@@ -49,7 +49,7 @@ class Row:
             return None
 
     def digest(self, previous: str) -> str:
-        """What the hash has to be."""
+        """Return the expected SHA-256 of this row, given the previous hash."""
         return _digest(
             previous, self.number, self.time, self.who, self.action, self.reservation, self.content
         )
@@ -57,15 +57,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Account:
-    """A budget of a ledger, and what has been spent of it, reservations included."""
+    """A budget of a ledger and its spend, reservations included."""
 
     name: str
     budget: Budget
     spent: Spent
-    number: int = 0  # the row of the trail that changed it last
+    number: int = 0  # number of the row that last changed it
 
     def affords(self, spend: PrivacySpend) -> bool:
-        """Whether the spend stays within the budget."""
+        """Return whether the budget affords one more spend."""
         return self.budget.within(self.spent + self.budget.cost(spend))
 
     def to_row(self) -> dict[str, Any]:
@@ -96,8 +96,8 @@ class Entry:
     """One reservation. ``state`` is "reserved", "committed" or "cancelled"; the first two are spent.
 
     Attributes:
-        identifier: of the reservation.
-        spend: what was set aside.
+        identifier: the identifier of the reservation.
+        spend: the reserved spend.
         state: see above.
         time: when it was reserved, by that machine's clock, in UTC and ISO 8601; empty if nobody noted it.
         who: who reserved; empty if nobody noted it.
@@ -113,10 +113,10 @@ class Entry:
 
 
 def replay(rows: Iterable[Row]) -> tuple[dict[str, Entry], dict[str, Account]]:
-    """What a trail says: the reservations, and the budgets with their sums.
+    """Replay a trail: return its reservations, and its budgets with their sums.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no ledger's.
+        KeyError, TypeError, ValueError: not a valid trail.
     """
     entries: dict[str, Entry] = {}
     accounts: dict[str, Account] = {}
@@ -126,7 +126,7 @@ def replay(rows: Iterable[Row]) -> tuple[dict[str, Entry], dict[str, Account]]:
 
 
 def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> None:
-    """What one more row says."""
+    """Apply one row to the reservations and the budgets."""
     content, reservation = json.loads(row.content), row.reservation
     if row.action == "create":
         budget = Budget(content["epsilon"], content["delta"], content["rule"])
@@ -158,9 +158,9 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
 
 
 def course(rows: Iterable[Row], most: int = 400) -> dict[str, list[tuple[datetime, Total]]]:
-    """What had been spent of each budget when, at ``most`` moments each, the last among them.
+    """Return the spend of each budget over time, thinned to about ``most`` moments including the last.
 
-    A row without a time, as the oldest ledgers may have, has that of the row before.
+    A row without a time, as in the oldest ledgers, has the time of the row before.
     """
     entries: dict[str, Entry] = {}
     accounts: dict[str, Account] = {}
@@ -178,7 +178,7 @@ def course(rows: Iterable[Row], most: int = 400) -> dict[str, list[tuple[datetim
 
 
 def broken(rows: Sequence[Row]) -> Iterator[str]:
-    """Where the chain of hashes is broken."""
+    """Yield a description of each break in the chain of hashes."""
     expected, previous = 1, ""
     for row in rows:
         if row.number != expected:
@@ -194,7 +194,7 @@ def broken(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def miscounted(rows: Sequence[Row], accounts: Sequence[Account]) -> Iterator[str]:
-    """Where budgets are not what the trail adds up to."""
+    """Yield a description of each budget that differs from the replayed trail."""
     try:
         _, counted = replay(rows)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:

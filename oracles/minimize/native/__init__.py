@@ -1,1 +1,1 @@
-"""Our own exact solver over cells."""
+"""Native exact minimiser over cells."""

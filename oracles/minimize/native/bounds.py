@@ -1,10 +1,9 @@
-"""The bound of a region at temperature zero, raised by message passing in integers.
+"""Dual bound of a region at temperature zero, by sequential reweighted message passing in integers.
 
-Sweeps over the variables of a region (``regions``): each variable collects the min-marginals of every
-factor that it appears in and deals out shares (sequential reweighted message passing, Kolmogorov 2015). A
-factor's min-marginals cost little because its tables depend on partial sums: tables from the front are kept
-beside those from the back. All of it is exact int64 arithmetic; rounding of the shares costs tightness, never
-validity.
+A sweep goes over the variables of a region (``regions``). Each variable collects the min-marginals of its
+factors and distributes their sum in shares (Kolmogorov 2015). A factor's min-marginals are cheap because its
+tables depend on partial sums: forward tables are kept beside backward ones. All arithmetic is exact int64;
+rounding of the shares costs tightness, never validity.
 """
 
 from __future__ import annotations
@@ -29,18 +28,20 @@ from privopt.oracles.cells.regions import (
 from privopt.problems.discrete.lattice import IntArray
 
 SHARES = 1 << 12
-NORM_SHARE = 0.2  # of a variable's cost, dealt to the norm term; cells get theirs by the root of their size
+NORM_SHARE = (
+    0.2  # share of a variable's cost for the norm term; a cell's share goes by the root of its records
+)
 
 
 class Shares(Record):
-    """The share of a variable's cost that each member is dealt going up and going down, in 1/SHARES."""
+    """Share of a variable's cost that each member receives in the up and down pass, in units of 1/SHARES."""
 
     up: IntArray  # (M,)
     down: IntArray  # (M,)
 
 
 def make_shares(shape: Shape) -> Shares:
-    """Only factors that the sweep meets again get a share."""
+    """Make the shares: a factor gets one only if the pass meets it again."""
     size, mass = np.diff(shape.member_start)[:-1], np.sqrt(shape.records)[shape.member_factor]
     first, last = (np.zeros(len(mass), dtype=bool) for _ in range(2))
     first[shape.member_start[:-2][size > 0]] = True
@@ -56,13 +57,13 @@ def make_shares(shape: Shape) -> Shares:
 
 @njit(cache=True, nogil=True)
 def _is_last(shape: Shape, e: int) -> bool:
-    """Whether a member is the last of its factor."""
+    """True if a member is the last of its factor."""
     return bool(e + 1 == shape.member_start[shape.member_factor[e] + 1])
 
 
 @njit(cache=True, nogil=True)
 def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
-    """The table from the front of the next member from that of this one."""
+    """Compute the forward table of the next member from that of this one."""
     j, at = shape.member_var[e], e + shape.member_factor[e]
     start, middle, end = shape.table_start[at], shape.table_start[at + 1], shape.table_start[at + 2]
     source, out, steps = forward[start:middle], forward[middle:end], shape.steps[e]
@@ -76,7 +77,7 @@ def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: Any) -> None:
-    """Move all min-marginals of variable j into theta_j. Going down, a last member has none left."""
+    """Move all min-marginals of variable j into theta_j. In the down pass, last members have none left."""
     theta = region.theta[j]
     for b in range(shape.var_start[j], shape.var_start[j + 1]):
         e = shape.var_member[b]
@@ -111,9 +112,10 @@ def _drop_levels(region: Region, j: int, slack: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
-    """Give each factor that the sweep meets again its share of theta_j.
+    """Give each factor that the pass meets again its share of theta_j.
 
-    Only what exceeds the minimum is dealt, so that no separate minimum falls: ``sweep`` relies on that.
+    Only the excess over the minimum is distributed, so that no separate minimum falls: ``sweep`` relies on
+        it.
     """
     theta, least = region.theta[j], least_theta(region, j)
     for i in range(region.dom_size[j]):
@@ -127,7 +129,7 @@ def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
 
 @njit(cache=True, nogil=True)
 def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
-    """The bound if the norm term were given all of theta; at least ``bound``.
+    """The bound with all of theta moved to the norm term; at least ``bound``.
 
     Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
     """
@@ -147,11 +149,11 @@ def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
 
 @njit(cache=True, nogil=True)
 def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> int:
-    """One pass up and one down. Returns a lower bound of the region, BIG if no point is below the cutoff.
+    """Make one pass up and one down. Returns a lower bound, or BIG if no point is below the cutoff.
 
     Levels none of whose points are below the cutoff are dropped. Tables must be up to date, and are so on
-    return. A point of the norm ball that the bound suggests is written to ``x`` (levels); ``forward`` is
-    memory of the size of the tables.
+    return. The minimiser of the norm term, a point of the norm ball, is written to ``x`` (levels).
+    ``forward`` is scratch memory of the size of the tables.
     """
     k, slack = len(shape.span), cutoff - bound(shape, region)
     if slack <= 0:
@@ -188,13 +190,13 @@ def quick_bounds(
     last: IntArray,
     out: IntArray,
 ) -> None:
-    """Bounds for many numeric weight vectors: cells, variables with the norm term minimised apart.
+    """Bounds for many numeric weight vectors: minima of cells plus that of variables and norm term.
 
     Args:
         squares: sums of squares of the numeric weights.
         offsets: their own costs plus the minima of the cells.
         first, last: the levels of each variable.
-        out: the bounds, BIG where the norm ball leaves nothing.
+        out: the bounds, BIG where no point is in the norm ball.
     """
     size = len(radial)
     current, following = np.full(size, BIG), np.empty(size, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Good points quickly: block after block at its exact optimum given the others. Proves nothing."""
+"""Block coordinate descent, a heuristic for good points: each block moves to its optimum given the others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from privopt.problems.discrete.lattice import IntArray
 
 
 def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, IntArray]:
-    """The best value of descents from several points, and its levels; BIG where the ball has none.
+    """Multi-start descent: the best value and its levels; BIG if no point is in the norm ball.
 
-    The points are the shortest one and cheapest ones at random costs, of a fixed generator: answers do not
-    depend on the time of day. Each descent goes over small weights first, then over all: with many levels it
-    ends too early else.
+    The starts are the shortest point and the minimisers of random costs, from a generator with a fixed seed:
+    results are reproducible. Each descent goes over small weights first, then over all. With many levels it
+    would otherwise end too early.
     """
     rng, best = np.random.default_rng(0), (int(BIG), np.zeros_like(shape.low))
     variables = np.arange(shape.fixed, len(shape.span))
@@ -37,7 +37,7 @@ def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, In
 
 
 def _small(shape: Shape, region: Region) -> Region:
-    """The region without weights beyond -1, 0 and 1, where it has any of these."""
+    """The region restricted to the weights -1, 0 and 1, for variables that have any of them."""
     size, dom = region.dom_size.copy(), region.dom.copy()
     for j in range(shape.fixed, len(shape.span)):
         levels = dom[j, : size[j]]
@@ -49,10 +49,10 @@ def _small(shape: Shape, region: Region) -> Region:
 
 @njit(cache=True, nogil=True)
 def descend(shape: Shape, region: Region, x: IntArray) -> int:
-    """Improve levels ``x`` in place until no block can; returns the value.
+    """Improve levels ``x`` in place to a blockwise optimum, and return the value.
 
-    The variables of a block never meet in a cell, so a block's optimum given the others is a knapsack over
-    the sum of squares.
+    No cell has two variables of a block, so a block's optimum given the others is a knapsack over the sum of
+    squares.
     """
     k = len(shape.span)
     sums = np.zeros(shape.cells + 1, dtype=np.int64)
@@ -103,7 +103,7 @@ def _improve(
 
 @njit(cache=True, nogil=True)
 def _move(shape: Shape, x: IntArray, sums: IntArray, block: IntArray, sign: Any) -> None:
-    """Add the levels of a block to the sums of its factors, or take them away."""
+    """Add the levels of a block to the sums of its factors, or subtract them."""
     for j in block:
         for b in range(shape.var_start[j], shape.var_start[j + 1]):
             e = shape.var_member[b]

@@ -1,4 +1,4 @@
-"""What the native minimiser knows before there is noise: made once per problem, shared by its solves."""
+"""Noise-independent part of the native minimiser, made once per problem and shared by its solves."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import UNIT, Perturbation
 
 FIRST_SWEEPS, MORE_SWEEPS = 2, 10  # over a region on its first visit, and later
-_REPRESENTATIVES = 8  # of the numeric weight vectors, to find out where duals should start
+_REPRESENTATIVES = 8  # numeric weight vectors on which starting duals are tuned
 
 
 @dataclass(frozen=True)
 class Model:
-    """What does not depend on the noise."""
+    """A problem's regions, search order and starting duals, independent of the noise."""
 
     problem: ZeroOneHalfspace
     regions: CellModel
     least_loss: IntArray  # sum of the minima of the cells, (r,)
     rows: IntArray  # number of records of each variable's level, a search order
     shares: bounds.Shares
-    tilts: IntArray  # where the dual starts on the first and second visit of a region, (2, r)
+    tilts: IntArray  # starting dual of the first and second visit of a region, (2, r)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -44,7 +44,7 @@ class Model:
 
     @property
     def tries(self) -> Tries:
-        """Made when the first region needs them."""
+        """The tries, made on first use."""
         with self.lock:
             return self._tries
 
@@ -56,8 +56,8 @@ class Model:
 def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
     """Good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
 
-    They depend on the room that the numeric weights leave in the norm ball more than on anything else: a
-    representative, one with a low loss, stands for all with about the same |a|^2.
+    They depend mostly on the squared radius that the numeric weights leave: a representative of low loss
+    serves all vectors with about the same |a|^2.
     """
     shape, squares = regions.shape, regions.squares
     tilts = np.zeros((2, len(squares)), dtype=np.int64)

@@ -1,19 +1,19 @@
-"""Cells nested in one another: a stronger bound, and a search for regions where stars of cells are too weak.
+"""Dual bound over a trie of cells, and a tree search for regions where star bounds are too weak.
 
-The cells of a region, each a list of its variables in one order, make a trie: cells with the same first
-variables share them. A node of the trie knows the sum t of the variables on its path, and what its records
-cost at least is
+The cells of a region, each a list of its variables in a common order, form a trie: cells with the same first
+variables share a path. A node of the trie has the sum t of the variables on its path. A lower bound on the
+cost of the records below it is
 
     G[t] = own[t] + sum over its children of min over v of G_child[t + v] + shift(v),
 
-v being the level of the variable on the child's edge. A variable that occurs on several edges has copies that
-may disagree, which shifts make expensive, as they do between cells (``regions``); but a copy now stands for
-all cells below its edge, while the bound of single cells has one in each. The norm term is one more factor,
-that has all variables.
+where v is the level of the variable on the child's edge. A variable on several edges has copies that may
+disagree. Shifts penalise this, as they do between cells (``regions``). A copy here serves all cells below its
+edge, while the bound of single cells has one copy per cell, so this bound is stronger. The norm term is a
+further factor, over all variables.
 
-The search fixes the variables in that order. Once the first is fixed, its edge is gone, and what was below it
-is merged with what else hangs from the root: tables and shifts are added, the trie gets smaller and its
-bound better. When no path is longer than one edge there are no copies, and the bound is the minimum.
+The search fixes the variables in that order. Fixing the first removes its edge and merges the subtree below
+it with the rest of the trie: tables and shifts are added, the trie gets smaller and its bound better. When no
+path is longer than one edge there are no copies, and the bound is the minimum.
 
 Everything is int64 arithmetic; shares are rounded, which costs tightness, never validity.
 """
@@ -33,29 +33,29 @@ from privopt.oracles.minimize.order import precedes
 from privopt.problems.discrete.lattice import IntArray
 
 DONE, PAUSED, IMPROVED = 0, 1, 2
-# Of what a variable costs, kept for the norm term; edges get theirs by the root of their size.
+# Share of a variable's cost reserved for the norm term; the share of an edge goes by the root of its records.
 NORM_SHARE = 0.2
 
 
 class State(Record):
-    """Memory of one search; a row, or a stretch, for each number of fixed variables."""
+    """Memory of one search, with a row or a slice for each number of fixed variables."""
 
     own: IntArray  # tables of all tries
     shift: IntArray  # (N, B) of all tries
-    theta: NDArray[np.int64]  # (m + 1, k, B) what the norm term is left of the variables' costs
+    theta: NDArray[np.int64]  # (m + 1, k, B) the norm term's part of the variables' costs
     dom_size: IntArray  # (m + 1, k)
     dom: NDArray[np.int64]  # (m + 1, k, B) levels that are left
     unary: IntArray  # (k, B)
     constant: IntArray  # (m + 1,)
     square: IntArray  # (m + 1,) sum of squares of the fixed variables
     norm: IntArray  # (S,)
-    level: IntArray  # (k,) of the fixed variables, and of the others what the last pass thought best
+    level: IntArray  # (k,) levels of the fixed variables; of the others, the best in the last pass
     child: NDArray[np.int64]  # (m + 1, B) levels, best first
     child_bound: NDArray[np.int64]  # (m + 1, B)
     child_count: IntArray  # (m + 1,)
     child_next: IntArray  # (m + 1,)
-    inner: IntArray  # G of the trie at hand
-    outer: IntArray  # what everything else costs at least, by the sum at a node
+    inner: IntArray  # G of the current trie
+    outer: IntArray  # lower bounds on the cost of everything else, by the sum at a node
     least: IntArray  # minima over the level of each edge
     path: IntArray  # nodes from the root
     scratch: NDArray[np.int64]  # (2, longest table)
@@ -105,9 +105,9 @@ def new_state(tries: Tries, width: int) -> State:
 
 @njit(cache=True, nogil=True)
 def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) -> None:
-    """A region at the root, nothing fixed; the edges are given tilt * |w|^2.
+    """Load a region with nothing fixed, and give the edges the cost tilt * |w|^2.
 
-    Without noise all min-marginals are level and passes cannot start: a tilt gets them going.
+    Without noise all min-marginals are equal and passes make no progress; a tilt breaks the tie.
     """
     state.own[: tries.table[1]] = 0
     for c in range(shape.cells):
@@ -150,7 +150,7 @@ def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
 
 @njit(cache=True, nogil=True)
 def _lift(tries: Tries, state: State, i: int, q: Any) -> None:
-    """The parent's G follows that of node q."""
+    """Update the parent's G from that of node q."""
     a = tries.first[i] + q
     p = tries.first[i] + tries.parent[a]
     size = tries.size[p]
@@ -164,7 +164,7 @@ def _lift(tries: Tries, state: State, i: int, q: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def gather(tries: Tries, state: State, i: int) -> None:
-    """G of all nodes, from the leaves to the root."""
+    """Compute G of all nodes, from the leaves to the root."""
     base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
     assign(state.inner, state.own[tries.table[i] : tries.table[i + 1]])
     for q in range(n - 1, 0, -1):
@@ -180,12 +180,11 @@ def gather(tries: Tries, state: State, i: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _visit(tries: Tries, state: State, i: int, begin: int, end: int, collecting: Any) -> None:
-    """Go to the edges with variables begin..end-1, one after the other: collect their min-marginals in theta,
-    or deal out their variables' excess costs."""
+    """Traverse the edges with variables begin..end-1: collect min-marginals or distribute excess costs."""
     base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
     bit = 1 << tries.group[end - 1] % 62
     state.outer[0] = 0
-    q, top = np.int64(1), 0  # of one type with the other nodes, for one version of what is called
+    q, top = np.int64(1), 0  # of the same type as other nodes, so that callees are compiled once
     state.path[0] = 0
     while True:
         while top > 0 and (q >= n or state.path[top] != tries.parent[base + q]):
@@ -216,7 +215,7 @@ def _visit(tries: Tries, state: State, i: int, begin: int, end: int, collecting:
 
 @njit(inline="always")
 def _rest(tries: Tries, state: State, a: int, p: int, size: int) -> None:
-    """What all but the edge above node a costs at least, by the sum at its parent p, in ``scratch``."""
+    """Bound the cost of all but the edge above node a, by the sum at its parent p, in ``scratch``."""
     rest, inner = state.scratch[0, :size], state.inner[tries.start[p] :]
     outer, least = state.outer[tries.start[p] :], state.least[tries.above[a] :]
     for t in range(size):
@@ -225,7 +224,7 @@ def _rest(tries: Tries, state: State, a: int, p: int, size: int) -> None:
 
 @njit(inline="always")
 def _descend(tries: Tries, state: State, i: int, j: int, a: int, p: int) -> None:
-    """What all that is not below node a costs at least, by the sum at it."""
+    """Bound the cost of everything outside the subtree of node a, by the sum at it, in ``outer``."""
     size = tries.size[p]
     _rest(tries, state, a, p, size)
     rest, shift = state.scratch[0, :size], state.shift[a]
@@ -269,7 +268,7 @@ def _deal(tries: Tries, state: State, i: int, j: int, a: int) -> None:
 def _knapsack(
     tries: Tries, state: State, i: int, j: int, out: IntArray, source: IntArray, forward: Any
 ) -> None:
-    """One variable more in a knapsack over the sum of squares."""
+    """Add a variable to a knapsack over the sum of squares."""
     out[:] = BIG
     for u in range(state.dom_size[i, j]):
         v = state.dom[i, j, u]
@@ -283,7 +282,7 @@ def _knapsack(
 
 @njit(cache=True, nogil=True)
 def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
-    """One pass over all variables, the last first; G must be up to date, and is on return.
+    """Make one pass over all variables, the last first. G must be up to date, and is on return.
 
     Levels with no point below the cutoff are dropped. Returns a lower bound, BIG if nothing is left. The
     bound of each level of the variable that comes first is in ``marginal``.
@@ -327,7 +326,7 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
             if kept == 0:
                 return BIG
             bound = max(bound, lowest + floor)
-            # Its pieces are dealt below; the knapsacks go on with what is left.
+            # Its shares are distributed below; the knapsacks continue with the rest.
             for u in range(kept):
                 v = state.dom[i, j, u]
                 state.theta[i, j, v] -= excess[j, v]
@@ -342,7 +341,7 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
 
 @njit(cache=True, nogil=True)
 def fix(tries: Tries, state: State, i: int, v: int) -> None:
-    """The next trie: its first variable is at level v."""
+    """Make the next trie, with the first variable fixed at level v."""
     base, n, following = tries.first[i], tries.first[i + 1] - tries.first[i], tries.first[i + 1]
     state.own[tries.table[i + 1] : tries.table[i + 2]] = 0
     state.shift[following : tries.first[i + 2]] = 0
@@ -369,9 +368,9 @@ def fix(tries: Tries, state: State, i: int, v: int) -> None:
 
 @njit(cache=True, nogil=True)
 def settle(tries: Tries, state: State, i: int) -> int:
-    """The minimum at the last trie, BIG if there is none; levels are written to ``level``.
+    """Minimise over the last trie, and write the levels to ``level``; BIG if it is empty.
 
-    Of several minimisers it is the first in lexicographic order of the variables that are left.
+    Of several minimisers it takes the first in lexicographic order of the variables that are left.
     """
     k, width = len(tries.span), len(state.norm) - state.square[i]
     if width <= 0:
@@ -397,7 +396,7 @@ def settle(tries: Tries, state: State, i: int) -> int:
 
 @njit(cache=True, nogil=True)
 def enter(tries: Tries, state: State, i: int, passes: Any, cutoff: int) -> int:
-    """Bound the node at hand and list its children, best first. Returns its bound, BIG if it is pruned."""
+    """Bound the current node and list its children, best first. Returns its bound, BIG if it is pruned."""
     gather(tries, state, i)
     bound = -BIG
     for _ in range(passes):
@@ -418,7 +417,7 @@ def enter(tries: Tries, state: State, i: int, passes: Any, cutoff: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _may_precede(tries: Tries, state: State, i: int, best: IntArray, trial: IntArray) -> bool:
-    """Whether the node at hand may hold a point before ``best``: its lowest corner is."""
+    """True if the lowest corner of the current node is lexicographically before ``best``."""
     for j in range(len(tries.span)):
         trial[tries.coordinate[j]] = tries.low[j] + (state.level[j] if j < i else state.dom[i, j, 0])
     return precedes(trial, best)
@@ -434,9 +433,9 @@ def search(
     budget: int,
     tie_budget: int,
 ) -> Any:
-    """Go on until the tree is empty, a better point is found, or ``budget`` nodes are entered.
+    """Search until the tree is empty, a better point is found, or ``budget`` nodes are entered.
 
-    The first node must have been entered. See ``search.search`` for what is given and returned.
+    The first node must have been entered. See ``search.search`` for arguments and results.
     """
     last, nodes, ties = tries.last, 0, 0
     while True:
@@ -478,13 +477,13 @@ Dual = tuple[NDArray[np.int64], ...]
 
 
 def dual(tries: Tries, state: State) -> Dual:
-    """What was found out about the first trie."""
+    """A copy of the dual of the first trie: its shifts, theta and remaining levels."""
     kept = state.shift[: tries.first[1]], state.theta[0], state.dom_size[0], state.dom[0]
     return tuple(a.copy() for a in kept)
 
 
 def resume(tries: Tries, state: State, known: Dual, fixed: IntArray) -> None:
-    """A part of a region that was loaded again, with the dual that is known of the whole."""
+    """Resume a part of a reloaded region from the known dual of the whole region."""
     state.shift[: tries.first[1]], state.theta[0], state.dom_size[0], state.dom[0] = known
     for i, v in enumerate(fixed.tolist()):
         fix(tries, state, i, v)
@@ -492,7 +491,7 @@ def resume(tries: Tries, state: State, known: Dual, fixed: IntArray) -> None:
 
 
 def what_is_left(tries: Tries, state: State, fixed: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
-    """Bounds and fixed levels of what the search has not been through."""
+    """Bounds and fixed levels of the nodes still open."""
     left, levels = [], list(fixed)
     for i in range(int(state.depth[0]), int(state.depth[1]) + 1):
         rest = slice(int(state.child_next[i]), int(state.child_count[i]))

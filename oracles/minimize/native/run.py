@@ -1,4 +1,4 @@
-"""What the threads of one search share: the regions that wait, and the best point known."""
+"""Shared state of the threads of one search: the queue of open regions and the incumbent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privopt.problems.discrete.objective import UNIT, from_fixed
 
 @dataclass
 class Part:
-    """Part of a region, and its dual, put aside."""
+    """A postponed part of a region, with its dual."""
 
     bound: int
     dom_size: IntArray
@@ -35,7 +35,7 @@ class Job:
 
     bound: int
     number: int
-    swept: bool = False  # whether it had its first sweeps
+    swept: bool = False  # True after its first sweeps
     part: Part | None = field(default=None, compare=False)
     fixed: tuple[int, ...] | None = field(default=None, compare=False)  # levels of a part of a trie
 
@@ -56,8 +56,8 @@ class Run:
     ) -> None:
         """
         Args:
-            ties: how many regions that can at best equal the best point are opened to find one that comes
-                first in lexicographic order.
+            ties: the number of regions whose bound equals the incumbent's value that may be opened in search
+                of a lexicographically earlier point.
             any_below: stop at the first point with a value below this.
         """
         self.model, self.costs, self.watch, self.low, self.high = model, costs, watch, low, high
@@ -71,8 +71,8 @@ class Run:
         self._active: dict[int, int] = {}  # bounds of the regions that threads are working on
         shape = model.regions.shape
         self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
-        self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # of the whole tries of regions
-        self.flat: set[int] = set()  # regions that tries do not bound better
+        self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # duals of the complete tries of regions
+        self.flat: set[int] = set()  # regions whose bound a trie does not improve
         self._waiting = 0  # threads without work
         self._queue = self._regions()
 
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def cutoff(self) -> int:
-        """Only values below this are of interest."""
+        """The cutoff: points with values at or above it are pruned."""
         return self.value + (self.ties > 0)
 
     def bound(self) -> int:
@@ -105,7 +105,7 @@ class Run:
         return f"{self.searched} of {len(self.model.regions.weights)} numeric weight vectors searched by tree"
 
     def offer(self, value: int, point: IntArray) -> None:
-        """Take note of a point if it is better, or as good and lexicographically earlier."""
+        """Replace the incumbent by a point that is better, or as good and lexicographically earlier."""
         with self.lock:
             earlier = self.point is None or tuple(point.tolist()) < tuple(self.point.tolist())
             if value < self.value or (value == self.value and self.any_below is None and earlier):
@@ -113,7 +113,7 @@ class Run:
                 self.lock.notify_all()
 
     def outcome(self) -> Status | None:
-        """Why the watch stopped the search, if it did; raises what a thread has raised."""
+        """The limit that stopped the search, if any; re-raises an exception of a thread."""
         if self._error is not None:
             raise self._error
         return self._stopped
@@ -124,7 +124,7 @@ class Run:
         return found or self._stopped is not None or self._error is not None
 
     def take(self, leader: bool) -> Job | None:
-        """The open region with the lowest bound; None when there is nothing left to do."""
+        """Take the open region with the lowest bound; None when the search is over."""
         while True:
             if leader:
                 self.look_around()
@@ -143,7 +143,7 @@ class Run:
                 self._waiting -= 1
 
     def settled(self) -> None:
-        """The region that this thread took is done with, or waits again."""
+        """Mark the region that this thread took as finished, or return it to the queue."""
         with self.lock:
             del self._active[threading.get_ident()]
             self.lock.notify_all()
@@ -154,7 +154,7 @@ class Run:
             self.lock.notify_all()
 
     def look_around(self) -> None:
-        """Stop if the watch says so; report progress."""
+        """Stop if a limit is reached, and report progress."""
         self.watch.report(from_fixed(self.value), from_fixed(self.bound()), self.nodes)
         if (reason := self.watch.stop()) is not None:
             with self.lock:
@@ -162,17 +162,17 @@ class Run:
                 self.lock.notify_all()
 
     def is_next(self, bound: int) -> bool:
-        """Whether no region that waits has a lower bound."""
+        """True if no queued region has a lower bound."""
         with self.lock:
             return not self._queue or bound <= self._queue[0].bound
 
     @property
     def starved(self) -> bool:
-        """Whether a thread waits for work and there is none."""
+        """True if a thread waits for work and the queue is empty."""
         return self._waiting > 0 and not self._queue
 
     def postpone(self, job: Job) -> None:
-        """Put work aside, for any thread."""
+        """Put work into the queue, for any thread."""
         with self.lock:
             heapq.heappush(self._queue, job)
             self.lock.notify_all()

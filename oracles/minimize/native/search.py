@@ -1,11 +1,10 @@
 """Depth-first search over the indicator weights, for one numeric weight vector and one set of domains.
 
-The variables of one exclusive block, the *leaves*, are left to the end: a cell has at most one of them
-active, so once all others are fixed the leaves separate and their optimum, norm ball and radial term
-included, is an exact knapsack over the sum of squares. Before that, the same knapsack is a lower bound
-(*star bound*): each leaf collects its cells, each minimised over its own variables that are still free.
-These partial minima are tables over partial sums, filled once per tree, so that a node costs a few additions
-per cell of the variable it fixes.
+The variables of one exclusive block, the *leaves*, come last. A cell has at most one of them active, so once
+all others are fixed the leaves separate. Their optimum, norm ball and radial term included, is then an exact
+knapsack over the sum of squares. Before that, the same knapsack is a lower bound (*star bound*): each leaf
+collects its cells, each minimised over its own variables that are still free. These partial minima are tables
+over partial sums, filled once per tree, so a node costs a few additions per cell of the variable it fixes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DONE, PAUSED, IMPROVED = 0, 1, 2
 
 
 class Tree(Record):
-    """One search. ``stack[0]`` is the current depth, ``stack[1]`` the number of fixed-order variables p."""
+    """Search tree. ``stack[0]`` is the current depth, ``stack[1]`` the number of fixed-order variables p."""
 
     norm: IntArray  # (S,) the norm term, by the sum of squares
     order: IntArray  # (k,) the p non-leaf variables in the order in which they are fixed
@@ -34,10 +33,10 @@ class Tree(Record):
     leaf_size: IntArray  # (L,) number of levels left
     base: IntArray  # (k,) lowest level left
     cell_leaf: IntArray  # (C,)
-    cell_depth: IntArray  # (C,) how many of the cell's variables are fixed now
+    cell_depth: IntArray  # (C,) number of the cell's variables that are fixed now
     cell_sum: IntArray  # (C,) their sum of (level - lowest level left)
     member: IntArray  # (M,) the cells' non-leaf members in search order
-    table_start: IntArray  # (M + C,) where the table of each number of fixed members starts
+    table_start: IntArray  # (M + C,) start of the table of each number of fixed members
     tables: IntArray  # partial minima; a row of ``row`` leaf levels per partial sum
     leaf_cost: NDArray[
         np.int64
@@ -62,8 +61,10 @@ class Tree(Record):
 
 
 def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """The leaves are the block with the largest domains, by coordinate; the others go by decreasing number of
-    rows."""
+    """Choose the variable order: the block with the largest domains as leaves, by coordinate.
+
+    The others are ordered by decreasing number of rows.
+    """
     volume = np.bincount(shape.block, np.log(region.dom_size))
     leaf = shape.block == np.argmax(volume)
     order, leaves = np.argsort(-rows, kind="stable"), np.flatnonzero(leaf)
@@ -71,7 +72,7 @@ def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray
 
 
 def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tree:
-    """A tree at its root: all tables filled, the first children not yet expanded."""
+    """Make a tree at its root: all tables filled, the root not yet expanded."""
     (k, most), width = shape.squares.shape, int(region.width[0])
     p, n_leaves = len(order), len(leaves) + 1
     place = np.empty(k, dtype=np.int64)
@@ -159,7 +160,7 @@ def _layout(shape: Shape, region: Region, place: IntArray, row: int, n_leaves: i
 
 @njit(cache=True, nogil=True)
 def _fill(shape: Shape, region: Region, tree: Tree) -> None:
-    """The partial minima of all cells, and the knapsacks of the free variables."""
+    """Fill the partial minima of all cells and the knapsacks of the free variables."""
     for c in range(len(tree.cell_leaf)):
         _fill_cell(shape, region, tree, c)
     p = len(tree.order)
@@ -178,7 +179,7 @@ def _fill(shape: Shape, region: Region, tree: Tree) -> None:
 
 @njit(cache=True, nogil=True)
 def _fill_cell(shape: Shape, region: Region, tree: Tree, c: int) -> None:
-    """The partial minima of one cell, from all variables fixed back to none."""
+    """Fill the partial minima of one cell, from all variables fixed back to none."""
     begin, end = shape.member_start[c], shape.member_start[c + 1]
     member, base, row, out = tree.member, tree.base, tree.stack[3], tree.tables
     top, count, lowest, reach = last_table(shape, region, c), 0, 0, 0
@@ -239,7 +240,7 @@ def sprout(shape: Shape, region: Region, tree: Tree) -> int:
 
 @njit(cache=True, nogil=True)
 def _choose_tilt(tree: Tree, root: Any) -> None:
-    """Take the multiplier, among powers of two of either sign, that bounds the root best."""
+    """Choose the multiplier with the best root bound among powers of two of either sign."""
     best, chosen = -4 * BIG, np.int64(0)
     for power in range(-40, 41):
         if 0 < abs(power) < 10:
@@ -272,7 +273,7 @@ def _set_tilt(tree: Tree, tilt: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
-    """At most ``_knapsack``, and quicker: |w|^2 is counted by the tilt."""
+    """A faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
     tilt = tree.tilt[0]
     total = tree.rest_tilted[depth] + tree.norm_tilted[square]
     for m in range(tree.stack[2]):
@@ -287,7 +288,7 @@ def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
 def _knapsack(
     shape: Shape, region: Region, tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any
 ) -> int:
-    """min over leaves and free variables of their costs plus the norm term, |w|^2 counted exactly."""
+    """Minimise the costs of leaves and free variables plus the norm term, with |w|^2 exact."""
     room = len(tree.norm) - square
     n_leaves = tree.stack[2]
     total = cost[n_leaves - 1, i, 0]
@@ -330,7 +331,7 @@ def _knapsack(
 
 @njit(cache=True, nogil=True)
 def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, limit: Any) -> None:
-    """Bounds of all children at the current depth, sorted best first; quick ones where those pass ``limit``.
+    """Bound all children at the current depth, best first; quick bounds suffice where they pass ``limit``.
 
     The star costs of the node itself are ``cost[:, parent]``.
     """
@@ -363,8 +364,10 @@ def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, li
 def _add_cells(
     shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, children: Any, j: int, row: int
 ) -> None:
-    """Star costs of all levels of variable j between its lowest and highest; their rows are contiguous, in
-    the children as in the tables."""
+    """Add star costs of all levels of variable j between its lowest and highest.
+
+    Their rows are contiguous, in the children as in the tables.
+    """
     reach = region.dom[j, region.dom_size[j] - 1] - tree.base[j] + 1
     size = reach * row
     stripped = np.empty((tree.stack[2], row), dtype=np.int64)
@@ -405,7 +408,7 @@ def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any
 def _may_precede(
     shape: Shape, region: Region, tree: Tree, best: IntArray, trial: IntArray, depth: int
 ) -> bool:
-    """Whether a region may hold a point before ``best`` in lexicographic order: its lowest corner is."""
+    """True if the lowest corner of a region is lexicographically before ``best``."""
     for j in range(len(shape.low)):
         fixed = 0 <= tree.place[j] < depth
         trial[shape.coordinate[j]] = shape.low[j] + (tree.level[j] if fixed else region.dom[j, 0])
@@ -414,7 +417,7 @@ def _may_precede(
 
 @njit(cache=True, nogil=True)
 def _finish(shape: Shape, region: Region, tree: Tree, cost: Any, i: int, square: int) -> None:
-    """Levels of the leaves at their optimum; of several optima the lexicographically first."""
+    """Set the leaves to their optimal levels; of several optima the lexicographically first."""
     leaves = tree.leaf_var[: tree.stack[2] - 1]
     costs = np.empty(shape.squares.shape, dtype=np.int64)
     for m, j in enumerate(leaves):
@@ -440,11 +443,11 @@ def search(
         cutoff: value of the point ``best``; regions without a better point are pruned.
         best: the point to beat, (d,).
         trial: (d,), holds the numeric weights; the point found is written to it.
-        tie_budget: how many regions with a bound equal to the cutoff may be opened in search of a point
-            that comes earlier in lexicographic order; when it is spent, or if it is 0, they are pruned.
+        tie_budget: the number of regions with a bound equal to the cutoff that may be opened in search of a
+            lexicographically earlier point; when it is spent, or if it is 0, they are pruned.
 
     Returns:
-        what happened, the value of the point found (if IMPROVED), nodes expanded, ties opened.
+        the outcome, the value of the point found (if IMPROVED), nodes expanded, ties opened.
     """
     p, offset = tree.stack[1], region.constant[0]
     nodes, ties = 0, 0
@@ -492,7 +495,7 @@ def search(
 
 @njit(cache=True, nogil=True)
 def open_bound(tree: Tree) -> int:
-    """A lower bound, without the constant, on everything that the search has not been through yet."""
+    """A lower bound on all open nodes, without the constant."""
     least = BIG
     for depth in range(tree.stack[0] + 1):
         if tree.child_next[depth] < tree.child_count[depth]:

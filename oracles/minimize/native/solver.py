@@ -1,11 +1,11 @@
-"""The native exact minimiser for scorecards: cells, dual bounds and a tree search, in integers throughout.
+"""Native exact minimiser for scorecards: cells, dual bounds and a tree search, in integers throughout.
 
-The weights of the few numeric columns are enumerated. For each of them, a *region*, the problem over the
-indicator weights is a small sum of tables (``regions``). Regions wait in a queue ordered by
-lower bound; a region that comes up first gets a better bound (``bounds``), then a tree search
-(``search``), until every region is searched or its bound reaches the value of the best point known.
-Threads share the queue and that point (``run``); what each does is in ``worker``, and what is made once per
-problem in ``model``.
+The weight vectors of the few numeric columns are enumerated. Each gives a *region*, in which the problem over
+the indicator weights is a small sum of tables (``regions``). Regions are queued by lower bound (best-first
+branch and bound). A region gets a better bound (``bounds``) on its first turn and a tree search (``search``)
+on its second. The search ends when every region is searched or its bound reaches the value of the incumbent.
+Threads share the queue and the incumbent (``run``); ``worker`` has the work of a thread, and ``model`` the
+data made once per problem.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _TIES = 2000  # opened in the main search before ties are left to the search coo
 
 @dataclass(frozen=True)
 class NativeOracle(DiscreteOracle):
-    """Exact minimisation for ``ZeroOneHalfspace`` with indicator columns, any linear or radial noise.
+    """Exact minimiser of ``ZeroOneHalfspace`` with indicator columns, for any linear or radial noise.
 
     Args:
         limits: sizes beyond which a problem is refused.
-        threads: how many to use; None for one per processor.
+        threads: the number of threads; None for one per processor.
     """
 
     name: ClassVar[str] = "native"
@@ -71,7 +71,7 @@ def smallest_loss(problem: ZeroOneHalfspace, regions: CellModel, watch: Watch) -
     """The smallest loss over the lattice, proved; ``regions`` may be shared.
 
     Raises:
-        UnfinishedDrawError: a limit came first.
+        UnfinishedDrawError: a limit was reached before the proof.
     """
     query = Query(Perturbation.zero(problem.lattice), watch, break_ties=False)
     proposal = NativeOracle().solver(problem, regions)(query)

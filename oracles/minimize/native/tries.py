@@ -1,6 +1,6 @@
-"""Tries of cells: which cells share their first variables, when more and more of these are fixed.
+"""Tries of cells by their common first variables, one for each number of fixed variables.
 
-Made once per problem; what is searched over them is in ``nested``.
+They are made once per problem; ``nested`` searches over them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 
 class Tries(Record):
-    """The tries when the first 0, 1, ..., m variables are fixed, one after the other in flat arrays.
+    """Tries with the first 0, 1, ..., m of k variables fixed, one after the other in flat arrays.
 
-    Nodes are in preorder, the root first, children by increasing variable. Numbers of nodes and places in
-    tables count from the start of their trie. k variables.
+    Nodes are in preorder, the root first, children by increasing variable. Node numbers and table positions
+    count from the start of their trie.
     """
 
     order: IntArray  # (k,) the variables of ``Shape`` in the order in which they are fixed
@@ -27,7 +27,7 @@ class Tries(Record):
     low: IntArray  # (k,) smallest weights
     span: IntArray  # (k,) levels
     squares: IntArray  # (k, B)
-    group: IntArray  # (k + 1,) first of the variables that follow each other and share no path; then k
+    group: IntArray  # (k + 1,) first of each run of consecutive variables that share no path; then k
     place: IntArray  # (cells,) node of each cell in the first trie
     first: IntArray  # (m + 2,) first node of each trie
     var: IntArray  # (N,) variable of the edge above a node, -1 for roots
@@ -39,12 +39,15 @@ class Tries(Record):
     table: IntArray  # (m + 2,) first table entry of each trie
     start: IntArray  # (N,)
     size: IntArray  # (N,)
-    above: IntArray  # (N,) where the minima over the level of its edge start, as many as the parent's table
+    above: IntArray  # (N,) start of the minima over the level of its edge, as many as the parent's table
     last: int  # number of variables that are fixed in the last trie, m
 
 
 def make_tries(shape: Shape, rows: IntArray) -> Tries:
-    """By decreasing number of records, but the block with most variables last: it is the one that is left."""
+    """Make the tries, with variables by decreasing number of records but the largest block last.
+
+    That block is the one that is never fixed.
+    """
     leaves = shape.block == np.argmax(np.bincount(shape.block))
     by_rows = np.argsort(-rows, kind="stable")
     last = np.flatnonzero(leaves)
@@ -94,7 +97,7 @@ _COLUMNS = ("var", "parent", "end", "below", "into", "share", "start", "size", "
 
 
 def _groups(blocks: list[int]) -> list[int]:
-    """The first of the variables in a row that are of one block, for each variable."""
+    """For each variable, the first of its run of consecutive variables of one block."""
     first: list[int] = []
     for j, block in enumerate(blocks):
         first.append(first[-1] if j > 0 and blocks[j - 1] == block else j)
@@ -106,13 +109,13 @@ def _bit(group: int) -> int:
 
 
 def _nodes(keys: list[Key]) -> tuple[list[Key], dict[Key, int]]:
-    """The nodes of a trie by their paths, in preorder, and their numbers."""
+    """Paths of a trie's nodes in preorder, and the number of each node."""
     nodes = sorted({key[:length] for key in keys for length in range(len(key) + 1)})
     return nodes, {node: number for number, node in enumerate(nodes)}
 
 
 def _sums(keys: list[Key], records: list[int]) -> dict[Key, int]:
-    """The records of each cell; cells that became one are added up."""
+    """The records of each cell, added up over merged cells."""
     total: dict[Key, int] = {}
     for key, count in zip(keys, records, strict=True):
         total[key] = total.get(key, 0) + count
@@ -127,7 +130,7 @@ def _describe(
     group: list[int],
     columns: dict[str, list[Any]],
 ) -> int:
-    """Append one trie; returns the size of its tables."""
+    """Append one trie, and return the size of its tables."""
     n = len(nodes)
     weight, end, size = [records.get(node, 0) for node in nodes], list(range(1, n + 1)), [1] * n
     parent, below = [where[node[:-1]] if node else -1 for node in nodes], [0] * n

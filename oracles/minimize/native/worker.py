@@ -1,4 +1,4 @@
-"""What each thread of a search does with the regions that it takes: bounds, trees, tries."""
+"""Work of a search thread on its regions: bounds, tree search, search over tries."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _PART_SWEEPS = 4
 _STRONG_TILT, _STRONG_SWEEPS = 7, 20  # of a region whose tree grew too large; binary digits of the tilt
 _FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # of one tree, before its region is nested, or split
 _FIRST_TREE_WORK = 10_000_000  # nodes times cells; fewer nodes where there are many cells
-_WORTH = 20  # a trie is searched if its bound closes one part in so many of the gap
-_SLICE, _TRIE_SLICE = 256, 8  # nodes before the first look at the clock and at the other threads
+_WORTH = 20  # a trie is searched if its bound closes at least 1 / _WORTH of the gap
+_SLICE, _TRIE_SLICE = 256, 8  # nodes before the first check of the clock and of the other threads
 _PASSES, _PART_PASSES = 10, 3  # at most, over a trie before it is searched: of a region, and of a part of one
 _TILT_PASSES = 3  # over a trie, to compare tilts
 _TILTS, _LEAST_TILT = 10, 14  # of a trie: none, and powers of two from 2^-13 records on
 _LEAST_GAIN = UNIT // 4  # of a pass that is not the last one
-_PART_NODES = 500  # of a trie, before what is left of it waits for its turn
-_DESCENTS, _MORE_DESCENTS = 64, 4  # for a good point before the first trie is searched, and the others
-_MOMENT = 0.05  # seconds in a search between two looks at the clock
+_PART_NODES = 500  # of a trie, before its open nodes return to the queue
+_DESCENTS, _MORE_DESCENTS = 64, 4  # starts of the descent before the first trie search, and before the others
+_MOMENT = 0.05  # seconds of search between two checks of the clock
 
 
 def go(run: Run, threads: int) -> Status | None:
@@ -60,7 +60,7 @@ def go(run: Run, threads: int) -> Status | None:
 
 
 def _work(run: Run, leader: bool) -> None:
-    """What each thread does. The leader, the caller's own thread, also watches the clock."""
+    """Process regions until the search is over. The leader, the caller's own thread, also checks limits."""
     try:
         worker = Worker(run, leader)
         while (job := run.take(leader)) is not None:
@@ -73,7 +73,7 @@ def _work(run: Run, leader: bool) -> None:
 @cache
 @announced("the exact solver")
 def compile_kernels() -> None:
-    """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
+    """Compile all kernels (or load them from the cache) on a tiny region, before time is measured."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
     model = Model.make(problem, CellModel.make(problem, Task.NORMALIZED))
@@ -94,19 +94,19 @@ def compile_kernels() -> None:
 
 
 class Worker:
-    """One thread's working memory and what it does with a region."""
+    """A thread's working memory and its operations on a region."""
 
     def __init__(self, run: Run, leader: bool) -> None:
         self.run, self.leader, self.shape = run, leader, run.model.regions.shape
         self.region = new_region(self.shape, np.int64)
         self.forward = np.zeros_like(self.region.tables)
         self.state: nested.State | None = None
-        self.tilt = 0  # of the trie at hand, by number
+        self.tilt = 0  # of the current trie, by number
         self.levels = np.zeros(len(self.shape.low), dtype=np.int64)
         self.trial = np.zeros(len(run.low), dtype=np.int64)
 
     def process(self, job: Job) -> None:
-        """Raise the bound of a region; the second time around, search it."""
+        """Raise the bound of a region on its first turn; search it on its second."""
         run, low = self.run, job.bound
         run.count(1, 0)
         if not self.start(job.number, job.swept) or not (job.part is None or self._resume(job.part)):
@@ -125,7 +125,7 @@ class Worker:
     def start(self, number: int, swept: bool) -> bool:
         """Set up the region of one numeric weight vector; False if it is empty.
 
-        Without noise all min-marginals are level and sweeps cannot start: a tilt gets them going.
+        Without noise all min-marginals are equal and sweeps make no progress; a tilt breaks the tie.
         """
         regions = self.run.model.regions
         if not regions.start(self.region, number, UNIT, self.run.costs, self.run.box):
@@ -141,7 +141,7 @@ class Worker:
         return self.run.over
 
     def _tighten(self, low: int, sweeps: int) -> int:
-        """A better bound for the region at hand; BIG if it is pruned. Looks for points on the way."""
+        """Raise the bound of the current region (BIG if it is pruned), and offer points found meanwhile."""
         shape, region = self.shape, self.region
         for s in range(sweeps):
             cutoff, shares = self.run.cutoff, self.run.model.shares
@@ -163,9 +163,12 @@ class Worker:
             self.run.offer(value, self.trial)
 
     def _explore(self, low: int, job: Job) -> int:
-        """Search the region at hand by trees over stars of cells. If one grows too large, the region is left
-        to tries if these bound it better; if not, it gets a stronger dual, and is split, and idle threads are
-        given parts. Returns a lower bound of what was left undone; BIG if nothing was."""
+        """Search the current region by trees with star bounds.
+
+        If a tree grows too large, the region is left to tries if these bound it better. Otherwise it gets a
+        stronger dual and is split, and idle threads are given parts. Returns a lower bound of the unsearched
+        parts; BIG if there are none.
+        """
         parts: list[Part] = []
         strong = job.part is not None
         while True:
@@ -193,7 +196,7 @@ class Worker:
                 low = self._tighten(low, _PART_SWEEPS)
 
     def _strengthen(self, low: int) -> int:
-        """A new dual from a tilt that lets most levels be dropped: trees need that more than a bound."""
+        """Recompute the dual from a tilt that drops most levels: that helps trees more than a bound."""
         n, low = self.run.model.problem.largest_loss, max(low, bound(self.shape, self.region))
         self.region.shift[:] = 0
         give_to_norm(self.shape, self.region, n * UNIT >> _STRONG_TILT)
@@ -201,7 +204,7 @@ class Worker:
         return self._tighten(low, _STRONG_SWEEPS)
 
     def _nested(self, low: int, number: int) -> bool:
-        """Leave the region at hand to tries, with a dual for all its parts, if they are worth it."""
+        """Leave the current region to tries, with a dual for all its parts, if that pays."""
         run = self.run
         if number in run.flat:
             return False
@@ -220,7 +223,7 @@ class Worker:
     def _raised(self, number: int) -> int:
         """The bound of a region's trie after some passes; BIG if it is pruned.
 
-        The best tilt after a few passes is looked for near that of the region before.
+        The best tilt after a few passes is searched for from that of the previous region on.
         """
         tries, duals = self.run.model.tries, dict[int, nested.Dual]()
 
@@ -240,7 +243,7 @@ class Worker:
         return max(reached(self.tilt), self._passes(self.state, _PASSES))
 
     def _passes(self, state: nested.State, most: int) -> int:
-        """The bound of a trie after so many passes, fewer if they gain little; BIG if it is pruned."""
+        """The bound of a trie after a number of passes, fewer if they gain little; BIG if it is pruned."""
         found = -int(BIG)
         for number in range(most):
             before, found = found, nested.enter(self.run.model.tries, state, 0, 1, self.run.cutoff)
@@ -259,14 +262,14 @@ class Worker:
         return self.state
 
     def _improve(self, level: IntArray) -> None:
-        """Descend from a point of a trie, if it is one of the norm ball."""
+        """Descend from the point of a trie, if it is in the norm ball."""
         self.levels[self.run.model.tries.order] = level
         shape = self.shape
         if shape.squares[np.arange(len(level)), self.levels].sum() < self.region.width[0]:
             self._descend()
 
     def _search_trie(self, job: Job) -> None:
-        """Search a part of a region by tries; what is left after a while waits for its turn."""
+        """Search a part of a region by tries; after a number of nodes the open ones return to the queue."""
         run, state, tries = self.run, self._loaded(), self.run.model.tries
         assert job.fixed is not None
         nested.resume(tries, state, run.duals[job.number], np.array(job.fixed, dtype=np.int64))
@@ -291,7 +294,7 @@ class Worker:
                 run.postpone(Job(max(low, job.bound), job.number, True, fixed=levels))
 
     def _search(self, low: int, nodes: int) -> int:
-        """Search the region at hand by one tree; the same returns as ``_explore``."""
+        """Search the current region by one tree; returns as ``_explore``."""
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
@@ -306,7 +309,7 @@ class Worker:
         return max(low, int(region.constant[0]) + trees.open_bound(tree))
 
     def _slices(self, search: Callable[..., Any], nodes: int, size: int) -> Iterator[int]:
-        """What came of each slice of a search, until it has expanded so many nodes."""
+        """Run a search in slices up to a number of nodes, and yield the result of each."""
         run = self.run
         while nodes > 0:
             with run.lock:
@@ -322,7 +325,7 @@ class Worker:
             yield what
 
     def _split(self, low: int) -> list[Part]:
-        """A part for each level of the variable with most rows, the best one last."""
+        """Split into one part per level of the variable with most rows, the best one last."""
         region = self.region
         order, _ = trees.choose_order(self.shape, region, self.run.model.rows)
         j = int(order[np.argmax(region.dom_size[order] > 1)])
@@ -341,7 +344,7 @@ class Worker:
         return Part(low, region.dom_size.copy(), region.dom.copy(), region.shift.copy(), region.theta.copy())
 
     def _resume(self, part: Part) -> bool:
-        """Take a part up again; False if it is empty."""
+        """Resume a part; False if it is empty."""
         region = self.region
         region.dom_size[:], region.dom[:] = part.dom_size, part.dom
         region.shift[:], region.theta[:] = part.shift, part.theta
@@ -352,5 +355,5 @@ class Worker:
 
 
 def _next_slice(nodes: int, took: float) -> int:
-    """How many nodes to search before the next look at the clock, if the last ones took so many seconds."""
+    """The number of nodes before the next check of the clock, given the time of the last ones."""
     return max(1, min(2 * nodes, int(nodes * _MOMENT / max(took, 1e-6))))
