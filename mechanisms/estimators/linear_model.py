@@ -184,7 +184,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """What a fit tells of itself, but for weights and spend."""
         self.releases_ = releases
-        self.noise_ = {**plan.noise, "steps": plan.steps}
+        self.noise_ = {**plan.noise, "steps": getattr(plan, "steps", 1)}
         self.mechanism_, self.mechanism_reason_ = plan.name, reason
         if targets.classes is not None:
             self.classes_ = targets.classes
