@@ -1,1 +1,1 @@
-"""What a released model is worth: one private histogram of its scores by class, and what follows from it."""
+"""Private evaluation of classifiers: one noisy histogram of scores by class, and metrics from it."""

@@ -18,12 +18,13 @@ from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
-# Log-odds beyond this are a matter of course: bins of models without a schema.
+# Models without a schema: bins cover log-odds up to this.
 _FAR = 8.0
 _FEWEST, _MOST = 8, 64
-# Points of a number that say where scores are: with more of them records lie near one end of its range.
+# Bins reach as far as if a number had at most this many grid points: on finer grids records usually lie near
+# one end of the range.
 _OF_A_NUMBER = 40
-# Widths that people read with ease, times powers of ten, in quarters.
+# Round bin widths, times powers of ten, in quarters.
 _QUARTERS = (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
 
 
@@ -48,23 +49,23 @@ class ScoreBins:
 
     @property
     def first_positive(self) -> int:
-        """The number of the first bin whose scores are positive."""
+        """The index of the first bin whose scores are positive."""
         return self.edges.index(0.0) + 1
 
     @property
     def centres(self) -> Floats:
-        """A score inside each bin: the middle, and of the outer ones as far beyond the edge."""
+        """A score inside each bin: its middle; for outer bins a point half a neighbour's width outside."""
         edges = np.array(self.edges)
         widths = np.diff(edges) if len(edges) > 1 else np.ones(1)
         return np.concatenate([edges - np.append(widths[:1], widths) / 2, [edges[-1] + widths[-1] / 2]])
 
     def of(self, scores: ArrayLike) -> NDArray[np.int64]:
-        """The number of the bin of each score, shape (n,)."""
+        """The index of the bin of each score, shape (n,)."""
         return np.searchsorted(np.array(self.edges), np.asarray(scores), side="left").astype(np.int64)
 
 
 class ScoreLaw(NamedTuple):
-    """Scores of records whose columns take all declared values alike, independently."""
+    """Law of the score of a record whose columns are independent and uniform over the declared values."""
 
     low: float
     high: float
@@ -73,13 +74,13 @@ class ScoreLaw(NamedTuple):
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Three standard deviations around the mean, as far as there are scores."""
+        """Three standard deviations around the mean, cut to the range of scores."""
         reach = 3 * self.deviation
         return max(self.low, self.mean - reach), min(self.high, self.mean + reach)
 
 
 def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> ScoreLaw:
-    """What scores a schema and weights, shape (features,), can give. Public: no record is read."""
+    """The law of scores for a schema and weights, shape (features,). Public: no record is read."""
     left = np.asarray(weights, dtype=np.float64)
     low = high = mean = intercept + (float(left[-1]) if schema.intercept else 0.0)
     variance = 0.0
@@ -99,10 +100,10 @@ def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> Sco
 def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     """Bins for the scores of a released binary classifier.
 
-    The more records and the larger epsilon, the finer: a bin costs noise in all sums. They cover three
-    standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer ones hold
-    the rest. Where the model has a table of risks its edges are among theirs: all scores of a bin then have
-    the same risk, and what is said of risks is exact.
+    Bins are finer with more records and larger epsilon, because every bin adds noise to sums. They cover
+    three standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer bins
+    hold the rest. The edges of a model's table of risks are among the edges, so that all scores of a bin have
+    the same risk.
     """
     bins, risks = _bins_by_score(model, n_records, epsilon), getattr(model, "risk_", None)
     return bins if risks is None else ScoreBins(tuple(sorted({*bins.edges, *risks.up_to})))
@@ -121,9 +122,9 @@ def _bins_by_score(model: Any, n_records: int, epsilon: float) -> ScoreBins:
 
 
 def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
-    """Bins for the scores of a scorecard, whose points hold its intercept.
+    """Bins for the scores of a scorecard, whose points include its intercept.
 
-    Scores that are integers get bins of whole numbers of points, one each where there are few.
+    Integer scores get bins of whole numbers of points, one each if there are few.
     """
     law, most = score_law(schema, points), _most(n_records, epsilon)
     within = np.array(points)
@@ -138,7 +139,7 @@ def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon
 
 
 def _most(n_records: int, epsilon: float) -> int:
-    """How many bins; chosen on synthetic tasks."""
+    """The number of bins; the rule was chosen on synthetic tasks."""
     return min(_MOST, max(_FEWEST, round(2 * math.cbrt(n_records * epsilon))))
 
 

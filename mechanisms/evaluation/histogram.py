@@ -1,4 +1,4 @@
-"""Counts of records by score and class, with exact integer noise: the one release of this folder."""
+"""Histogram of scores by class with exact integer noise: the only release of a private evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RECORD_MOVES = 2  # counts: one down, one up
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """A released histogram. Whatever is computed from it costs nothing more.
+    """A released histogram. Everything computed from it is post-processing.
 
     Attributes:
         bins: of the scores, public.
@@ -51,19 +51,19 @@ class ScoreHistogram:
 
     @property
     def variance(self) -> float:
-        """Of the noise of one count."""
+        """The variance of the noise of one count."""
         ratio = math.exp(-self.rate)
         return 2 * ratio / (1 - ratio) ** 2
 
     @property
     def fourth_cumulant(self) -> float:
-        """Of the noise of one count, a difference of two geometric variables."""
+        """The fourth cumulant of the noise of one count, a difference of two geometric variables."""
         ratio = math.exp(-self.rate)
         return 2 * ratio * (1 + 4 * ratio + ratio**2) / (1 - ratio) ** 4
 
     @property
     def fitted(self) -> Floats:
-        """The counts moved to the sum that is public, by least squares: all by the same amount."""
+        """The counts projected onto the public sum: all are shifted by the same amount."""
         excess = (int(self.counts.sum()) - self.n_records) / self.counts.size
         return np.asarray(self.counts - excess, dtype=np.float64)
 
@@ -140,12 +140,12 @@ class HistogramPlan:
         Args:
             scores: shape (rows,), rows >= 1, without NaN.
             positive: whether each row is of the positive class, shape (rows,).
-            counts: how many records each row stands for, shape (rows,); None: one each.
+            counts: the number of records that each row stands for, shape (rows,); None: one each.
         """
         return self.release_counts(held_in(self.bins, scores, positive, counts), noise)
 
     def release_counts(self, held: Ints, noise: NoiseSource) -> ScoreHistogram:
-        """Add noise, once, to counts as ``held_in`` has them, of all records."""
+        """Add noise, once, to the counts of all records, as returned by ``held_in``."""
         noisy = held + noise.discrete_laplace(MAX_EXPONENT, held.shape, steps=self.steps)
         return ScoreHistogram(self.bins, noisy, int(np.sum(held)), self.steps, self.spend_with(noise))
 

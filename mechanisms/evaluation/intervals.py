@@ -1,13 +1,13 @@
-"""Intervals from noisy counts: what the noise, and on request the draw of the records, leaves open.
+"""Confidence intervals from noisy counts; they include the noise, and on request the sampling of records.
 
-Notation. N holds the m counts of a histogram, moved to the sum n that is public: N = h + Z - mean(Z), h the
+Notation. N holds the m counts of a histogram, shifted to the public sum n: N = h + Z - mean(Z), h the
 true counts, Z independent with a known law. A quantity theta is tested by a statistic T(theta) whose
 expectation is 0 where theta is true, and the interval holds every theta with T(theta)^2 <= z^2 V(theta). V is
 the variance of T: that of the noise, v (|c|^2 - (sum c)^2 / m) for a statistic sum c_i N_i, known exactly;
-and, for the population that the records were drawn from, the variance of the draw. So an interval is wide
-where noise leaves the denominator of a ratio open, up to [0, 1], and never fails (Fieller 1954; without noise
-it is Wilson's of 1927). z is the normal quantile, corrected for the fourth cumulant of the noise, whose tails
-are heavier (Cornish and Fisher 1938).
+and, for the population that the records were drawn from, the sampling variance. Where the denominator of a
+ratio is lost in noise the interval is wide, up to [0, 1], but always valid (Fieller 1954; without noise it is
+Wilson's of 1927). z is the normal quantile, corrected for the fourth cumulant of the noise, whose tails are
+heavier (Cornish and Fisher 1938).
 
 Target "table": the quantity of the records at hand. Target "population": of the distribution that they are
 independent draws from.
@@ -29,12 +29,12 @@ from privopt.problems.errors import InvalidInputError
 Floats = NDArray[np.float64]
 Target = Literal["population", "table"]
 
-# The probability of any noise at all that intervals leave out: of so rare a thing the quantile says nothing.
+# If the noise of a count is nonzero with a smaller probability than this, intervals ignore it.
 _HARDLY_EVER = 1e-6
 
 
 def check_interval(target: object, confidence: object) -> None:
-    """Raise InvalidInputError for a target or a confidence that there is not."""
+    """Raise InvalidInputError for an unknown target or a confidence outside (0, 1)."""
     if target not in ("population", "table"):
         raise InvalidInputError(f'target is "population" or "table", got {target!r}')
     if not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
@@ -43,7 +43,7 @@ def check_interval(target: object, confidence: object) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with an interval; ``value`` is nan where noise leaves it open altogether."""
+    """An estimate with a confidence interval; ``value`` is nan where noise determines nothing."""
 
     value: float
     low: float
@@ -64,7 +64,7 @@ class Intervals:
 
     Attributes:
         histogram: the release.
-        target: what intervals are about, see above.
+        target: "table" or "population", see above.
         confidence: of each interval by itself, in (0, 1).
     """
 
@@ -73,18 +73,18 @@ class Intervals:
     confidence: float = 0.95
 
     def count(self, cells: NDArray[np.bool_]) -> Estimate:
-        """How many records of the table at hand are in some cells: whole numbers, whatever the target."""
+        """The number of records of the table in some cells: whole numbers, whatever the target."""
         chosen = cells.astype(np.float64)
         value, variance = float(np.sum(chosen * self.histogram.fitted)), self._noise(chosen)
         reach = self._critical(chosen, variance) * math.sqrt(variance)
         low, high = math.ceil(value - reach), math.floor(value + reach)
         n = self.histogram.n_records
         value = min(max(round(value), 0), n)
-        # A whole number is always within half a unit of the value.
+        # The interval always contains a whole number: at least half a unit on either side of the value.
         return Estimate(value, min(max(low, 0), value), max(min(high, n), value))
 
     def share(self, inside: NDArray[np.bool_], outside: NDArray[np.bool_]) -> Estimate:
-        """The share of some cells among them and others: T(p) = N_in - p (N_in + N_out)."""
+        """The share of records in ``inside`` among both sets of cells: T(p) = N_in - p (N_in + N_out)."""
         counts = self.histogram.fitted
         whole = max(float(counts[inside | outside].sum()), 0.0)
         part = min(max(float(counts[inside].sum()), 0.0), whole)
@@ -114,7 +114,7 @@ class Intervals:
         return Estimate(value, value - reach, value + reach)
 
     def half_sum(self, first: Estimate, second: Estimate) -> Estimate:
-        """The mean of two independent estimates: squares are added (Zou and Donner 2008)."""
+        """The mean of two independent estimates, by MOVER: squared half-widths add (Zou and Donner 2008)."""
         value = (first.value + second.value) / 2
         if math.isnan(value):
             return Estimate(value, (first.low + second.low) / 2, (first.high + second.high) / 2)
@@ -155,7 +155,7 @@ class Intervals:
         return Estimate(value, min(float(inside[0]), value), max(float(inside[-1]), value))
 
     def _noise(self, weights: Floats) -> float:
-        """The variance of a weighted sum of counts, by the noise."""
+        """The noise variance of a weighted sum of counts."""
         square = float(np.sum(weights**2)) - float(np.sum(weights)) ** 2 / weights.size
         return self._variance * max(square, 0.0)
 
@@ -165,17 +165,17 @@ class Intervals:
 
     @property
     def _variance(self) -> float:
-        """Of the noise of a count; 0 where hardly ever a count has noise, P[Z != 0] <= E Z^2."""
+        """The noise variance of a count; 0 if noise is almost surely 0, as P[Z != 0] <= E Z^2."""
         found, cells = self.histogram.variance, self.histogram.counts.size
         return found if cells * found > _HARDLY_EVER else 0.0
 
     @property
     def _drawn(self) -> float:
-        """1 where the draw of the records counts."""
+        """1 if intervals include the sampling of records, else 0."""
         return float(self.target == "population")
 
     def _critical(self, weights: Floats, variance: float) -> float:
-        """How many standard deviations: more than a normal's, by the excess of the noise."""
+        """The critical value: the normal quantile, corrected for the excess kurtosis of the noise."""
         z = float(stats.norm.isf((1 - self.confidence) / 2))
         if variance <= 0 or not self._variance:
             return z
@@ -188,7 +188,7 @@ def _variance(values: Floats, probabilities: Floats) -> float:
 
 
 def _where_positive(square: float, linear: float, constant: float, inside: float) -> tuple[float, float]:
-    """The ends, in [0, 1], of where a quadratic is >= 0 around a point where it is."""
+    """The interval within [0, 1], around a given point, on which a quadratic is >= 0."""
     roots = [0.0, 1.0]
     if square != 0:
         discriminant = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))

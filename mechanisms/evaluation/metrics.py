@@ -1,4 +1,4 @@
-"""What a histogram of scores by class says about a binary classifier. Post-processing: costs nothing."""
+"""Metrics of a binary classifier from a noisy histogram of scores by class. Post-processing only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NAMES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A released evaluation: numbers with intervals that include the noise.
+    """A released evaluation: metrics with intervals that include the noise.
 
     Privacy: that of ``histogram``, which is all that was released: ``spend``. Every interval holds with
     probability ``confidence`` by itself, not all together.
@@ -103,7 +103,7 @@ class Evaluation:
 
     @property
     def confusion_intervals(self) -> dict[str, Estimate]:
-        """Intervals for the four numbers at hand, whatever the target."""
+        """Intervals for the four counts of the table at hand, whatever the target."""
         cells, about = _Cells.of(self.histogram), self._intervals
         return {
             "true_negatives": about.count(cells.true_negative),
@@ -114,9 +114,9 @@ class Evaluation:
 
     @cached_property
     def roc(self) -> pd.DataFrame:
-        """The ROC curve, a point per threshold between bins: a record counts as positive above it.
+        """The ROC curve, with a point for each threshold between bins.
 
-        Monotone by isotonic regression of the noisy rates, which the intervals are those of.
+        The curve is made monotone by isotonic regression; the intervals are those of the noisy rates.
         """
         about, size = self._intervals, self.histogram.bins.size
         bins = np.arange(size)[:, None]
@@ -138,7 +138,7 @@ class Evaluation:
 
     @property
     def calibration(self) -> pd.DataFrame:
-        """Risk by score, observed and predicted: neighbouring bins together until noise is small beside them.
+        """Observed and predicted risk by score; neighbouring bins are merged until noise is small.
 
         Columns: above, up_to (scores; nan at the ends), share of the records, predicted (nan for models
         without risks), observed, low, high.
@@ -236,7 +236,7 @@ class _Cells:
 
 
 def supported(histogram: ScoreHistogram) -> list[tuple[int, int]]:
-    """Runs [first, last) of bins that noise does not drown, from low scores to high ones; at least one."""
+    """Merge bins into runs [first, last), by increasing score, whose counts exceed the noise."""
     held, least = histogram.fitted.sum(axis=1), max(_LEAST, _SHARE * histogram.n_records)
     runs, first = [], 0
     for last in range(1, histogram.bins.size + 1):
@@ -251,19 +251,19 @@ def supported(histogram: ScoreHistogram) -> list[tuple[int, int]]:
 
 
 def scores_between(histogram: ScoreHistogram, first: int, last: int) -> tuple[float, float]:
-    """The scores of a run of bins: above the first number, up to the second; nan at the ends."""
+    """The score range (above, up to] of a run of bins; nan at the ends."""
     edges = (math.nan, *histogram.bins.edges, math.nan)
     return edges[first], edges[last]
 
 
 def _area(roc: pd.DataFrame) -> float:
-    """Under a curve that starts at (0, 0) and ends at (1, 1); nan if it has open points."""
+    """The area under a curve from (0, 0) to (1, 1); nan if a point is undetermined."""
     fpr, tpr = (np.concatenate([[0.0], roc[rate].to_numpy(), [1.0]]) for rate in ("fpr", "tpr"))
     return float(np.trapezoid(tpr, fpr))
 
 
 def _whole(counts: Floats, n: int) -> NDArray[np.int64]:
-    """The nearest counts >= 0 with sum n, and then whole ones: by largest remainders."""
+    """Project onto counts >= 0 with sum n, then round by largest remainders."""
     counts = counts.astype(np.float64)
     while np.any(counts < 0):
         counts = np.maximum(counts, 0)

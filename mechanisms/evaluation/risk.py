@@ -1,4 +1,4 @@
-"""From a score to a risk: a monotone table out of a private histogram. Post-processing: costs nothing."""
+"""Monotone table of risks by score, from a private histogram. Post-processing only."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FAR, _CELLS = 8.0, 400  # how far from what is seen shares are looked at, in de
 
 @dataclass(frozen=True)
 class RiskTable:
-    """The share of positives by score, which never falls where the score rises.
+    """The share of positives by score, nondecreasing in the score.
 
-    Neighbouring bins are put together until noise is small beside them, and where the shares would fall
-    (isotonic regression). Where that leaves one row, its share is what is likely given the noise: a quarter,
-    if nothing is known. Half a record is added to each class of a row, so that no risk is 0 or 1.
+    Neighbouring bins are merged until noise is small, and where shares would decrease (isotonic regression).
+    If only one row remains, its share is a posterior mean given the noise, with prior mean 1/4. Half a record
+    is added to each class of a row, so that no risk is 0 or 1.
 
     Attributes:
         up_to: the largest score of each row but the last, increasing, shape (rows - 1,).
@@ -48,7 +48,7 @@ class RiskTable:
 
     @classmethod
     def of(cls, histogram: ScoreHistogram, confidence: float = 0.95) -> Self:
-        """The table that a histogram gives."""
+        """Compute the table from a histogram."""
         runs = supported(histogram)
         counts = np.array([histogram.fitted[a:b].sum(axis=0) for a, b in runs])
         if len(runs) == 1:
@@ -91,7 +91,7 @@ class RiskTable:
 
 
 def _monotone(counts: Floats) -> Floats:
-    """The share of positives of each row of (negatives, positives), made not to fall."""
+    """The share of positives of each row of (negatives, positives), made nondecreasing."""
     held = np.maximum(counts.sum(axis=1), 1.0)
     shares = (np.clip(counts[:, 1], 0, held) + 0.5) / (held + 1)
     fitted = IsotonicRegression().fit_transform(np.arange(len(held)), shares, sample_weight=held)
@@ -99,7 +99,7 @@ def _monotone(counts: Floats) -> Floats:
 
 
 def _of_all(histogram: ScoreHistogram) -> Floats:
-    """(negatives, positives) of all records, as they are likely given the noise, shape (1, 2)."""
+    """Posterior means of (negatives, positives) of all records, shape (1, 2)."""
     n = histogram.n_records
     # The positives less half of what moved all counts to the public sum: half of the variance stays.
     sigma = math.sqrt(histogram.variance * histogram.bins.size / 2) / n
@@ -108,7 +108,7 @@ def _of_all(histogram: ScoreHistogram) -> Floats:
 
 
 def _likely(share: float, sigma: float) -> float:
-    """The posterior mean of a share that is seen with noise of ``sigma``: beta a priori, around a quarter."""
+    """The posterior mean of a share observed with noise ``sigma``, under a beta prior with mean 1/4."""
     near = min(max(share, 0.0), 1.0)
     low, high = max(near - _FAR * sigma, 0.0), min(near + _FAR * sigma, 1.0)
     if not high > low:

@@ -1,1 +1,1 @@
-"""Privacy arithmetic, noise and bookkeeping: what every mechanism builds on."""
+"""Privacy parameters, noise, accounting, spends and budgets: the foundation of every mechanism."""

@@ -1,7 +1,7 @@
-"""Gaussian noise for released real vectors, and selection noise: calibrated before data, exact on a grid.
+"""Calibration of Gaussian noise for released vectors, and of Gumbel noise for selections.
 
-Every iterate of a gradient method may leave the mechanism, so its noise is a discrete Gaussian on a public
-grid (``DiscreteGaussianRelease``): the low bits of the output say nothing about the data.
+Every iterate of a gradient method may be released, so its noise is a discrete Gaussian on a public grid
+(``DiscreteGaussianRelease``): the low bits of the output reveal nothing about the data.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -40,16 +40,16 @@ class VectorNoise:
     dimension: int
 
     def add(self, vector: Vector, source: NoiseSource) -> Vector:
-        """The vector on the grid plus exact discrete Gaussian noise."""
+        """Round the vector to the grid and add exact discrete Gaussian noise."""
         return self.add_drawn(vector, source.discrete_gaussian(MAX_EXPONENT, self.dimension))
 
     def add_drawn(self, vector: Vector, drawn: NDArray[np.int64]) -> Vector:
-        """The same with a draw of ``discrete_gaussian(MAX_EXPONENT, dimension)``, which is used only here."""
+        """Like ``add``, with a fresh draw of ``discrete_gaussian(MAX_EXPONENT, dimension)``."""
         plan = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension)
         return plan.add(vector[None, :], drawn)
 
     def adder(self, source: NoiseSource, steps: int) -> Callable[[Vector], Vector]:
-        """``add`` for the steps of one run, a fresh draw for each, many drawn at a time."""
+        """Return ``add`` for the steps of one run, with a fresh draw for each; draws are made in batches."""
         draws = source.discrete_gaussian_vectors(MAX_EXPONENT, self.dimension, steps)
         return lambda vector: self.add_drawn(vector, next(draws))
 
@@ -99,9 +99,9 @@ def gaussian_releases(
     sensitivity: float,
     dimension: int,
 ) -> tuple[VectorNoise, PrivacySpend]:
-    """Noise for several releases of so many steps each, and what all of them cost together.
+    """Noise for several releases of ``steps`` steps each, and their total spend.
 
-    Adaptive composition does not care where one release ends: they are ``releases`` * ``steps`` steps.
+    Under adaptive composition they are one sequence of ``releases`` * ``steps`` steps.
     """
     together = check_count(steps, "steps") * check_count(releases, "releases")
     noise = gaussian_steps(epsilon, delta, steps=together, sensitivity=sensitivity, dimension=dimension)
@@ -120,7 +120,7 @@ class SelectionNoise:
     """Gumbel noise for report-noisy-max over the vertices of a set: the exponential mechanism.
 
     Attributes:
-        sensitivity: the most that one record moves <s, grad F> for a vertex s, either way.
+        sensitivity: the largest change of <s, grad F>, for any vertex s, when one record is replaced.
         step_epsilon: each selection has a privacy loss of range at most this, hence epsilon^2/8-zCDP.
     """
 

@@ -1,4 +1,4 @@
-"""Released real vectors: sums on a public grid with exact discrete noise, so that low bits tell nothing."""
+"""Releases of real vectors: sums rounded to a public grid, plus exact discrete Gaussian or Laplace noise."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class DiscreteGaussianRelease:
 
     @property
     def grid_sensitivity(self) -> float:
-        """l2 sensitivity of the rounded sum; the last factor is more than ``_steps`` may be off."""
+        """l2 sensitivity of the rounded sum; the last factor bounds the rounding errors of ``_steps``."""
         return (self.sensitivity + math.sqrt(self.dimension) * self.grid) * (1 + 2.0**-40)
 
     @property
@@ -107,7 +107,7 @@ class DiscreteLaplaceRelease:
 
     Attributes:
         sensitivity: bound on |x - x'|_1 over any two contributions x, x', > 0: twice a clipping norm.
-        scale: of the noise of each coordinate, > 0.
+        scale: scale of the Laplace noise per coordinate, > 0.
         dimension: the length of a contribution, >= 1.
     """
 
@@ -125,7 +125,7 @@ class DiscreteLaplaceRelease:
 
     @property
     def grid_sensitivity(self) -> float:
-        """l1 sensitivity of the rounded sum: each coordinate moves by at most one grid step more."""
+        """l1 sensitivity of the rounded sum: rounding adds at most one grid step per coordinate."""
         return (self.sensitivity + self.dimension * self.grid) * (1 + 2.0**-40)
 
     @property
@@ -144,7 +144,7 @@ class DiscreteLaplaceRelease:
 
 
 def _check_release(sensitivity: float, name: str, width: float, dimension: int) -> None:
-    """Raise PrivacyParameterError for what is no plan; ``width``, called ``name``, is that of the noise."""
+    """Raise PrivacyParameterError for invalid parameters; ``width`` is the noise scale, called ``name``."""
     check_positive(sensitivity, "sensitivity")
     check_positive(width, name)
     check_count(dimension, "dimension")
@@ -153,7 +153,7 @@ def _check_release(sensitivity: float, name: str, width: float, dimension: int) 
 
 
 def _grid(width: float) -> float:
-    """The grid step under noise of a width."""
+    """The grid step for a noise scale."""
     return width * 2.0**-MAX_EXPONENT
 
 
@@ -178,8 +178,8 @@ _SPLIT = 2.0**27 + 1
 def _rest(rows: Floats, steps: Floats, grid: float) -> Floats:
     """rows - steps * grid, rounded once: below 2^8 grid steps, for fewer than 2^60 steps.
 
-    A quotient of 2^60 is off by up to 2^7 before it is rounded to a whole number; the rest says by how much.
-    Rounded again, rows are within 1/2 + 2^-44 grid steps of a multiple of the grid, however large they are.
+    A quotient of 2^60 has an error of up to 2^7 before it is rounded; this remainder corrects it. Rounded
+    again, rows are within 1/2 + 2^-44 grid steps of a multiple of the grid, however large they are.
     """
     product = steps * grid
     high, low = _halves(steps)

@@ -1,7 +1,7 @@
-"""delta of many releases from the privacy loss distribution of one, accurate however small delta is.
+"""delta of many composed releases from the privacy loss distribution of one, accurate for tiny delta.
 
-A discrete Fourier transform adds up losses at once, but its rounding errors are absolute: about
-steps * 2^-53, which drowns a delta of 1e-12 after some thousand steps. So losses are added up under a
+A discrete Fourier transform computes the law of a sum of losses, but with absolute rounding errors of about
+steps * 2^-53, which exceed a delta of 1e-12 after some thousand steps. So losses are added up under a
 *tilted* law, proportional to P[x] exp(tilt * x), under which a total of about epsilon is common:
 
     delta(epsilon) = sum over x > epsilon of P'[x] exp(Lambda(tilt) - tilt * x) (1 - exp(epsilon - x)),
@@ -33,7 +33,7 @@ class LossLaw:
 
     Attributes:
         masses: P[loss = (first + k) * cell], shape (m,).
-        first: number of the first cell.
+        first: index of the first cell.
         cell: width of a cell.
         infinite: P[loss is infinite].
     """
@@ -67,7 +67,7 @@ def composed_delta(releases: Sequence[tuple[LossLaw, int]], epsilon: float) -> f
     """delta at ``epsilon`` of all releases together, rounded up.
 
     Args:
-        releases: laws on the same grid, each with the number of its releases, >= 1.
+        releases: laws on the same grid, each with a number of releases, >= 1.
         epsilon: > 0.
     """
 
@@ -82,7 +82,7 @@ def composed_delta(releases: Sequence[tuple[LossLaw, int]], epsilon: float) -> f
     excess = totals[above] - epsilon
     kept = np.maximum(masses[above], 0.0) + error
     found = float(np.sum(kept * np.exp(-tilt * excess) * -np.expm1(-excess))) + 2 * math.exp(-_NEGLIGIBLE)
-    # The exponent is a sum of rounded logs: relative 2^-30 is far more than it can be off.
+    # The exponent is a sum of rounded logs, whose relative error is far below 2^-30.
     finite = found * math.exp(log_moment(tilt) - tilt * epsilon) * (1 + 2.0**-30)
     return min(1.0, finite + math.fsum(count * law.infinite for law, count in releases))
 
@@ -99,7 +99,7 @@ def _chernoff(log_moment: Callable[[float], float], epsilon: float) -> float:
 
 
 def _window(log_moment: Callable[[float], float], tilt: float) -> tuple[float, float]:
-    """Totals outside have 2^-80 of the tilted law on either side: Chernoff's bound again."""
+    """A window of totals that misses at most 2^-80 of the tilted law on either side (Chernoff's bound)."""
     here = log_moment(tilt)
     shifts = tilt * np.geomspace(1e-4, 1e4, 50)
     ends = []
@@ -114,7 +114,7 @@ def _summed(
 ) -> tuple[Floats, Floats, float]:
     """Totals on the grid, their tilted masses, and a bound on the rounding error of a mass.
 
-    What lies outside the window wraps around into it.
+    Mass outside the window wraps around into it.
     """
     size = fft.next_fast_len(stop - start, real=True)
     centre, transforms = 0, []
@@ -127,7 +127,7 @@ def _summed(
     counts = [count for _, count in releases]
     product = np.prod([f**count for f, count in zip(transforms, counts, strict=True)], axis=0)
     sizes = [np.abs(f) for f in transforms]
-    # A transform is off by some 2^-52 per halving, and the product by what its derivatives make of that.
+    # A transform has an error of about 2^-52 per halving; the product amplifies it by its derivatives.
     slope = np.abs(product)
     for i, count in enumerate(counts):
         exponents = [c - (j == i) for j, c in enumerate(counts)]

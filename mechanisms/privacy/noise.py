@@ -1,8 +1,8 @@
-"""The only source of private randomness.
+"""The only source of private randomness: draws from the operating system's cryptographic generator.
 
-Continuous draws are for outputs that are discrete (an argmin over a lattice): the low bits of a double
-never leave the mechanism there. A *released real vector* must use ``grid_releases``, because floating-point
-Gaussians betray the number they were added to through their low bits (Mironov 2012).
+Continuous draws are for discrete outputs (an argmin over a lattice), where the low bits of a double never
+leave the mechanism. A *released real vector* must use ``grid_releases``: the low bits of a sum with
+floating-point noise can reveal the number that it was added to (Mironov 2012).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-# The kernel fills about 1 MB at full speed; larger requests only wait for memory.
+# Words per request: larger requests to the kernel are not faster.
 _CHUNK = 1 << 17
 # Squares of numbers below 2**30 fit in int64.
 MAX_EXPONENT = 30
-# Coordinates of noise that wait to be used; with more, a draw is hardly quicker.
+# Coordinates of noise drawn in advance; larger batches are hardly faster.
 _DRAWN_AHEAD = 1 << 14
-# How often this process, or one that it came from, was the child of a fork.
+# The number of forks between the original process and this one.
 _forks = 0
 
 
@@ -44,7 +44,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 
 def checked_source(noise: NoiseSource | None) -> NoiseSource:
-    """The source, or one of the operating system's.
+    """Return the given source, by default one that uses the operating system's generator.
 
     Raises:
         InvalidTypeError: something else.
@@ -56,13 +56,13 @@ class NoiseSource:
     """Random numbers from the operating system's cryptographic generator.
 
     Every call asks the kernel, so a source has no state that a fork, a pickle or a thread could duplicate.
-    What was drawn and not yet used belongs to one run: noise that is drawn ahead is refused in a forked child
+    Noise that was drawn in advance belongs to one run, and is refused in a forked child
     (``discrete_gaussian_vectors``), where it would finish the run a second time.
 
     Resolution of the continuous draws: each is a smooth function of a real uniform in (0, 1), rounded to 53
-    *significant* bits on the side that is nearer to an end of the interval. Both tails therefore go on for
-    as long as doubles do (nothing is cut at 8 or at 37), and no total-variation loss has to be added
-    to delta for them; what remains is the rounding of each draw, a few units in the last place.
+    *significant* bits relative to the nearer end of the interval. Both tails therefore extend over the whole
+    range of doubles (no cut at 8 or 37 standard deviations), and no total-variation loss has to be added to
+    delta. The remaining error is the rounding of each draw, a few units in the last place.
 
     Args:
         insecure_seed: makes the draws reproducible and thereby *void of privacy*, for tests and
@@ -164,19 +164,19 @@ class NoiseSource:
         """Exact discrete Gaussian on the integers: P[x] ~ exp(-x**2 / 2**(2 exponent + 1)).
 
         Canonne, Kamath and Steinke (2020), algorithm 3, in integer arithmetic only. The parameter sigma is
-        2**exponent, 0 <= exponent <= 30: whoever needs another standard deviation chooses the grid.
+        2**exponent, 0 <= exponent <= 30; other standard deviations follow from the choice of a grid.
         """
         sigma_bits = _exponent(exponent)
         return _until_accepted(lambda n: self._try_gaussian(sigma_bits, n), size)
 
     def discrete_gaussian_vectors(self, exponent: int, dimension: int, count: int) -> Iterator[Ints]:
-        """``count`` vectors of ``discrete_gaussian``, drawn many at a time: a short one costs its overhead.
+        """Generate ``count`` vectors of ``discrete_gaussian``, drawn in batches to save overhead.
 
-        For one run of one mechanism, which draws before it knows what it will add to what: the draws that
-        wait must be neither kept for another run nor shared.
+        They are for one run of one mechanism: draws that wait must neither be kept for another run nor
+            shared.
 
         Raises:
-            NoiseSourceError: the process is a fork of the one that began: its parent has the same draws.
+            NoiseSourceError: the process was forked after the draws were made: its parent has the same ones.
         """
         at_once = max(1, _DRAWN_AHEAD // check_count(dimension, "dimension"))
         began = _forks

@@ -1,4 +1,4 @@
-"""Checks of privacy parameters, and a search that can only err toward privacy."""
+"""Checks of privacy parameters, and searches for the best parameter that satisfies a test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidTypeError
 
-# A bracket that has doubled this often has left the range of doubles, but for the least to begin with.
+# After this many doublings a bracket has left the range of doubles.
 _DOUBLINGS = 1100
 _OUT_OF_REACH = "no noise level reaches the requested privacy"
 # Bisection stops at this relative width; callers' tolerances are far coarser.
@@ -57,16 +57,16 @@ def smallest(
     width: float = _RELATIVE_WIDTH,
     ratio: float = 2.0,
 ) -> float:
-    """Nearly the smallest x > 0 with ``satisfied(x)``, for a test that stays true once it is true.
+    """Approximate the smallest x > 0 with ``satisfied(x)``, for a monotone test.
 
-    The value returned has itself passed the test, so a caller that tests "epsilon(x) <= target" cannot
-    end up on the wrong side of the root.
+    The returned value has passed the test, so a caller that tests "epsilon(x) <= target" always gets a value
+    on the private side of the root.
 
     Args:
-        satisfied: the test.
-        start: where to begin; the search moves away from here, so a costly test wants it close.
+        satisfied: the test; once true, it is true for all larger x.
+        start: the first x; close to the root if the test is slow.
         width: relative distance to the root at which to stop.
-        ratio: of the first step; each is the square of the one before, up to 2.
+        ratio: ratio of the first step; each is the square of the one before, up to 2.
 
     Raises:
         PrivacyParameterError: no representable x passes.
@@ -97,14 +97,14 @@ def smallest(
 
 
 def largest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float:
-    """Nearly the largest x > 0 with ``satisfied(x)``, for a test that stays false once it is false."""
+    """Approximate the largest x > 0 with ``satisfied(x)``, for a monotone test: see ``smallest``."""
     return 1 / smallest(lambda t: satisfied(1 / t), start=1 / start)
 
 
 def smallest_below(value: Callable[[float], float], bound: float, *, start: float = 1.0) -> float:
-    """As ``smallest`` of ``value(x) <= bound``, in a fifth of the calls where ``value``, > 0, is smooth.
+    """``smallest`` for the test ``value(x) <= bound``, with fewer calls if ``value`` > 0 is smooth.
 
-    Secant steps between logarithms say where to begin; what is returned has passed the test.
+    Secant steps between logarithms find the start; the returned value has passed the test.
     """
 
     def excess(log_x: float) -> float:
@@ -127,7 +127,7 @@ def smallest_below(value: Callable[[float], float], bound: float, *, start: floa
 
 
 def largest_below(value: Callable[[float], float], bound: float, *, start: float = 1.0) -> float:
-    """As ``largest`` of ``value(x) <= bound``: see ``smallest_below``."""
+    """``largest`` for the test ``value(x) <= bound``: see ``smallest_below``."""
     return 1 / smallest_below(lambda t: value(1 / t), bound, start=1 / start)
 
 

@@ -1,4 +1,4 @@
-"""How stable minimisers of randomly tilted objectives are on average, and what noise their mean needs.
+"""Average stability of minimisers of randomly tilted objectives, and the noise that their mean needs.
 
 Let f be the sum of the losses of D and f' that of a neighbour, h = f' - f with |h(w) - h(v)| <= L |w - v|_1,
 the domain within a box of widths D_1..D_d, and sigma_j independent exponential variables of rate eta. Let
@@ -65,7 +65,7 @@ class AveragedRelease:
 
     Attributes:
         point: shape (dimension,).
-        spend: what it cost.
+        spend: the privacy spend.
         noise: the public parameters.
         worst_gap: the largest gap that a certificate left.
     """
@@ -82,7 +82,7 @@ class AveragedRelease:
 
 @dataclass(frozen=True)
 class TiltedMean:
-    """The mean of answers to randomly tilted questions, plus Laplace noise: the plan.
+    """Plan of a release: the mean of answers to randomly tilted questions, plus Laplace noise.
 
     Attributes:
         epsilon, delta: the claim.
@@ -120,12 +120,12 @@ class TiltedMean:
         Args:
             widths: of the box around the domain, shape (d,).
             lipschitz: G: one record's loss is G-Lipschitz in l1.
-            n_records: n; with G it tells what noise on the point costs.
+            n_records: n; with G it bounds the cost of noise on the point.
             epsilon, delta: the target.
-            alpha: the gap up to which answers are taken, >= 0, in units of the sum of the losses.
-            slack: how far the solved objective may be from the stated one besides.
-            rate: eta; by default the one for which tilts and noise cost least together.
-            draws: m; by default as many as double the mean distance of answers, up to 5000.
+            alpha: the largest gap of an accepted answer, >= 0, in units of the sum of the losses.
+            slack: a bound on the difference between the solved objective and the stated one.
+            rate: eta; by default the one that minimises the bound on the total cost of tilts and noise.
+            draws: m; by default as many as give a sensitivity of twice the mean distance, up to 5000.
 
         Raises:
             PrivacyParameterError: a parameter out of range.

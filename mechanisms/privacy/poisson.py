@@ -1,4 +1,4 @@
-"""Noise for Poisson-sampled batches, from privacy loss distributions with one record replaced.
+"""Calibration of noise for Poisson-sampled batches, by privacy loss distributions under replace-one.
 
 Every record joins a batch independently with probability q, and noise of standard deviation z * C covers
 contributions of norm at most C. Replacing a record moves the sum by up to 2 C when the record is sampled;
@@ -32,8 +32,8 @@ from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 
-# Cells of the distributions. Their rounding is pessimistic, so a coarse one is valid, quick and a little too
-# careful: it brings the search within a few parts in a hundred of the answer, and the fine one finishes it.
+# Cell widths of the distributions. Their rounding is pessimistic, so a coarse one is valid and fast; it
+# brings the search within a few percent of the answer, and the fine one finishes it.
 _COARSE, _FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
 _MOST_EPSILON = 1e4
@@ -138,10 +138,10 @@ def poisson_multiplier(
 
 
 def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
-    """What is left of delta for a proof with continuous Gaussians when ``coordinates`` discrete ones run.
+    """The delta that remains after paying for ``coordinates`` discrete instead of continuous Gaussians.
 
     Raises:
-        PrivacyParameterError: less than half is left.
+        PrivacyParameterError: less than half remains.
     """
     check_epsilon(epsilon)
     distance = DiscreteGaussianRelease(1.0, 1.0, 1).distance_to_gaussian * coordinates
@@ -155,7 +155,7 @@ def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float
 
 
 def _bisect(fits: Callable[[float], bool], low: float, high: float, tolerance: float) -> float:
-    """The upper end, which fits, of a bracket narrowed to a relative width."""
+    """Bisect a bracket to a relative width; return its upper end, which satisfies the test."""
     while high - low > tolerance * high:
         middle = (low + high) / 2
         high, low = (middle, low) if fits(middle) else (high, middle)
@@ -172,7 +172,7 @@ def sampled_noise(z: float, bound: float, dimension: int) -> VectorNoise:
 
 
 def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
-    """The sorted indices of a Poisson sample of 0..n-1, by geometric gaps: as much work as indices."""
+    """Sorted indices of a Poisson sample of 0..n-1, by geometric gaps (linear in the sample size)."""
     if q >= 1:
         return np.arange(n)
     rate = -math.log1p(-q)

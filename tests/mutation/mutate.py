@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# Whether numba compiles nothing, so that mutants of kernels cost no more than others.
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 WINGS = ("problems", "oracles", "mechanisms", "experiments")
 
 _COMPARISONS = {
@@ -69,7 +72,6 @@ class Mutant:
         new: what replaces them.
         name: what the mutant is called; see the module's docstring.
         line: where it is, for people.
-        made_from: digest of the file that it was found in.
     """
 
     path: str
@@ -78,22 +80,49 @@ class Mutant:
     new: str
     name: str
     line: int
-    made_from: str
 
     @property
     def change(self) -> str:
         """The name without the file, which outlives a move of the function."""
         return self.name.partition("::")[2]
 
+    @property
+    def function(self) -> str | None:
+        """The qualified name of the outermost function whose body is changed; None outside of all."""
+
+        def search(nodes: Sequence[ast.stmt], scope: str) -> str | None:
+            for node in nodes:
+                if isinstance(node, ast.ClassDef) and (found := search(node.body, f"{scope}{node.name}.")):
+                    return found
+                if isinstance(node, ast.FunctionDef):
+                    first, last = node.body[0], node.body[-1]
+                    begin = starts[first.lineno - 1] + first.col_offset
+                    if begin <= self.start < starts[last.end_lineno - 1] + (last.end_col_offset or 0):  # type: ignore[operator]
+                        return scope + node.name
+            return None
+
+        text = read(self.path)
+        starts = line_starts(text)
+        return search(ast.parse(text).body, "")
+
+    @property
+    def key(self) -> str:
+        """Changes with the change and with the text of the function, class or constant that it is in."""
+        text = read(self.path)
+        spans = [s for every in _spans(self.path, text).values() for s in every if s[0] <= self.start < s[1]]
+        begin, end = min(spans, key=lambda s: s[1] - s[0], default=(0, len(text)))
+        parts = (self.change, str(self.start - begin), self.new, text[begin:end].decode())
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
     def source(self) -> bytes:
         """The whole file with the change."""
-        old = (ROOT / self.path).read_bytes()
+        old = read(self.path)
         return old[: self.start] + self.new.encode() + old[self.end :]
 
 
 def mutants(path: str) -> list[Mutant]:
     """All mutants of a module, in the order of its text."""
-    source = (ROOT / path).read_bytes()
+    source = read(path)
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
     return finder.named()
@@ -123,7 +152,7 @@ def located(where: str, old: str, new: str, name: str) -> Mutant:
         places = ", ".join(dict.fromkeys(path for path, *_ in found)) or "no module"
         raise ValueError(f"{name}: {old!r} occurs {len(found)} times in {where} ({places})")
     path, start, end = found[0]
-    return Mutant(path, start, end, new.strip(), name, read(path)[:start].count(b"\n") + 1, digest(path))
+    return Mutant(path, start, end, new.strip(), name, read(path)[:start].count(b"\n") + 1)
 
 
 @functools.cache
@@ -147,9 +176,7 @@ def definitions() -> dict[str, tuple[str, ...]]:
 def _spans(path: str, source: bytes) -> dict[str, list[tuple[int, int]]]:
     """Where each function, class and constant of a module stands: first byte and the one after the last."""
     result: dict[str, list[tuple[int, int]]] = {}
-    starts = [0]
-    for line in source.split(b"\n"):
-        starts.append(starts[-1] + len(line) + 1)
+    starts = line_starts(source)
 
     def collect(nodes: Sequence[ast.stmt], scope: str) -> None:
         for node in nodes:
@@ -172,6 +199,14 @@ def _spans(path: str, source: bytes) -> dict[str, list[tuple[int, int]]]:
     return result
 
 
+def line_starts(source: bytes) -> list[int]:
+    """The first byte of every line."""
+    starts = [0]
+    for line in source.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    return starts
+
+
 @functools.cache
 def read(path: str) -> bytes:
     """A module as it was when it was first read."""
@@ -179,30 +214,29 @@ def read(path: str) -> bytes:
 
 
 def digest(path: str) -> str:
+    """Changes with a file."""
     return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects changes; skips annotations, docstrings, decorators, messages of errors and compiled functions.
+    """Collects changes; skips annotations, docstrings, decorators and messages of errors.
 
-    Compiled functions are tested under bounds checks and against slow versions of themselves; compiling a
+    Compiled functions are skipped unless numba is told to interpret them (NUMBA_DISABLE_JIT=1): compiling a
     mutant of each would take longer than everything else.
     """
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source = path, source
         self.lines = source.split(b"\n")
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line) + 1)
-        self.compiled = b"numba" in source
+        self.starts = line_starts(source)
+        self.compiled = b"numba" in source and not INTERPRETED
         self.scope: list[str] = []
         self.found: list[tuple[int, int, str, str]] = []
 
     def named(self) -> list[Mutant]:
         """Without repetitions: the same change of equal lines of one function is told apart by a number."""
         seen: Counter[str] = Counter()
-        result, made_from = [], digest(self.path)
+        result = []
         for start, end, new, scope in sorted(self.found):
             row = self.source[:start].count(b"\n")
             line = self.lines[row]
@@ -214,7 +248,7 @@ class _Finder(ast.NodeVisitor):
             seen[name] += 1
             if seen[name] > 1:
                 name += f" #{seen[name]}"
-            result.append(Mutant(self.path, start, end, new, name, row + 1, made_from))
+            result.append(Mutant(self.path, start, end, new, name, row + 1))
         return result
 
     def _offset(self, line: int, column: int) -> int:
@@ -237,7 +271,7 @@ class _Finder(ast.NodeVisitor):
             self._add(start + at, start + at + len(old), new)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if any("jit" in ast.unparse(d) for d in node.decorator_list):
+        if self.compiled and any("jit" in ast.unparse(d) for d in node.decorator_list):
             return
         if node.name in ("__repr__", "__str__"):
             return

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from tests.mutation.inject import start
-from tests.mutation.mutate import ROOT, Mutant, digest
+from tests.mutation.mutate import INTERPRETED, ROOT, Mutant, digest
 
-REACHED = ROOT / ".mutation" / "reached"
+REACHED = ROOT / ".mutation" / ("interpreted" if INTERPRETED else "reached")
+# Tests of the library; those of the command line and of pages take long and reach everything.
+_FOLDERS = ("problems", "oracles", "mechanisms", "privacy", "conformance", "bad_inputs")
+_MANY = 8
 
 # By the name of a test: its seconds, and the functions it calls as path::qualified name.
 Reached = dict[str, tuple[float, list[str]]]
 
 
 class Recorder:
-    """A pytest plugin that notes the calls of every test."""
+    """A pytest plugin that notes the calls of every test that passes."""
 
     def __init__(self) -> None:
         self.reached: Reached = {}
+        self.failed: set[str] = set()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -43,7 +47,12 @@ class Recorder:
         sys.settrace(None), threading.settrace(None)  # type: ignore[arg-type]
         own = (c for c in seen if c.co_filename.startswith(f"{ROOT}/"))
         names = {f"{c.co_filename.removeprefix(f'{ROOT}/')}::{_outermost(c.co_qualname)}" for c in own}
-        self.reached[item.nodeid] = time.perf_counter() - begin, sorted(names)
+        if item.nodeid not in self.failed:
+            self.reached[item.nodeid] = time.perf_counter() - begin, sorted(names)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.outcome != "passed":
+            self.failed.add(report.nodeid)
 
 
 class Patience:
@@ -60,55 +69,63 @@ class Patience:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def reached_by(tests: Iterable[str]) -> Reached:
-    """What tests reach, from files that are kept until the test file changes; a first time takes a while."""
+def files_of_tests(path: str) -> list[str]:
+    """The test files of a module: of its folder's mirror, and those that name it."""
+    folder, module = path.rpartition("/")[0], "privopt." + path.removesuffix(".py").replace("/", ".")
+    package, _, last = module.rpartition(".")
+    names = (module, f"from {package} import {last}\n")
+    mirror = {file for file in _texts() if file.startswith(f"tests/{folder}/")}
+    naming = {file for file, text in _texts().items() if any(name in text for name in names)}
+    many = mirror & naming and len(naming) > _MANY  # whatever everybody uses has tests of its own
+    return sorted(mirror if many else mirror | naming)
+
+
+@functools.cache
+def _texts() -> dict[str, str]:
+    files = sorted(p for folder in _FOLDERS for p in (ROOT / "tests" / folder).rglob("test_*.py"))
+    return {p.relative_to(ROOT).as_posix(): p.read_text("utf-8") for p in files}
+
+
+def kept(file: str) -> Path:
+    """Where the reach of a test file is kept until that file changes."""
+    return REACHED / f"{file.replace('/', '.')}-{digest(file)}.json"
+
+
+def keep(file: str, reached: Reached) -> None:
     REACHED.mkdir(parents=True, exist_ok=True)
+    torn = kept(file).with_suffix(f".{os.getpid()}")
+    torn.write_text(json.dumps(reached))
+    torn.rename(kept(file))
+
+
+def reached_by(files: Iterable[str]) -> Reached:
+    """The tests of some files, of those whose reach is known."""
     result: Reached = {}
-    for test in sorted({t.partition("::")[0] for t in tests if not t.startswith("-")}):
-        kept = REACHED / f"{test.replace('/', '.')}-{digest(test)}.json"
-        if not kept.exists():
-            print(f"what does {test} reach?", flush=True)
-            recorder = Recorder()
-            child = start(
-                None, ["--maxfail=1000", test], recorder, then=lambda r=recorder, k=kept: _write(r, k)
-            )  # type: ignore[misc]
-            os.waitpid(child, 0)
-        result |= json.loads(kept.read_text()) if kept.exists() else {}
+    for file in files:
+        if kept(file).exists():
+            result |= json.loads(kept(file).read_text())
     return result
 
 
-def _write(recorder: Recorder, kept: Any) -> None:
-    torn = kept.with_suffix(f".{os.getpid()}")
-    torn.write_text(json.dumps(recorder.reached))
-    torn.rename(kept)
+def likeliest_first(mutant: Mutant, names: Iterable[str], reached: Reached, most: float) -> list[str]:
+    """The tests that reach a mutant, quick ones first, in so many seconds together.
 
+    Of a constant or a default these are all that reach its module.
+    """
+    within = f"{mutant.path}::" if mutant.function is None else f"{mutant.path}::{mutant.function}"
+    whole = mutant.function is not None
 
-def likeliest_first(mutant: Mutant, tests: Sequence[str], reached: Reached) -> list[str]:
-    """The same tests one by one: those first that call the mutant's function, quick ones before others."""
-    wanted = f"{mutant.path}::{_function(mutant)}"
-    out = {t.partition("=")[2] for t in tests if t.startswith("--deselect=")}
-    asked = [t for t in tests if not t.startswith("-")]
+    def reaches(call: str) -> bool:
+        return call == within if whole else call.startswith(within)
 
-    def is_asked(name: str) -> bool:
-        plain = name.partition("[")[0]
-        return plain not in out and any(plain == t or plain.startswith(f"{t}::") for t in asked)
-
-    found = [(wanted not in calls, s, name) for name, (s, calls) in reached.items() if is_asked(name)]
-    return [name for _, _, name in sorted(found)]
-
-
-def _function(mutant: Mutant) -> str | None:
-    """The outermost function whose body a mutant changes."""
-
-    def search(nodes: Sequence[ast.stmt], scope: str) -> str | None:
-        for node in nodes:
-            if isinstance(node, ast.ClassDef) and (found := search(node.body, f"{scope}{node.name}.")):
-                return found
-            if isinstance(node, ast.FunctionDef) and node.body[0].lineno <= mutant.line <= node.end_lineno:  # type: ignore[operator]
-                return scope + node.name
-        return None
-
-    return search(ast.parse((ROOT / mutant.path).read_bytes()).body, "")
+    chosen, spent = [], 0.0
+    for seconds, name in sorted((reached[n][0], n) for n in names if n in reached):
+        if any(map(reaches, reached[name][1])):
+            spent += seconds
+            if chosen and spent > most:
+                break
+            chosen.append(name)
+    return chosen
 
 
 def _outermost(name: str) -> str:

@@ -1,250 +1,268 @@
 """Mutation testing of what privacy rests on: ``make mutants``; ``python -m tests.mutation.run --help``.
 
-Every module of ``modules.toml`` is changed in one place at a time, and the tests named there have to notice.
-A sample of its mutants, drawn with a fixed seed, is run; so are all of ``named.toml``, faults that tests once
-let live. Those in ``equivalent.toml`` were judged to change nothing that matters, with the reason.
+A module is changed in one place at a time, and the tests that reach the place have to notice. Two kinds of
+mutants are run: those of named.toml, faults that tests once let live, and samples of the modules that
+--module names, drawn with a fixed seed. Those in equivalent.toml were judged to change nothing that matters.
 
-Results are kept in .mutation/results.jsonl, where an interrupted run goes on. A mutant is run again when its
-module changes, and one that lived when its tests do.
+Which tests reach what is recorded by running them once (.mutation/reached); results are kept in
+.mutation/results.jsonl, where an interrupted run goes on. A mutant is run again when its function changes,
+and one that lived when its tests do. With NUMBA_DISABLE_JIT=1 compiled functions are changed too.
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
 import sys
-import time
+import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.mutation.inject import preload, start
-from tests.mutation.mutate import ROOT, Mutant, digest, located, mutants
-from tests.mutation.reach import Patience, Reached, likeliest_first, reached_by
+from tests.mutation.mutate import INTERPRETED, ROOT, Mutant, digest, located, modules, mutants
+from tests.mutation.reach import Patience, Reached, files_of_tests, kept, likeliest_first, reached_by
+from tests.mutation.warm import Warm, forked, in_forks
 
 HERE = Path(__file__).parent
 RESULTS = ROOT / ".mutation" / "results.jsonl"
-# Tests that take so many seconds hang.
-_LIMIT = 600.0
 # What pytest says when a test does not exist, or none: a mutant may change how they are called.
 _NOT_FOUND = (4, 5)
+# Mutants of a module in a sample: more of those that everything else rests on.
+_SAMPLE, _MORE = 4, {"mechanisms/privacy/": 8}
 
 
 @dataclass(frozen=True)
 class Job:
-    """A mutant and its tests."""
+    """A mutant and its tests; with none given those that reach it."""
 
     mutant: Mutant
-    tests: tuple[str, ...]
+    tests: tuple[str, ...] = ()
 
     @property
-    def key(self) -> str:
-        """Changes with the module and the mutant."""
-        return _hash(digest(self.mutant.path), self.mutant.name, str((self.mutant.start, self.mutant.new)))
-
-    @property
-    def is_named(self) -> bool:
-        return not self.mutant.name.startswith(self.mutant.path)
+    def files(self) -> tuple[str, ...]:
+        """The test files that concern it."""
+        return tuple(dict.fromkeys(t.partition("::")[0] for t in self.tests)) or tuple(
+            files_of_tests(self.mutant.path)
+        )
 
     @property
     def tests_key(self) -> str:
         """Changes with the tests."""
-        files = dict.fromkeys(t.partition("::")[0] for t in self.tests if not t.startswith("-"))
-        return _hash(*self.tests, *(digest(file) for file in files))
+        return _hash(*self.tests, *(digest(file) for file in self.files))
+
+    def chosen(self, names: Iterable[str], reached: Reached, effort: float) -> list[str]:
+        """The names of its tests, those first that are likely to fail."""
+        if not self.tests:
+            return likeliest_first(self.mutant, names, reached, effort)
+        asked = [n for n in names if any(n == t or n.startswith((f"{t}[", f"{t}::")) for t in self.tests)]
+        first = likeliest_first(self.mutant, asked, reached, effort)
+        return list(dict.fromkeys([*first, *asked]))
 
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    words.add_argument("--sample", type=int, default=15, help="mutants of each module (default 15; 0: all)")
+    words.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        help="also sample modules whose path starts with this (again for more)",
+    )
+    words.add_argument(
+        "--sample", type=int, default=_SAMPLE, help=f"mutants of each module (default {_SAMPLE}; 0: all)"
+    )
     words.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
-    words.add_argument("--module", default="", help="only modules whose path contains this")
-    words.add_argument("--named", action="store_true", help="only the mutants of named.toml")
+    words.add_argument("--only", default="", help="only mutants whose name contains this")
+    words.add_argument("--no-named", action="store_true", help="leave out the mutants of named.toml")
+    words.add_argument(
+        "--effort", type=float, default=60.0, help="seconds of tests for each of a sample (default 60)"
+    )
     words.add_argument(
         "--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (default 2)"
     )
     words.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    words.add_argument(
-        "--report", type=Path, help="run nothing; write a page of what became of the mutants run so far"
-    )
+    words.add_argument("--report", type=Path, help="run nothing; write a page of what became of the mutants")
     given = words.parse_args()
-    modules: dict[str, list[str]] = _toml("modules.toml")
-    jobs = [
-        Job(located(one["where"], one["old"], one["new"], one["name"]), tuple(one["tests"]))
-        for one in _toml("named.toml")["mutant"]
-    ]
-    jobs = [job for job in jobs if given.module in job.mutant.path]
-    if given.report is not None:
-        everything = [Job(m, tuple(tests)) for path, tests in modules.items() for m in mutants(path)]
-        return report([*jobs, *everything], given.report)
-    if not given.named:
-        for path, tests in modules.items():
-            if given.module in path:
-                jobs += [Job(m, tuple(tests)) for m in sample(path, given.sample, given.seed)]
+    equivalent = {one["name"] for one in _toml("equivalent.toml")["mutant"]}
+    jobs = [] if given.no_named or INTERPRETED else named_jobs()
+    for path in modules():
+        if path.startswith(tuple(given.module)) and not path.endswith("__init__.py"):
+            more = next((n for start, n in _MORE.items() if path.startswith(start)), 0)
+            size = max(given.sample, more if given.sample == _SAMPLE else 0)
+            jobs += [Job(m) for m in sample(path, size, given.seed)]
+    jobs = [job for job in jobs if given.only in job.mutant.name]
     if given.list:
-        print("\n".join(f"{job.mutant.line:4} {job.mutant.name}" for job in jobs))
+        print("\n".join(f"{job.mutant.path}:{job.mutant.line} {job.mutant.name}" for job in jobs))
         return 0
-    equivalent = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
-    jobs = [job for job in jobs if job.mutant.change not in equivalent]
-    found = carry_out(jobs, given.workers)
-    return table(jobs, found, equivalent, given)
+    asked = [job for job in jobs if job.tests or job.mutant.change not in equivalent]
+    if given.report is None:
+        carry_out(asked, given.workers, given.effort)
+    found = known(asked, whatever_tests=given.report is not None)
+    rows = tally(jobs, found, equivalent)
+    alive = [job for job in asked if found.get(job.mutant.key) == "alive"]
+    if given.report is None:
+        show(rows, alive)
+    else:
+        given.report.write_text(page(rows, alive, given), "utf-8")
+    return 1 if share(rows) < 0.95 or any(job.tests for job in alive) else 0
+
+
+def named_jobs() -> list[Job]:
+    """The mutants of named.toml, with the tests that killed them."""
+    ones = _toml("named.toml")["mutant"]
+    return [
+        Job(located(one["where"], one["old"], one["new"], one["name"]), tuple(one["tests"])) for one in ones
+    ]
 
 
 def sample(path: str, size: int, seed: int) -> list[Mutant]:
-    """Some mutants of a module: those whose names hash lowest, so that an edit replaces but a few."""
+    """Some mutants of a module: those whose names hash lowest, so that edits replace but a few."""
     every = mutants(path)
-    chosen = sorted(every, key=lambda m: _hash(str(seed), m.name))
+    chosen = sorted(every, key=lambda m: _hash(str(seed), m.change))
     return sorted(chosen[: size or None], key=lambda m: m.start)
 
 
 def known(jobs: Sequence[Job], whatever_tests: bool = False) -> dict[str, str]:
     """What became of jobs that were run before, by key; of what lived, if its tests are the same."""
-    kept: dict[str, tuple[str, str]] = {}
+    records: dict[str, tuple[str, str]] = {}
     if RESULTS.exists():
         for line in RESULTS.read_text().splitlines():
             try:
                 record = json.loads(line)
-                kept[record["key"]] = record["fate"], record["tests"]
+                records[record["key"]] = record["fate"], record["tests"]
             except (ValueError, KeyError):
                 continue  # torn by an interruption
     found = {}
     for job in jobs:
-        outcome, tests = kept.get(job.key, ("", ""))
+        outcome, tests = records.get(job.mutant.key, ("", ""))
         if outcome == "killed" or (outcome and (whatever_tests or tests == job.tests_key)):
-            found[job.key] = outcome
+            found[job.mutant.key] = outcome
     return found
 
 
-def carry_out(jobs: Sequence[Job], workers: int) -> dict[str, str]:
-    """What became of each job, by key; from the file of results where that is known."""
-    found = known(jobs)
-    todo = [job for job in jobs if job.key not in found]
-    RESULTS.parent.mkdir(exist_ok=True)
-    # Those of the list know who kills them.
-    reached = reached_by({test for job in todo if not job.is_named for test in job.tests})
-    context = multiprocessing.get_context("fork")
-    started = time.monotonic()
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=preload) as pool:
-        futures = {pool.submit(fate, job, {} if job.is_named else reached): job for job in todo}
-        for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
-            job, outcome = futures[future], future.result()
-            found[job.key] = outcome
-            record = {"key": job.key, "tests": job.tests_key, "fate": outcome, "name": job.mutant.name}
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-            pace = (time.monotonic() - started) / done
-            left = pace * (len(todo) - done) / 60
-            print(f"[{done}/{len(todo)}, {left:.0f} min left] {outcome:8} {job.mutant.name}", flush=True)
-        # Tests that pass on some mutant pass on the code as it is; those that never did could be broken.
-        passed = {job.tests for job in jobs if found[job.key] == "alive"}
-        doubtful = {job.tests for job in todo} - passed
-        for tests, future in {t: pool.submit(passes, t) for t in doubtful}.items():
-            if not future.result():
-                raise SystemExit(f"these tests fail without any mutant: {' '.join(tests)}")
-    return found
+def carry_out(jobs: Sequence[Job], workers: int, effort: float) -> None:
+    """Run the jobs of which no result is kept, and keep theirs.
 
-
-def passes(tests: tuple[str, ...]) -> bool:
-    """Whether the tests pass on the code as it is."""
-    return _wait(start(None, tests), _LIMIT) == 0
-
-
-def fate(job: Job, reached: Reached | None = None) -> str:
-    """What becomes of a mutant: a failing test, a crash or a hang kills it.
-
-    Args:
-        reached: what tests reach and how long they take; the likeliest to fail go first.
+    Those inside functions are run in forks of one warm process, others start afresh.
     """
-    if digest(job.mutant.path) != job.mutant.made_from:
-        raise SystemExit(f"{job.mutant.path} has changed while its mutants ran: start again")
-    code = _NOT_FOUND[0]
-    if reached:
-        in_order = likeliest_first(job.mutant, job.tests, reached)
-        code = _wait(start(job.mutant, in_order, Patience(reached)), _LIMIT)
-    if code in _NOT_FOUND:
-        code = _wait(start(job.mutant, job.tests), _LIMIT)
-    return "alive" if code == 0 else "killed"
+    found = known(jobs)
+    todo = {job.mutant: job for job in jobs if job.mutant.key not in found}
+    if not todo:
+        return
+    files = sorted({file for job in todo.values() for file in job.files})
+    preload()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
+        RESULTS.parent.mkdir(exist_ok=True)
+        warm = forked(lambda: _warm(todo, files, workers, effort), quiet=False)
+        if os.waitstatus_to_exitcode(os.waitpid(warm, 0)[1]):
+            raise SystemExit("the warm process failed")
+        found = known(jobs)
+        reached = reached_by(files)
+        cold = [job for job in todo.values() if job.mutant.key not in found]
+        print(f"{len(cold)} of constants, defaults and classes start afresh", flush=True)
+
+        def launch(job: Job) -> int:
+            tests = job.chosen(reached, reached, effort) or list(job.tests or job.files)
+            return start(job.mutant, tests, Patience(reached))
+
+        for job, code in in_forks(iter(cold), launch, workers, lambda _: 600 + 10 * effort):
+            if code in _NOT_FOUND:
+                code = os.waitstatus_to_exitcode(os.waitpid(start(job.mutant, list(job.files)), 0)[1])
+            _note(job, code == 0)
 
 
-def _wait(child: int, limit: float) -> int:
-    """The exit status of a process; after so many seconds it is ended, with what it started."""
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.killpg(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def _warm(todo: dict[Mutant, Job], files: Sequence[str], workers: int, effort: float) -> int:
+    import pytest
+
+    def choose(names: Sequence[str]) -> tuple[list[tuple[Mutant, list[str]]], Reached]:
+        reached = reached_by(files)
+        chosen = []
+        for mutant, job in todo.items():
+            if mutant.function is not None:
+                tests = job.chosen(names, reached, effort)
+                if tests:
+                    chosen.append((mutant, tests))
+                else:
+                    print(f"no test reaches {mutant.path}::{mutant.function}", flush=True)
+                    _note(job, True)
+        print(f"{len(chosen)} mutants of functions", flush=True)
+        return chosen, reached
+
+    def tell(mutant: Mutant, lived: bool | None) -> None:
+        if lived is not None:
+            _note(todo[mutant], lived)
+
+    sampled = {file for job in todo.values() if not job.tests for file in job.files}
+    unknown = [file for file in files if file in sampled and not kept(file).exists()]
+    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    return int(pytest.main([*options, *files], plugins=[Warm(unknown, choose, tell, workers)]))
 
 
-def table(
-    jobs: Sequence[Job], found: dict[str, str], equivalent: dict[str, str], given: argparse.Namespace
-) -> int:
-    """Print module, made, killed, equivalent, alive; then the living. 1 if they are a tenth, or named."""
-    rows = _rows(jobs, found)
-    for path in rows:
-        if path.endswith(".py"):
-            drawn = sample(path, given.sample, given.seed)
-            rows[path]["equivalent"] = sum(m.change in equivalent for m in drawn)
-    total: Counter[str] = sum(rows.values(), Counter())
-    print(f"\n{'module':44} {'made':>5} {'killed':>7} {'equivalent':>11} {'alive':>6}")
-    for path, row in [*rows.items(), ("all", total)]:
-        print(f"{path:44} {row.total():5} {row['killed']:7} {row['equivalent']:11} {row['alive']:6}")
-    alive = [job for job in jobs if found[job.key] == "alive"]
-    for job in alive:
-        print(f"alive: {job.mutant.path}:{job.mutant.line}  {job.mutant.name}")
-    print(f"{_share(total):.1%} of the mutants that are not equivalent were killed")
-    return 1 if _share(total) < 0.9 or any(job.is_named for job in alive) else 0
+def _note(job: Job, lived: bool) -> None:
+    outcome = "alive" if lived else "killed"
+    record = {"key": job.mutant.key, "tests": job.tests_key, "fate": outcome, "name": job.mutant.name}
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    print(f"{outcome:6} {job.mutant.name}", flush=True)
 
 
-def report(jobs: Sequence[Job], page: Path) -> int:
-    """Write what is known of mutants of the tree as it stands, as a page; what lived lives until rerun."""
-    found = known(jobs, whatever_tests=True)
-    reasons = {one["name"]: one["reason"] for one in _toml("equivalent.toml").get("mutant", [])}
-    judged = Counter(job.mutant.path for job in jobs if job.mutant.change in reasons)
-    jobs = [job for job in jobs if job.key in found and job.mutant.change not in reasons]
-    rows = _rows(jobs, found)
-    for path in judged.keys() & rows.keys():
-        rows[path]["equivalent"] = judged[path]
-    total: Counter[str] = sum(rows.values(), Counter())
-    lines = [
-        "# Mutants",
-        "",
-        "What becomes of one-place changes of what privacy rests on: *killed* by a failing test, judged "
-        "*equivalent* for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line "
-        "is the list of faults that tests once let live (`tests/mutation/named.toml`), others are samples "
-        "(`python -m tests.mutation.run --module PATH --sample N`). Written by `--report` from what was run.",
-        "",
-        "| module | made | killed | equivalent | alive |",
-        "|---|---|---|---|---|",
-    ]
-    for path, row in [*rows.items(), ("**all**", total)]:
-        lines.append(f"| {path} | {row.total()} | {row['killed']} | {row['equivalent']} | {row['alive']} |")
-    lines += ["", f"{_share(total):.1%} of those that are not equivalent were killed. Alive:", ""]
-    alive = [f"- `{job.mutant.name}`" for job in jobs if found[job.key] == "alive"]
-    lines += alive or ["none of them."]
-    page.write_text("\n".join(lines) + "\n", "utf-8")
-    return 0
-
-
-def _rows(jobs: Sequence[Job], found: dict[str, str]) -> dict[str, Counter[str]]:
+def tally(jobs: Sequence[Job], found: dict[str, str], equivalent: set[str]) -> dict[str, Counter[str]]:
+    """How many of each folder were killed, are equivalent, or live; named ones come first."""
     rows: dict[str, Counter[str]] = {}
     for job in jobs:
-        row = rows.setdefault("named.toml" if job.is_named else job.mutant.path, Counter())
-        row[found[job.key]] += 1
+        row = rows.setdefault("named.toml" if job.tests else str(Path(job.mutant.path).parent), Counter())
+        judged = not job.tests and job.mutant.change in equivalent
+        row["equivalent" if judged else found.get(job.mutant.key, "not run")] += 1
     return rows
 
 
-def _share(total: Counter[str]) -> float:
+def share(rows: dict[str, Counter[str]]) -> float:
+    """The killed among those that are not equivalent."""
+    total: Counter[str] = sum(rows.values(), Counter())
     return total["killed"] / max(1, total["killed"] + total["alive"])
+
+
+_FATES = ("killed", "equivalent", "alive")
+
+
+def show(rows: dict[str, Counter[str]], alive: Sequence[Job]) -> None:
+    """Print folder, made, killed, equivalent, alive; then the living."""
+    print(f"\n{'folder':36}" + "".join(f"{word:>11}" for word in ("made", *_FATES)))
+    for folder, row in [*rows.items(), ("all", sum(rows.values(), Counter()))]:
+        print(f"{folder:36}" + "".join(f"{n:11}" for n in (row.total(), *(row[f] for f in _FATES))))
+    for job in alive:
+        print(f"alive: {job.mutant.path}:{job.mutant.line}  {job.mutant.name}")
+    print(f"{share(rows):.1%} of the mutants that are not equivalent were killed")
+
+
+def page(rows: dict[str, Counter[str]], alive: Sequence[Job], given: argparse.Namespace) -> str:
+    """The page of the documentation, of what is known of the tree as it stands."""
+    asked = "".join(f" --module {name}" for name in given.module)
+    lines = [
+        "# Mutants",
+        "",
+        "What becomes of one-place changes of the source: *killed* by a failing test, judged *equivalent* "
+        "for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line is the list "
+        "of faults that tests once let live (`tests/mutation/named.toml`); the others are samples, "
+        f"{given.sample} of every module ({_MORE['mechanisms/privacy/']} in mechanisms/privacy), drawn with "
+        f"seed {given.seed}: "
+        f"`python -m tests.mutation.run{asked} --seed {given.seed}`.",
+        "",
+        "| folder | made | killed | equivalent | alive |",
+        "|---|---|---|---|---|",
+    ]
+    for folder, row in [*rows.items(), ("**all**", sum(rows.values(), Counter()))]:
+        cells = " | ".join(str(n) for n in (row.total(), *(row[f] for f in _FATES)))
+        lines.append(f"| {folder} | {cells} |")
+    lines += ["", f"{share(rows):.1%} of those that are not equivalent were killed. Alive:", ""]
+    lines += [f"- `{job.mutant.name}`" for job in alive] or ["none of them."]
+    return "\n".join(lines) + "\n"
 
 
 def _hash(*parts: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import shutil
+import tempfile
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -11,31 +13,44 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.mutate import ROOT, Mutant, definitions, digest, located, modules, mutants, read
-from tests.mutation.run import fate, sample
+from tests.mutation.mutate import ROOT, definitions, located, modules, mutants, read
+from tests.mutation.reach import files_of_tests
+from tests.mutation.run import Job, carry_out, known, sample
 
 HERE = Path(__file__).parent
+
+
+def unwatched(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """Mutants are those of another tree, of which nothing is known yet."""
+    monkeypatch.setattr("tests.mutation.mutate.ROOT", root)
+    for cached in (modules, definitions, read):
+        monkeypatch.setattr(f"tests.mutation.mutate.{cached.__name__}", functools.cache(cached.__wrapped__))
 
 
 def lists(name: str) -> Any:
     return tomllib.loads((HERE / name).read_text("utf-8"))
 
 
-@pytest.mark.parametrize("path", lists("modules.toml"))
-def test_mutants_are_programs_and_have_names_of_their_own(path: str) -> None:
-    made = mutants(path)
-    assert len({m.name for m in made}) == len(made)
-    for mutant in sample(path, 20, 1):
-        ast.parse(mutant.source())
-        assert mutant.source() != (ROOT / path).read_bytes()
+@pytest.mark.parametrize("folder", ["mechanisms/privacy", "mechanisms/discrete", "problems/tables"])
+def test_mutants_are_programs_and_have_names_of_their_own(folder: str) -> None:
+    for path in (path for path in modules() if path.startswith(folder)):
+        made = mutants(path)
+        assert len({m.name for m in made}) == len(made)
+        for mutant in sample(path, 10, 1):
+            ast.parse(mutant.source())
+            assert mutant.source() != (ROOT / path).read_bytes()
 
 
 def test_every_test_that_is_asked_exists() -> None:
-    asked = [t for tests in lists("modules.toml").values() for t in tests]
-    asked += [t for one in lists("named.toml")["mutant"] for t in one["tests"]]
-    for test in asked:
-        path, _, name = test.removeprefix("--deselect=").partition("::")
+    for test in (t for one in lists("named.toml")["mutant"] for t in one["tests"]):
+        path, _, name = test.partition("::")
         assert f"def {name.rpartition('::')[2]}" in (ROOT / path).read_text("utf-8")
+
+
+def test_a_module_is_tested_by_its_mirror_and_by_whoever_names_it() -> None:
+    found = files_of_tests("mechanisms/privacy/poisson.py")
+    assert "tests/mechanisms/privacy/test_accounting.py" in found
+    assert "tests/mechanisms/convex/test_stochastic.py" in found
 
 
 @pytest.mark.parametrize("one", lists("named.toml")["mutant"], ids=lambda one: one["name"])
@@ -56,7 +71,7 @@ def test_operators_are_found_where_they_stand(tmp_path: Path, monkeypatch: pytes
         '        raise ValueError(f"{a + 1}")\n    return max(a, -1)\n'
     )
     (tmp_path / "module.py").write_text(text)
-    monkeypatch.setattr("tests.mutation.mutate.ROOT", tmp_path)
+    unwatched(monkeypatch, tmp_path)
     changed = {m.source().decode() for m in mutants("module.py")}
     assert changed == {
         text.replace("= 3", "= 4"),
@@ -78,9 +93,7 @@ def test_a_fault_is_found_by_its_function_however_its_lines_are_broken(
     module = tmp_path / "mechanisms" / "module.py"
     plan = "class Plan:\n    def sum(self, a, b):\n        return (\n            a\n            + b + b)\n"
     module.write_text(f"LIMIT = 3\n\n\n{plan}")
-    monkeypatch.setattr("tests.mutation.mutate.ROOT", tmp_path)
-    for cached in (modules, definitions, read):
-        monkeypatch.setattr(f"tests.mutation.mutate.{cached.__name__}", functools.cache(cached.__wrapped__))
+    unwatched(monkeypatch, tmp_path)
     changed = located("Plan.sum", "a + b", "a - b", "a difference")
     assert changed.path == "mechanisms/module.py"
     assert changed.source().decode() == module.read_text().replace("a\n            + b", "a - b", 1)
@@ -94,23 +107,28 @@ def test_a_fault_is_found_by_its_function_however_its_lines_are_broken(
             located(where, old, "x", "no single place")
 
 
-def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(tmp_path: Path) -> None:
-    (blind := tmp_path / "test_blind.py").write_text("def test_nothing():\n    pass\n")
-    (sees := tmp_path / "test_sees.py").write_text(
-        "import pytest\nfrom privopt.mechanisms.privacy.parameters import check_delta\n\n"
-        "def test_one():\n    with pytest.raises(ValueError):\n        check_delta(2.0)\n"
+def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """One inside a function, run warm, and one of a constant, which starts afresh."""
+    (ROOT / ".mutation").mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=ROOT / ".mutation"))
+    request.addfinalizer(lambda: shutil.rmtree(folder))
+    (blind := folder / "test_blind.py").write_text("def test_nothing():\n    pass\n")
+    (sees := folder / "test_sees.py").write_text(
+        "import pytest\nfrom privopt.mechanisms.errors import PrivacyParameterError\n"
+        "from privopt.mechanisms.evaluation.bins import ScoreBins\n"
+        "from privopt.mechanisms.evaluation.histogram import HistogramPlan\n\n"
+        "def test_one():\n    with pytest.raises(PrivacyParameterError):\n"
+        "        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=1e-12)\n"
+        "    assert HistogramPlan.plan(ScoreBins((0.0,)), epsilon=1.0).steps == 2**29\n"
     )
-    path = "mechanisms/privacy/parameters.py"
-    text = (ROOT / path).read_text("utf-8")
-    start = text.index("def check_delta")
-    at = start + text[start:].index("raise ")
-    end = at + text[at:].index("\n    return")
-    mutant = Mutant(
-        path, len(text[:at].encode()), len(text[:end].encode()), "pass", "no refusal", 1, digest(path)
-    )
-
-    class Job:
-        def __init__(self, tests: Path) -> None:
-            self.mutant, self.tests = mutant, (str(tests),)
-
-    assert [fate(Job(tests)) for tests in (blind, sees)] == ["alive", "killed"]  # type: ignore[arg-type]
+    monkeypatch.setattr("tests.mutation.run.RESULTS", tmp_path / "results" / "results.jsonl")
+    faults = [
+        located("HistogramPlan.plan", "if steps < 1:", "if False:", "a release without noise"),
+        located("_RECORD_MOVES", "2", "1", "a record moves one count"),
+    ]
+    for tests, fate in ((blind, "alive"), (sees, "killed")):
+        jobs = [Job(fault, (tests.relative_to(ROOT).as_posix(),)) for fault in faults]
+        carry_out(jobs, workers=1, effort=60.0)
+        assert [known(jobs)[job.mutant.key] for job in jobs] == [fate, fate]

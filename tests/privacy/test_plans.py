@@ -24,7 +24,6 @@ from privopt.mechanisms.privacy.accounting import (
     zcdp_epsilon,
 )
 from privopt.mechanisms.privacy.parameters import smallest
-from privopt.mechanisms.privacy.shifts import shift_epsilon
 from privopt.mechanisms.registry import RISK_MECHANISMS
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet, ridge
@@ -35,6 +34,7 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import PrivOptError
+from tests.mechanisms.privacy.composition import shift_epsilon
 
 EPSILONS = st.floats(math.log(0.05), math.log(8)).map(math.exp)
 DELTAS = st.floats(math.log(1e-9), math.log(1e-2)).map(math.exp)

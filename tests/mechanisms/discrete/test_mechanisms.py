@@ -20,9 +20,11 @@ from privopt.mechanisms import (
     PermuteAndFlip,
 )
 from privopt.mechanisms.discrete.preparation import prepare_oracle
-from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError, UnknownMechanismError
 from privopt.oracles import Counting, Limits, Proposal, Status, Task, UnfinishedDrawError
-from privopt.oracles.errors import CertificateError
+from privopt.oracles.draw.enumerate import GibbsEnumeration
+from privopt.oracles.draw.interface import Law
+from privopt.oracles.errors import CertificateError, UnknownOracleError
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import DiscreteOracle, Query, Solver
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
@@ -139,6 +141,43 @@ def test_one_build_serves_many_draws_and_each_draw_is_one_solve(mechanism: Any) 
     for _ in range(5):
         plan.release(oracle)
     assert (counting.builds, counting.solves) == (1, 5)
+
+
+@pytest.mark.parametrize("name", ["opdisc", "rspm", "rspm-laplace"])
+def test_what_adds_noise_asks_for_the_first_of_all_minimisers(name: str) -> None:
+    """The proofs take one point for each noise; an oracle may prove which one only where that is asked."""
+    asked = []
+
+    class Listening(EnumerationOracle):
+        def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+            solve = super().build(problem, task)
+
+            def listening(query: Query) -> Proposal:
+                asked.append(query.break_ties)
+                return solve(query)
+
+            return listening
+
+    plan = planned(name)
+    plan.release(Listening().prepare(halfspace(), plan.question))
+    assert asked == [True]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_oracle_is_prepared_for_the_problem_and_of_the_kind_that_a_plan_needs(name: str) -> None:
+    plan = planned(name)
+    with pytest.raises(PlanMismatchError, match="plan again"):
+        prepare_oracle("enumerate", plan, halfspace(lattice=IntegerLattice(-2, 2, dimension=3)))
+    other = EnumerationOracle() if isinstance(plan.question, Law) else GibbsEnumeration()
+    with pytest.raises(UnknownOracleError, match=f"{name} needs a"):
+        prepare_oracle(other, plan, halfspace())
+
+
+@pytest.mark.parametrize("name", ["exponentail", "", None, 3])
+def test_mechanisms_that_there_are_not_are_refused_with_those_there_are(name: Any) -> None:
+    with pytest.raises(UnknownMechanismError, match="permute-and-flip"):
+        MECHANISMS.named(name)
+    assert MECHANISMS.named("opdisc") is OPDisc
 
 
 def test_opdisc_is_its_listing() -> None:

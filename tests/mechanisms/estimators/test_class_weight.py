@@ -15,6 +15,7 @@ from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, PrivateL
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.problems import Categorical, Costs, InvalidInputError, Schema
 from privopt.problems.convex.loss_check import check_loss
@@ -153,16 +154,53 @@ def test_steps_of_the_noise_of_a_prevalence_stay_within_epsilon_exactly(classes:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_an_epsilon_below_the_grid_of_rates_is_refused_and_not_exceeded(classes: int) -> None:
     moved = 1 if classes == 2 else 2
-    for epsilon in (1e-300, 1e-12, 9e-10 * moved, 1e-9 * moved, 1e-6, 1.0):
-        try:
-            plan = PrevalencePlan.plan(epsilon, classes)
-        except PrivacyParameterError:
-            assert epsilon < 2.0**-29 * moved
-        else:
-            assert moved * plan.steps / 2.0**30 <= epsilon
+    for epsilon in (1e-300, 1e-12, 9e-10 * moved, 2.0**-30 * moved):
+        with pytest.raises(PrivacyParameterError, match="too small"):
+            PrevalencePlan.plan(epsilon, classes)
+    for epsilon in (1e-9 * moved, 1e-6, 1.0):
+        assert 0 < moved * PrevalencePlan.plan(epsilon, classes).steps / 2.0**30 <= epsilon
 
 
-def test_budgets_split_to_no_more_than_the_whole() -> None:
+@pytest.mark.parametrize("held", [[10, 0], [4, 6], [3, 0, 7]])
+def test_shares_are_shares_however_much_noise_there_is(held: list[int]) -> None:
+    """Noise of a thousand on ten records: every share has to stay positive, and they have to sum to 1."""
+    plan, source = PrevalencePlan.plan(2e-3, len(held)), NoiseSource(insecure_seed=2)
+    for _ in range(100):
+        shares = plan.release(np.array(held), source)
+        assert np.all(shares > 0)
+        assert np.sum(shares) == pytest.approx(1, abs=1e-12)
+
+
+def test_released_weights_are_those_of_the_released_prevalence() -> None:
+    """Noise on 900 and 100 records is 0 with probability 1 - 2 exp(-50): weights are n / (2 n_k)."""
+    weights = ClassWeights.of("balanced", None, np.array(CLASSES), 1000.0)
+    assert weights.known is None
+    released = weights.release(np.array([900, 100]), NoiseSource(insecure_seed=0))
+    assert released == pytest.approx([1000 / 1800, 1000 / 200])
+    fixed = ClassWeights.of({"yes": 3.0}, None, np.array(CLASSES), 1.0)
+    assert fixed.release(np.array([900, 100]), NoiseSource(insecure_seed=0)).tolist() == [1.0, 3.0]
+
+
+def test_the_whole_costs_the_budget_and_no_less_than_its_parts_together() -> None:
+    """By basic composition of what ran; and never less than what was asked for and booked."""
+    weights = ClassWeights.of("balanced", None, np.array(CLASSES), 1.0)
+    assert weights.plan is not None
+    for rest in (0.3, 0.95, 2.0):
+        whole = weights.whole(PrivacySpend.pure(rest, "a mechanism"))
+        assert whole.epsilon == max(1.0, rest + weights.plan.epsilon)
+        assert whole.notion == "pure"
+
+
+def test_budgets_split_to_no_more_than_the_whole_exactly() -> None:
+    """Of a thousand budgets; a sum of doubles would hide what rounding does to it."""
+    for epsilon in np.random.default_rng(5).uniform(0.01, 20, 1000):
+        split = ClassWeights.of("balanced", None, np.array(CLASSES), float(epsilon))
+        assert split.plan is not None
+        together = Fraction(split.rest) + Fraction(split.plan.epsilon)
+        assert Fraction(epsilon) * (1 - Fraction(1, 10**12)) < together <= Fraction(epsilon)
+
+
+def test_a_twentieth_of_the_budget_is_for_the_prevalence() -> None:
     for epsilon in (0.1, 1.0, 7.3):
         split = ClassWeights.of("balanced", None, np.array(CLASSES), epsilon)
         assert split.plan is not None

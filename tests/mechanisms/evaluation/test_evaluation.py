@@ -23,6 +23,7 @@ from privopt.mechanisms import (
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
 from privopt.mechanisms.evaluation.metrics import Evaluation, _whole, supported
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
@@ -111,6 +112,72 @@ def test_every_epsilon_has_intervals_and_without_noise_they_are_exact(epsilon: f
             )
 
 
+def histogram(held: np.ndarray, epsilon: float) -> ScoreHistogram:
+    """Counts as if they had been released, and noise had been 0."""
+    edges = tuple(float(k) for k in range(len(held) - 1))
+    plan = HistogramPlan.plan(ScoreBins(edges), epsilon=epsilon)
+    return ScoreHistogram(plan.bins, held, int(held.sum()), plan.steps, plan.spend)
+
+
+@pytest.mark.parametrize(("confidence", "corrected"), [(0.95, True), (0.99, True), (0.8, False)])
+def test_an_interval_of_one_count_is_a_normal_one_corrected_for_heavy_tails(
+    confidence: float, corrected: bool
+) -> None:
+    """Cornish and Fisher: z + (z^3 - 3 z) / 24 times the excess, from the law of the noise itself.
+
+    One cell of 128: what the other cells do to its law is below a percent. A correction inwards, where
+    z^2 < 3, is not made.
+    """
+    epsilon, held = 0.004, np.full((64, 2), 10**6)
+    values = np.arange(-50_000, 50_001).astype(float)
+    law = np.exp(-epsilon / 2 * np.abs(values))
+    law /= law.sum()
+    variance = float(law @ values**2)
+    excess = float(law @ values**4) / variance**2 - 3
+    z = float(stats.norm.isf((1 - confidence) / 2))
+    wanted = math.sqrt(variance) * (z + corrected * (z**3 - 3 * z) / 24 * excess)
+    cell = np.zeros(held.shape, dtype=bool)
+    cell[5, 1] = True
+    found = Intervals(histogram(held, epsilon), "table", confidence).count(cell)
+    assert found.value == 10**6
+    assert [found.high - 10**6, 10**6 - found.low] == pytest.approx([wanted] * 2, rel=0.01)
+    if corrected:
+        assert float(law[np.abs(values) <= found.high - 10**6].sum()) > confidence - 0.001
+
+
+def test_an_interval_of_three_times_a_number_is_three_times_as_wide() -> None:
+    held, values = np.full((64, 2), 10**6), np.zeros((64, 2))
+    values[5, 1], values[7, 0] = 1.0, 2.0
+    about = Intervals(histogram(held, 0.004), "table")
+    once, thrice = about.mean(values), about.mean(3 * values)
+    assert (thrice.high - thrice.value) == pytest.approx(3 * (once.high - once.value), rel=1e-9)
+
+
+def test_half_of_a_sum_with_an_open_part_is_open_between_the_halves_of_the_ends() -> None:
+    about = Intervals(histogram(np.array([[3, 1], [1, 3]]), 1.0))
+    found = about.half_sum(Estimate(math.nan, 0.0, 1.0), Estimate(0.5, 0.4, 0.6))
+    assert math.isnan(found.value)
+    assert (found.low, found.high) == pytest.approx((0.2, 0.8))
+
+
+def test_what_is_public_has_no_interval() -> None:
+    """Counts are moved to the sum that is public: of all records and of none nothing is open."""
+    held = np.array([[30, 2], [11, 4], [1, 9]])
+    about = Intervals(histogram(held, 0.1))
+    whole, nothing = np.ones(held.shape, dtype=bool), np.zeros(held.shape, dtype=bool)
+    assert [about.count(cells) for cells in (whole, nothing)] == [Estimate(57, 57, 57), Estimate(0, 0, 0)]
+
+
+@pytest.mark.parametrize("held", [[[90, 5], [3, 2]], [[2, 3], [5, 90]]])
+def test_the_majority_is_the_larger_class_with_its_interval(held: list[list[int]]) -> None:
+    found = Evaluation(histogram(np.array(held), 2.0), (0, 1)).metrics
+    positive, larger = found["positive_share"], found["majority"]
+    assert larger.value == pytest.approx(0.93)
+    assert larger.low < larger.value < larger.high
+    wanted = (positive.low, positive.high) if held[0][0] < 50 else (1 - positive.high, 1 - positive.low)
+    assert (larger.low, larger.high) == pytest.approx(wanted)
+
+
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
 def test_counts_carry_the_noise_that_the_plan_states(epsilon: float) -> None:
     plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=epsilon)
@@ -158,6 +225,8 @@ def test_bins_are_closed_on_the_right_so_that_the_rule_of_the_model_is_an_edge()
     assert bins.of([-1.0, -0.5, 0.0, 1e-300, 2.5, 9.0]).tolist() == [0, 1, 1, 2, 2, 3]
     assert bins.first_positive == 2
     assert bins.of(bins.centres).tolist() == [0, 1, 2, 3]
+    # The middle of each bin, and of the outer ones as far beyond the edge as that of their neighbour.
+    assert ScoreBins((-1.0, 0.0, 3.0)).centres.tolist() == [-1.5, -0.5, 1.5, 4.5]
     for edges in ((1.0,), (0.0, 0.0), (0.0, math.inf), (1.0, 0.0)):
         with pytest.raises(InvalidInputError):
             ScoreBins(edges)
@@ -175,6 +244,14 @@ def test_bins_come_from_the_schema_and_the_weights_alone() -> None:
     small.schema_, small.coef_ = levels, np.array([[0, 2, -1, 0, 3, -1]])
     assert bins_of(small, 1000, 1.0).edges == (-2, -1, 0, 1, 2, 3)
     assert bins_of(card([0] * 7), 1000, 1.0).edges == (0.0,)
+    # Without a schema: log-odds from -8 to 8, in 2 cbrt(n epsilon) = 20 bins or, of a round width, 16.
+    unknown = PrivateLogisticRegression(1.0)
+    assert bins_of(unknown, 1000, 1.0).edges == tuple(range(-8, 8))
+    # One level of thirty with 6 points: 6 is 5 deviations from the mean, and yet has a bin of its own.
+    rare = card([0])
+    rare.schema_ = Schema([Categorical("town", [str(k) for k in range(30)])], intercept=True)
+    rare.coef_ = np.array([[6, *[0] * 30]])
+    assert bins_of(rare, 1000, 1.0).edges == (0, 1, 2, 3, 4, 5)
     assert bins_of(linear(), 10**6, 1.0).size > bins_of(linear(), 1000, 1.0).size
 
 
@@ -325,6 +402,9 @@ def test_an_evaluation_survives_a_file() -> None:
     X, y = patients(300)
     found = evaluate(linear(), X, y, epsilon=0.5, target="table", insecure_seed=0)
     assert Evaluation.from_dict(found.to_dict()).to_dict() == found.to_dict()
+    for damage in ({"target": "everybody"}, {"confidence": 1.5}, {"confidence": "high"}):
+        with pytest.raises(InvalidInputError):
+            Evaluation.from_dict({**found.to_dict(), **damage})
 
 
 # ---------------------------------------------------------------- the function

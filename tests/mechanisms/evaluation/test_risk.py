@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,13 @@ def test_the_share_of_all_is_what_is_likely_given_its_noise(positive: int, most:
     assert RiskTable.of(exact).risks == pytest.approx([(10 + 0.5) / 11])
 
 
+def test_without_noise_and_support_the_risk_is_the_share_of_all() -> None:
+    """With half a record added to each class: (2 + 1/2) / (5 + 1)."""
+    plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=4096.0)
+    found = RiskTable.of(plan.release_counts(np.array([[2, 1], [1, 1]]), NoiseSource(insecure_seed=0)))
+    assert found.risks == pytest.approx((2.5 / 6,))
+
+
 def test_without_support_there_is_one_row_for_all() -> None:
     plan = HistogramPlan.plan(ScoreBins((-1.0, 0.0, 1.0)), epsilon=0.001)
     for seed in range(20):
@@ -122,6 +130,24 @@ def test_without_support_there_is_one_row_for_all() -> None:
         assert 0 < table.at([0.0])[0] < 1
         assert len(table.risks) == len(table.up_to) + 1
         assert table.highs[0] - table.lows[0] > 0.5
+
+
+def test_parts_of_a_budget_are_no_more_than_it_exactly() -> None:
+    """Of a thousand budgets and shares; a sum of doubles would hide what rounding does to it."""
+    rng = np.random.default_rng(5)
+    for epsilon, share in zip(
+        rng.uniform(0.01, 20, 1000).tolist(), rng.uniform(0.01, 0.99, 1000), strict=True
+    ):
+        budget = CardBudget.of(epsilon, float(share))
+        together = Fraction(budget.card) + Fraction(budget.risks)
+        assert Fraction(epsilon) * (1 - Fraction(1, 10**12)) < together <= Fraction(epsilon)
+
+
+def test_the_whole_costs_the_budget_and_no_less_than_its_parts_together() -> None:
+    """By basic composition of what ran; and never less than what was asked for and booked."""
+    budget = CardBudget.of(1.0, 0.2)
+    for card in (0.3, 0.8, 2.0):
+        assert budget.whole(PrivacySpend.pure(card, "rspm")).epsilon == max(1.0, card + budget.risks)
 
 
 def test_both_parts_are_paid_for_together(tmp_path: Path) -> None:

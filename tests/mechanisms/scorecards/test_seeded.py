@@ -79,6 +79,13 @@ def test_facts_are_those_of_the_schema() -> None:
     assert found.lattice.high.tolist() == [10] * 7 + [30]
 
 
+def test_a_model_knows_of_a_constant_feature_where_there_is_one_and_of_none_elsewhere() -> None:
+    """A feature that is said to be constant is not noised: only the schema's intercept is one."""
+    for intercept in (True, False):
+        of = facts(schema=Schema(SCHEMA.columns, intercept=intercept))
+        assert SeededScorecard.plan(of, epsilon=1.0, delta=1e-6).seed.facts.constant == float(intercept)
+
+
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
 def test_both_releases_together_cost_epsilon(epsilon: float) -> None:
     plan = SeededScorecard.plan(facts(), epsilon=epsilon, delta=1e-6)
