@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo peers test test-bounds test-slow mutants docs lint imports types tree clean
+.PHONY: demo peers test test-lowest test-lowest-core test-bounds test-slow mutants docs lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -31,6 +31,22 @@ CHECKED  := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-bounds NUMBA_NU
 COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/oracles/minimize/test_nested.py tests/problems/convex/test_passes.py tests/problems/convex/test_soft_truncation.py tests/mechanisms/heavy_tails/test_means.py::test_halving_finds_what_all_pairs_find tests/mechanisms/heavy_tails/test_means.py::test_smooth_sensitivity_is_that_of_brute_force
 test-bounds: $(VENV)/ready
 	$(CHECKED) $(BIN)/python -m pytest $(COMPILED)
+
+# The lowest versions that pyproject.toml declares, in an environment of their own. The core is what privacy rests
+# on and other libraries could change: how cells are read, what one record can change, the laws of releases.
+LOWEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -p no:cacheprovider
+LOWEST_CORE := tests/problems/tables tests/privacy/test_coupling.py tests/privacy/test_quotes.py tests/privacy/test_release_laws.py
+test-lowest: .venv-lowest/ready
+	$(LOWEST)
+
+test-lowest-core: .venv-lowest/ready
+	$(LOWEST) $(LOWEST_CORE)
+
+.venv-lowest/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --python .venv-lowest/bin/python --editable '.[dev]'
+	touch $@
 
 # Faults that tests have to notice, in what privacy rests on: those that tests once let live, or samples of all
 # that can be made (MUTANTS="--sample 15", MUTANTS="--sample 20 --module tables"). Goes on where it was stopped.
@@ -64,4 +80,4 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output
+	rm -rf $(VENV) .venv-peers .venv-lowest .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from privopt.problems.arguments import as_path
 from privopt.problems.errors import InvalidInputError
@@ -54,13 +58,76 @@ def write_atomically(path: str | Path, text: str | Iterable[str]) -> None:
         InvalidInputError: the path is neither free nor a regular file (or a link to one).
         OSError: the file cannot be written.
     """
-    path = file_behind(as_path(path, "a file"), "file")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"{path}: its folder does not exist")
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.writelines([text] if isinstance(text, str) else text)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with ReservedFile(as_path(path, "a file"), "file") as file:
+        file.write(text)
+
+
+class ReservedFile:
+    """A file to be written later: room for it is taken at once, and what stands there stays until then.
+
+    A context manager: what was not written at its end leaves nothing behind.
+
+    Args:
+        path: the file; replaced if it exists, when it is written.
+        option: names the file in errors.
+        room: bytes on the disk to take at once.
+        mode: who may read it, less what the process's mask takes away.
+
+    Raises:
+        InvalidInputError: the path is a folder, a device or a pipe, or its folder does not exist.
+        OSError: the folder takes no files, or the disk has no room.
+    """
+
+    def __init__(self, path: Path, option: str, room: int = 0, mode: int = 0o666) -> None:
+        self.path = file_behind(path, option)
+        if not self.path.parent.is_dir():
+            raise InvalidInputError(f"{option} {path}: its folder does not exist")
+        self._partial = self.path.with_name(f"{self.path.name}.{uuid.uuid4().hex}.partial")
+        descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+        try:
+            self._file.write("\0" * room)
+            self._sync()
+        except OSError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, text: str | Iterable[str]) -> None:
+        """Write it, as one string or in parts; it is on the disk, whole, when this returns.
+
+        Raises:
+            OSError: it cannot be written, and nothing has changed.
+        """
+        self._file.seek(0)
+        self._file.writelines([text] if isinstance(text, str) else text)
+        self._file.truncate()
+        self._sync()
+        self._file.close()
+        self._partial.replace(self.path)
+        _sync_folder(self.path.parent)
+
+    def close(self) -> None:
+        """Give the room back, if nothing was written."""
+        with suppress(OSError):  # of a full disk: what it could not write is given up here
+            self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable, where folders can be opened."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

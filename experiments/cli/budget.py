@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from privopt.experiments.cli.files import check_files
+from privopt.experiments.cli.files import check_files, showing
 from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
@@ -211,7 +211,8 @@ def spend(
     except BudgetExceededError as error:
         tell.print(escape(str(error)))
         raise typer.Exit(1) from error
-    tell.print("booked")
+    with showing("the release was booked"):
+        tell.print("booked")
 
 
 def _opened(address: str) -> Ledger:

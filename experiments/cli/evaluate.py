@@ -12,15 +12,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.files import check_files
+from privopt.experiments.cli.files import PaidFile, showing
 from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.risks import between
-from privopt.experiments.cli.running import open_ledger
+from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.experiments.cli.tables import TableOption, read_labelled
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.files import write_atomically
 from privopt.problems.tables.engines import is_engine_address
 
 app = typer.Typer()
@@ -52,28 +51,28 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole account here.")] = None,
 ) -> None:
     """Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, with intervals."""
-    check_files({"--json": json_file})
     book = None if ledger is None else open_ledger(ledger)
     fitted = load_model(model)
     if not hasattr(fitted, "classes_"):
         raise InvalidInputError(f"{model} predicts numbers: evaluate takes classifiers with two classes")
     texts = isinstance(fitted.classes_[0], str) or is_engine_address(data)
     classes = tuple(fitted.classes_.tolist()) if texts else None
-    records = read_labelled(data, target, fitted.schema_, classes, table)
-    found = evaluated(
-        fitted,
-        records.X,
-        records.y,
-        epsilon=epsilon,
-        target=about,  # type: ignore[arg-type]  # checked there
-        confidence=confidence,
-        ledger=book,
-        insecure_seed=insecure_seed,
-    )
-    # Shown before the file is written: what was paid for must not be lost to a full disk.
-    show_evaluation(found, tell)
-    if json_file is not None:
-        write_atomically(json_file, json.dumps(found.to_dict(), indent=2) + "\n")
+    with PaidFile(json_file, "--json") as kept:
+        with accounted(book):
+            records = read_labelled(data, target, fitted.schema_, classes, table)
+            found = evaluated(
+                fitted,
+                records.unread(),
+                epsilon=epsilon,
+                target=about,  # type: ignore[arg-type]  # checked there
+                confidence=confidence,
+                ledger=book,
+                insecure_seed=insecure_seed,
+            )
+        # Kept before it is shown: no terminal, pipe or full disk takes it away.
+        kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
+        with showing("the evaluation was released, and is paid for", kept):
+            show_evaluation(found, tell)
 
 
 def show_evaluation(found: Evaluation, console: Console) -> None:

@@ -1,18 +1,41 @@
-"""Files that a command is to write: found out before anything is spent, paid for once it is."""
+"""Files that a command writes: checked before anything is spent; results are kept before they are shown."""
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
+import sys
+import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Self
 
 from rich.console import Console
 
-from privopt.experiments.cli.errors import InterruptedRunError
+from privopt.experiments.cli.errors import InterruptedRunError, UnshownResultError
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.files import check_writable
+from privopt.problems.files import ReservedFile, check_writable
 
-say = Console(stderr=True, emoji=False)
+# Of the disk for a result, taken before anything is spent: a card of a thousand levels has half of it.
+_ROOM = 1 << 20
+_KEPT = "privopt-kept-"
+
+
+class _Say(Console):
+    """Standard error: what cannot be said there ends no run."""
+
+    def print(self, *words: Any, **more: Any) -> None:
+        with suppress(OSError):
+            super().print(*words, **more)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+say = _Say(stderr=True, emoji=False)
 
 
 def check_files(outputs: dict[str, Path | None]) -> None:
@@ -25,15 +48,110 @@ def check_files(outputs: dict[str, Path | None]) -> None:
             )
 
 
+class PaidFile:
+    """The file for a result that is paid for. Room for it is taken before anything is spent.
+
+    Without a path it is a temporary file, which is removed once the result has been shown.
+
+    Raises:
+        InvalidInputError: there is no room. Nothing was run.
+    """
+
+    def __init__(self, path: Path | None, option: str) -> None:
+        check_files({option: path})
+        self.is_temporary = path is None
+        try:
+            if path is None:
+                self._file = ReservedFile(_temporary(), option, _ROOM, mode=0o600)
+            else:
+                self._file = ReservedFile(path, option, _ROOM)
+        except OSError as error:
+            reason = (error.strerror or "it cannot be written").lower()
+            where = "a temporary file for the result" if path is None else f"{option} {path}"
+            raise InvalidInputError(f"{where}: {reason}. Nothing was run") from error
+        self.path = self._file.path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def keep(self, text: str) -> None:
+        """Write the result; if it cannot be written there any more, to a temporary file.
+
+        Raises:
+            UnshownResultError: it stands in a temporary file, or nowhere: the error says it.
+        """
+        with _uninterrupted():
+            try:
+                self._file.write(text)
+            except OSError as error:
+                self._elsewhere(text, error)
+
+    def shown(self) -> None:
+        """Remove what was only kept until it was shown."""
+        if self.is_temporary:
+            self.path.unlink(missing_ok=True)
+
+    def _elsewhere(self, text: str, error: OSError) -> None:
+        lost = f"{self.path}: {(error.strerror or 'cannot be written').lower()}. The result is paid for"
+        try:
+            with ReservedFile(_temporary(), "a temporary file", mode=0o600) as file:
+                file.write(text)
+        except (OSError, InvalidInputError):
+            raise UnshownResultError(f"{lost}, and could be written nowhere; here it is: {text}") from error
+        raise UnshownResultError(f"{lost}: it is in {file.path}") from error
+
+
+def _temporary() -> Path:
+    descriptor, name = tempfile.mkstemp(prefix=_KEPT, suffix=".json")
+    os.close(descriptor)
+    os.unlink(name)
+    return Path(name)
+
+
 @contextmanager
-def released() -> Iterator[None]:
-    """Say of what fails or is interrupted after a release that the model is paid for."""
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait for the moment that it takes to write a result."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def showing(what: str, kept: PaidFile | None = None) -> Iterator[None]:
+    """Print what was paid for. A terminal or a pipe that fails changes the exit code, and nothing else.
+
+    Args:
+        what: says what stays, for people.
+        kept: where the result is; a temporary file is removed once all has been printed.
+
+    Raises:
+        UnshownResultError: it could not be printed.
+    """
+    where = "" if kept is None else f": it is in {kept.path}"
+    try:
+        yield
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed")
+        sys.stdout.flush()
+    except (OSError, SystemExit) as error:  # Rich and typer make a SystemExit of a broken pipe
+        _silence()
+        reason = (getattr(error, "strerror", None) or "broken pipe").lower()
+        raise UnshownResultError(f"standard output: {reason}. {what}{where}") from None
     except KeyboardInterrupt as error:
-        raise InterruptedRunError("Interrupted: the model was released, and is paid for") from error
-    except OSError as error:
-        raise InvalidInputError(
-            f"{error.filename}: {(error.strerror or 'cannot be written').lower()}. The model above was "
-            f"released and is paid for: keep what is printed"
-        ) from error
+        raise InterruptedRunError(f"Interrupted: {what}{where}") from error
+    if kept is not None:
+        kept.shown()
+
+
+def _silence() -> None:
+    """Let the interpreter have nothing to complain of when it ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

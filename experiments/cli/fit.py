@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.files import check_files, released
+from privopt.experiments.cli.files import PaidFile, showing
 from privopt.experiments.cli.linear import LinearOptions, fit_linear, is_linear, linear_report, show_linear
 from privopt.experiments.cli.options import (
     DATA,
@@ -30,12 +31,13 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
     check_mechanism,
+    marked_schema,
     parse_delta,
     parse_prevalence,
     parse_weights,
     split_classes,
 )
-from privopt.experiments.cli.running import accounted, stoppable
+from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import (
     CardOptions,
     card_report,
@@ -46,8 +48,6 @@ from privopt.experiments.cli.scorecard import (
 from privopt.experiments.cli.tables import TableOption, read_labelled
 from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.problems.files import write_atomically
-from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -92,6 +92,15 @@ def fit(
         typer.Option(
             help="NEGATIVE,POSITIVE labels as the file writes them, one with a comma in double quotes; "
             "linear models take more than two. Without it: read off, a leak.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    na_values: Annotated[
+        str | None,
+        typer.Option(
+            "--na-values",
+            help="MARKER,...: further missing-value markers, in every column of the schema. Those of "
+            "numbers have the usual ones (NA, ?, ...); a declared category is none.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -203,7 +212,6 @@ def fit(
 ) -> None:
     """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
     check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
-    check_files({"--save": save, "--json": json_file})
     options = LinearOptions(
         loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None
     )
@@ -211,9 +219,13 @@ def fit(
     linear = is_linear(mechanism, options, card.given)
     check_delta_option(delta, mechanism)
     weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
-    with accounted(ledger) as book:
-        facts = None if schema is None else Schema.load(schema)
-        records = read_labelled(data, target, facts, split_classes(classes), table)
+    with ExitStack() as files:
+        kept = files.enter_context(PaidFile(save, "--save"))
+        report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
+        book = None if ledger is None else open_ledger(ledger)
+        with accounted(book):
+            facts = marked_schema(schema, na_values)
+            records = read_labelled(data, target, facts, split_classes(classes), table)
         with stoppable(time_limit) as limits:
             budget: dict[str, Any] = {
                 "epsilon": epsilon,
@@ -227,16 +239,14 @@ def fit(
             }
             began = time.monotonic()
             model: Any
-            if linear:
-                model, seen = fit_linear(records, options, **budget)
-            else:
-                model, seen = fit_card(records, target, card, **budget)
-    with released():
-        account = (linear_report if linear else card_report)(model, seen, time.monotonic() - began)
-    # Shown before files are written: what was paid for must not be lost to a full disk.
-    (show_linear if linear else show_card)(model, account, tell)
-    with released():
-        if save is not None:
-            model.save(save)
-        if json_file is not None:
-            write_atomically(json_file, json.dumps(account, indent=2) + "\n")
+            with accounted(book):
+                model = (
+                    fit_linear(records, options, **budget) if linear else fit_card(records, card, **budget)
+                )
+            # Kept before anything is said of it: no terminal, pipe or full disk takes it away.
+            kept.keep(json.dumps(model.to_dict(), indent=2) + "\n")
+        with showing("the model was released, and is paid for", kept):
+            account = (linear_report if linear else card_report)(model, records, time.monotonic() - began)
+            if report is not None:
+                report.keep(json.dumps(account, indent=2) + "\n")
+            (show_linear if linear else show_card)(model, account, tell)

@@ -29,7 +29,6 @@ from privopt.mechanisms.risk.choice import natural_norm
 from privopt.problems.convex.parsing import parse_loss
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import Schema
 
 NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
 # Of first-order steps: what they release needs no proof of a minimum.
@@ -122,8 +121,8 @@ def _check_robust(mechanism: str, options: LinearOptions) -> None:
         raise InvalidInputError(f"--robust takes --loss logistic or squared, got {options.loss!r}")
 
 
-def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> tuple[LinearModel, Labelled]:
-    """A fitted model, and the records as it read them: a long table, counted.
+def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> LinearModel:
+    """A fitted model.
 
     Privacy: as the estimator's. Encoding costs nothing, and the bound on row norms is the schema's own unless
     another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
@@ -142,11 +141,12 @@ def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> tupl
             raise InvalidInputError("--class-weight and --prevalence belong to classification")
     budget["steps"] = options.steps
     if robust:
-        return _robust(records, loss, budget).fit(records.frame, records.y), records
-    schema = Schema.infer(records.frame) if records.schema is None else records.schema
-    model = _bounded(loss, options, records.classes, weighted, {**budget, "schema": schema})
-    records = records.counted()
-    return model.fit(records.X, records.y), records
+        robust_model: LinearModel = _robust(records, loss, budget).fit(records.unread())
+        return robust_model
+    schema = records.inferred(budget["ledger"])
+    made = _bounded(loss, options, records.classes, weighted, {**budget, "schema": schema})
+    model: LinearModel = made.fit(records.unread(counted=True))
+    return model
 
 
 def _robust(records: Labelled, loss: str, common: dict[str, Any]) -> Any:

@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from privopt.experiments.cli.errors import InterruptedRunError
+from privopt.experiments.cli.errors import InterruptedRunError, UnshownResultError
+from privopt.experiments.cli.files import say
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import PrivOptError
 
@@ -42,8 +42,6 @@ COMMANDS = {
     "audit": "Try to refute privacy claims; exit code 1 if one falls or if a mutant with too "
     "little noise passes.",
 }
-
-say = Console(stderr=True, emoji=False)
 
 
 def load(name: str) -> Any:
@@ -70,7 +68,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Private optimization by reduction to solvers.",
     epilog="Exit codes: 0 done; 1 a claim fell or a budget does not suffice; 2 usage, refused input, or no "
-    "certified answer in time; 130 interrupted.",
+    "certified answer in time; 74 done, but what was done could not be printed; 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals hold records
@@ -113,6 +111,8 @@ def main() -> None:
         sys.exit(code)
     except InterruptedRunError as error:
         _fail("", error, 130)
+    except UnshownResultError as error:
+        _fail("", error, 74)
     except PrivOptError as error:
         _fail(type(error).__name__, error, 1 if isinstance(error, BudgetExceededError) else 2)
     except OSError as error:

@@ -11,6 +11,7 @@ import typer
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.problems.convex.parsing import LOSSES
 from privopt.problems.errors import InvalidInputError, did_you_mean
+from privopt.problems.tables.schema import Schema
 
 # The panels of a command's help.
 DATA, PRIVACY, PROBLEM, SOLVER, OUTPUT, LINEAR, LIMITS = (
@@ -157,6 +158,23 @@ def split_labels(option: str, text: str) -> list[str]:
             f"{option}: a double quote opens or closes in the wrong place; a label with a comma goes "
             f"""into double quotes, the whole into single ones, as in {option} '"ill, in bed",well'"""
         ) from None
+
+
+def marked_schema(file: Path | None, na_values: str | None) -> Schema | None:
+    """The schema in a file, with what ``--na-values`` lists as further missing-value markers.
+
+    Raises:
+        InvalidInputError: markers without a schema.
+        SchemaError: as ``Schema.load``.
+    """
+    if file is None:
+        if na_values is not None:
+            raise InvalidInputError(
+                "--na-values says how the columns of a schema are read: --schema is needed"
+            )
+        return None
+    schema = Schema.load(file)
+    return schema if na_values is None else schema.with_na_values(split_labels("--na-values", na_values))
 
 
 def parse_delta(text: str) -> float | str:

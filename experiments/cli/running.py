@@ -15,6 +15,7 @@ from rich.progress import Progress as Bar
 
 from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.files import say
+from privopt.mechanisms.estimators.booking import is_booked
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems.errors import PrivOptError
 
@@ -40,13 +41,12 @@ def open_ledger(address: str) -> Ledger:
 
 
 @contextmanager
-def accounted(address: str | None) -> Iterator[Ledger | None]:
-    """The ledger, opened before data is read; whatever fails says what has been booked."""
-    book = None if address is None else open_ledger(address)
+def accounted(book: Ledger | None) -> Iterator[None]:
+    """Whatever fails before a release says what has been booked."""
     try:
-        yield book
+        yield
     except (PrivOptError, KeyboardInterrupt) as error:
-        if book is not None and not getattr(error, "__notes__", ()):
+        if book is not None and not is_booked(error):
             error.add_note(f"Nothing was booked in {book}")
         if isinstance(error, KeyboardInterrupt) or _interrupted.is_set():
             stopped = InterruptedRunError("Interrupted: nothing was released")

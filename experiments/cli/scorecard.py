@@ -55,11 +55,8 @@ def check_delta_option(delta: str, mechanism: str) -> None:
         raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
 
 
-def fit_card(
-    records: Labelled, target: str | None, options: CardOptions, **budget: Any
-) -> tuple[PrivateHalfspaceClassifier, Labelled]:
-    """A fitted scorecard, and the records as it read them. Privacy: as the estimator's."""
-    records = records.counted()
+def fit_card(records: Labelled, options: CardOptions, **budget: Any) -> PrivateHalfspaceClassifier:
+    """A fitted scorecard. Privacy: as the estimator's."""
     model = PrivateHalfspaceClassifier(
         **budget,
         oracle=options.oracle,
@@ -71,9 +68,9 @@ def fit_card(
         max_work=options.max_work,
         risk_share=options.risk_share,
     )
-    model.fit(records.X, records.y)
-    model.target_ = model.target_ or target or ""  # an engine counts: no column of labels comes
-    return model, records
+    model.fit(records.unread(counted=True))
+    model.target_ = records.target
+    return model
 
 
 def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,14 +12,15 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 
+from privopt.mechanisms.estimators.booking import Unread, read_off, unread_table
 from privopt.mechanisms.estimators.counting import counted_here
 from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import count_records, is_engine_address, open_table, rows_of
+from privopt.problems.tables.engines import EngineCount, is_engine_address, open_table, rows_of
 from privopt.problems.tables.frames import missing_columns
-from privopt.problems.tables.reading import read_table
+from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema
 
 # Records that are predicted at a time: some tens of megabytes.
@@ -36,20 +37,49 @@ TableOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
 class Labelled:
     """Records with labels as they are written, and the public facts about them.
 
+    Estimators take ``unread``, and read it once that is booked; then all else about the records is there.
+
     Attributes:
-        X: records, as estimators take them.
-        y: their labels; None where ``X`` counts records with their labels.
         schema, classes: as declared; None: neither.
+        target: the name of the label column.
     """
 
-    X: pd.DataFrame | CountedRecords
-    y: pd.Series[Any] | None
-    schema: Schema | None
-    classes: tuple[Any, ...] | None
+    def __init__(
+        self, records: Unread[Any], schema: Schema | None, classes: tuple[Any, ...] | None, target: str
+    ) -> None:
+        self.schema, self.classes, self.target = schema, classes, target
+        self._records = records
+        self._read: tuple[pd.DataFrame | CountedRecords, pd.Series[Any] | None] | None = None
+
+    def unread(self, *, counted: bool = False) -> Unread[Any]:
+        """The records for an estimator; a long table ``counted``, for the fit and for what is said of it."""
+        return self._records.then(partial(self._kept, counted))
+
+    def inferred(self, ledger: object) -> Schema:
+        """The schema as declared, or read off the records, a leak, which a ledger does not allow."""
+        if self.schema is not None:
+            return self.schema
+        return Schema.infer(read_off(ledger, self._records, ["--schema"])[0])
+
+    def _kept(self, counted: bool, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        found = counted_here(*pair, self.schema, self.classes) if counted else None
+        self._read = pair if found is None else (found, None)
+        return self._read
+
+    @property
+    def X(self) -> pd.DataFrame | CountedRecords:
+        """Records, as estimators take them."""
+        assert self._read is not None, "records are read by a fit, once it is booked"
+        return self._read[0]
+
+    @property
+    def y(self) -> pd.Series[Any] | None:
+        """Their labels; None where ``X`` counts records with their labels."""
+        assert self._read is not None, "records are read by a fit, once it is booked"
+        return self._read[1]
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -61,11 +91,6 @@ class Labelled:
         if isinstance(self.X, CountedRecords):
             raise InvalidInputError("regression needs a table in memory: an engine counts records by class")
         return self.X
-
-    def counted(self) -> Labelled:
-        """The same; a long table counted, once for the fit and for what is said of it."""
-        found = counted_here(self.X, self.y, self.schema, self.classes)
-        return self if found is None else replace(self, X=found, y=None)
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -85,11 +110,13 @@ def read_labelled(
     classes: tuple[Any, ...] | None,
     table: str | None = None,
 ) -> Labelled:
-    """Labelled records: of a file or of the package, read; of an engine, counted there.
+    """Labelled records of a file, of the package or of an engine, before a cell is looked at.
+
+    A file is parsed to count its records: what is refused of it here is its form, whatever the schema says.
 
     Raises:
         InvalidInputError: facts that are missing, or a table that cannot be read.
-        SchemaError: a table that does not fit the schema.
+        SchemaError: columns that do not fit the schema.
     """
     if data == "adult23" or data.startswith("adult23:"):
         frame = adult23_frame(_seed(data.partition(":")[2] or "0"))
@@ -101,8 +128,7 @@ def read_labelled(
         return _counted(data, table, target, schema, classes)
     else:
         # The command line holds strings: compare labels as they are written in the file.
-        as_written = [*(schema.text_columns if schema else ()), *([target] if classes else ())]
-        frame = read_table(Path(data), as_written)
+        frame = read_table(Path(data), _as_written(data, schema, target, classes))
     if table is not None:
         raise InvalidInputError("--table names a table of a database, whose URL is --data")
     names = list(map(str, frame.columns))
@@ -113,7 +139,7 @@ def read_labelled(
     y = frame[target]
     if classes is not None:
         y = y.map(_written, na_action="ignore").astype(object)
-    return Labelled(frame.drop(columns=[target]), y, schema, classes)
+    return Labelled(unread_table(frame.drop(columns=[target]), y, schema), schema, classes, target)
 
 
 def read_parts(data: str, schema: Schema | None, table: str | None = None) -> Iterator[pd.DataFrame]:
@@ -125,11 +151,22 @@ def read_parts(data: str, schema: Schema | None, table: str | None = None) -> It
     if not is_engine_address(data):
         if table is not None:
             raise InvalidInputError("--table names a table of a database, whose URL is its place")
-        yield read_table(Path(data), [] if schema is None else schema.text_columns)
+        yield read_table(Path(data), _as_written(data, schema))
         return
     if schema is None:
         raise InvalidInputError("a model without a schema reads files, not tables in an engine")
     yield from rows_of(open_table(data, table), [column.name for column in schema.columns], _PART)
+
+
+def _as_written(
+    data: str, schema: Schema | None, target: str | None = None, classes: tuple[Any, ...] | None = None
+) -> list[str]:
+    """The columns of a file that are not converted: with a schema, all but labels without classes."""
+    if schema is None:
+        return [] if target is None or classes is None else [target]
+    header = header_of(data)
+    names = header if isinstance(header, list) else header.names
+    return [name for name in names if name != target or classes is not None]
 
 
 def _counted(
@@ -143,8 +180,8 @@ def _counted(
             "is in memory"
         )
     written = isinstance(classes[0], str)
-    counted = count_records(open_table(data, table), schema, target, classes, written=written)
-    return Labelled(counted, None, schema, classes)
+    engine = EngineCount.of(open_table(data, table), schema, target, classes, written=written)
+    return Labelled(Unread(engine.n_records, lambda: (engine.counted(), None)), schema, classes, target)
 
 
 def _written(label: Any) -> str:

@@ -24,11 +24,20 @@ def prepare_oracle(
             that the oracle refuses.
     """
     plan.check_problem(problem)
+    return oracle_for(oracle, plan).prepare(problem, plan.question)
+
+
+def oracle_for(oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any]) -> Any:
+    """An oracle of the kind that a plan needs, by name or one of your own. No problem is looked at.
+
+    Raises:
+        OracleError: unknown name, missing solver, an oracle of the other kind or without proofs.
+    """
     if isinstance(plan.question, Law):
         drawing = gibbs_oracle(oracle) if isinstance(oracle, str) else oracle
         if not isinstance(drawing, GibbsOracle):
             raise UnknownOracleError(f"{plan.name} needs a GibbsOracle, which draws, got {told(oracle)}")
-        return drawing.prepare(problem, plan.question)
+        return drawing
     minimizing = minimizer(oracle) if isinstance(oracle, str) else oracle
     if not isinstance(minimizing, DiscreteOracle):
         raise UnknownOracleError(f"{plan.name} needs a DiscreteOracle, which minimises, got {told(oracle)}")
@@ -37,4 +46,4 @@ def prepare_oracle(
             f"{plan.name} releases a minimiser, and oracle {minimizing.name!r} proves nothing: its points "
             f"may miss the minimum, and the privacy proof with it. To do: use an oracle that proves ('auto')"
         )
-    return minimizing.prepare(problem, plan.question)
+    return minimizing

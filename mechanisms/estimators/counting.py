@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from privopt.mechanisms.estimators.booking import Unread
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import count_records, is_engine_table
+from privopt.problems.tables.engines import EngineCount, is_engine_table
 from privopt.problems.tables.frames import Table
-from privopt.problems.tables.partitions import parts_of
+from privopt.problems.tables.partitions import parts_of, rows_of_parts
 from privopt.problems.tables.schema import IntegerFeatures, Schema
 
 _UNDECLARED = (
@@ -29,10 +30,12 @@ _UNDECLARED = (
 _LONG, _MOST_CODES = 100_000, 4096
 
 
-def counted_records(
+def unread_counts(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
-) -> CountedRecords | None:
+) -> Unread[CountedRecords] | None:
     """The records of a table in an engine, or records that were counted already; None for other tables.
+
+    Their number, which is public, is asked for at once; they are counted when they are read.
 
     Args:
         X: an Ibis table, and y the name of its label column; or ``CountedRecords``, and y None.
@@ -40,7 +43,7 @@ def counted_records(
 
     Raises:
         InvalidInputError: facts that are not declared, or others than records were counted by; and as
-            ``count_records``.
+            ``EngineCount.of``.
     """
     counted = X if isinstance(X, CountedRecords) else None
     if counted is None and not is_engine_table(X):
@@ -49,22 +52,37 @@ def counted_records(
         raise InvalidInputError(_UNDECLARED)
     facts, known = declared_schema(schema), public_classes(classes, np.array([])).tolist()
     if counted is None:
-        return count_records(X, facts, y, known)
-    if y is not None or counted.schema != facts or list(counted.classes) != known:
+        engine = EngineCount.of(X, facts, y, known)
+        return Unread(engine.n_records, engine.counted)
+    if y is not None:
+        raise InvalidInputError("records that were counted hold their labels: leave y out")
+    check_counted_by(counted, facts, known)
+    return Unread(counted.n_records, lambda: counted)
+
+
+def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[Any]) -> None:
+    """Raise InvalidInputError unless records were counted by these facts."""
+    if counted.schema != schema or list(counted.classes) != list(classes):
         raise InvalidInputError("records were counted by another schema, or for other classes: count again")
-    return counted
 
 
-def counted_parts(
+def check_number(found: int, expected: int) -> None:
+    """Raise InvalidInputError if a table does not hold the number of records that a fit was planned for."""
+    if found != expected:
+        raise InvalidInputError("the number of records has changed since they were counted")
+
+
+def unread_part_counts(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
-) -> CountedRecords:
-    """The records of Dask collections, counted where they are; errors as ``counted_records``."""
+) -> Unread[CountedRecords]:
+    """The records of Dask collections, counted where they are when they are read; errors as above."""
     if schema is None or classes is None:
         raise InvalidInputError(_UNDECLARED)
     facts, known = declared_schema(schema), public_classes(classes, np.array([]))
     parts = parts_of(X, y, [column.name for column in facts.columns])
     assert parts is not None
-    return CountedRecords.together(parts.each(partial(_counted, schema=facts, classes=known)))
+    count = partial(_counted, schema=facts, classes=known)
+    return Unread(rows_of_parts(X, parts), lambda: CountedRecords.together(parts.each(count)))
 
 
 def counted_here(

@@ -61,6 +61,11 @@ class LinearClassifier(ScoredClassifier, PrivateLinearModel):
         signed = [2.0 * (index == k) - 1.0 for k in positive]  # a choice by label would guess branches
         return Targets(signed, loss, classes, number=np.asarray(index, dtype=np.int64))
 
+    def _declared_classes(self, loss: Loss) -> Targets:
+        """The same without labels, from declared classes."""
+        classes = distinct_classes(self.classes, np.array([]))
+        return Targets([], loss, classes, number=np.zeros(0, dtype=np.int64))
+
     @by_parts
     def decision_function(self, X: Any) -> Floats:
         """Scores, shape (n,) for two classes, otherwise (n, classes)."""
@@ -135,6 +140,9 @@ class _PrivateLinearClassifier(LinearClassifier):
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         return self._class_targets(y, n_rows, self._loss())
 
+    def _declared_targets(self) -> Targets:
+        return self._declared_classes(self._loss())
+
     def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
         return ClassWeights.of(self.class_weight, self.prevalence, np.asarray(targets.classes), epsilon)
 
@@ -180,7 +188,8 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
             schema with a constant of its own needs none and gets none.
         steps: number of noisy steps of mechanisms that have one; by default the theory's.
         limits: time limit of all releases together, progress callback and cancellation.
-        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            when records are refused; no overdrafts. All public facts must be declared then.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -294,6 +303,17 @@ class PrivateLinearRegression(LinearRegressor):
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = self._labels(y, n_rows)
+        facts, bound = self._range_facts(labels)
+        # The second time for what the subtraction rounds up.
+        assert facts.label_range is not None
+        shifted = np.clip(np.clip(labels, *facts.label_range) - facts.centre, -bound, bound)
+        return facts._replace(labels=[shifted])
+
+    def _declared_targets(self) -> Targets:
+        return self._range_facts(np.zeros(0))[0]
+
+    def _range_facts(self, labels: Floats) -> tuple[Targets, float]:
+        """Loss, centre and range, and how far from the centre labels are; read off the labels if need be."""
         if self.label_range is None:
             leak("label_range was read off the labels, which is not private; declare it")
             low, high = float(np.min(labels)), float(np.max(labels))
@@ -312,9 +332,7 @@ class PrivateLinearRegression(LinearRegressor):
                 f"{type(loss).__name__} is not a loss for real labels: use SquaredLoss, HuberLoss or "
                 "BiweightLoss"
             )
-        # The second time for what the subtraction rounds up.
-        shifted = np.clip(np.clip(labels, low, high) - centre, -bound, bound)
-        return Targets([shifted], loss, centre=centre, label_range=(low, high))
+        return Targets([], loss, centre=centre, label_range=(low, high)), bound
 
     @by_parts
     def predict(self, X: Any) -> Floats:

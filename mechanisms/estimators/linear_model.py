@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,8 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.estimators.booking import booked
-from privopt.mechanisms.estimators.counting import counted_here, counted_records, encoded
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_counts
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
 from privopt.mechanisms.estimators.prepared import (
     Outline,
@@ -58,18 +58,15 @@ from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.partitions import is_dask, parts_of
+from privopt.problems.tables.partitions import is_dask, parts_of, rows_of_parts
 from privopt.problems.tables.schema import Schema
-
-if TYPE_CHECKING:
-    from privopt.mechanisms.privacy.ledger import Ledger
 
 _MODEL_FORMAT = "privopt-linear/1"
 
 Floats = NDArray[np.float64]
 
 
-class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
 
     epsilon: float
@@ -83,7 +80,6 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     fit_intercept: bool
     steps: int | None
     limits: Limits | None
-    ledger: Ledger | str | Path | None
     insecure_seed: int | None
     schema_: Schema | None
     label_range_: tuple[float, float] | None
@@ -95,6 +91,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         """What the labels, shape (n,), ask for."""
+
+    @abstractmethod
+    def _declared_targets(self) -> Targets:
+        """The same without labels, from what is declared."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose the weights.
@@ -111,7 +111,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
-            BudgetExceededError: the ledger refused; nothing was run.
+            BudgetExceededError: the ledger refused; nothing was read.
             LostPartsError: the cluster that holds the records gave up; nothing was released, and what the
                 ledger reserved stays spent.
             OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
@@ -122,17 +122,18 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.norm, str | None) or self.norm not in (None, "l2", "linf"):
             raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
-        table = self._parts(X, y, schema)
-        seen = outline_of(table)
+        given, in_memory = self._given(X, y, schema)
+        seen = self._outline(given, schema)
+        if seen.records == 0:
+            raise InvalidInputError("no records: at least one row is needed")
         if seen.records < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        self._know_columns(seen)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         # The plan is complete before a private number has entered it.
         choice = self._choice(seen, schema, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
         plan = planned(weights.expected)
-        if not (plan.by_sums or isinstance(table, Whole)):
+        if not (plan.by_sums or in_memory):
             raise InvalidInputError(
                 f"{plan.name} picks records one by one, which a table in parts does not give: use "
                 'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
@@ -140,11 +141,14 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         source = NoiseSource(self.insecure_seed)
         note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
         spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
-        with booked(self.ledger, spend):
+        with booked(self.ledger, spend, given) as table:
+            read = outline_of(table)
+            check_number(read.records, seen.records)
+            self._know_columns(read)
             clock, carried = (self.limits or Limits()).start(), weights.expected
-            if weights.plan is not None and seen.held is not None:
+            if weights.plan is not None and read.held is not None:
                 # The same budget again, for weights that were released first.
-                carried = weights.release(seen.held, source)
+                carried = weights.release(read.held, source)
                 plan = planned(carried)
             risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
@@ -204,27 +208,61 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 coef[:, -1] -= shift
         return coef, intercept
 
-    def _parts(self, X: Any, y: Any, schema: Schema | None) -> Parts:
-        """The table as ``Prepared``: one of them in memory, otherwise one for each of its parts."""
-        classes = getattr(self, "classes", None)
-        counted = counted_records(X, y, schema, classes) or counted_here(X, y, schema, classes)
+    def _undeclared(self, schema: Schema | None) -> list[str]:
+        """The public facts that are to be read off the records."""
         undeclared = {
             "schema or data_norm": schema is None and self.data_norm is None,
             "classes": getattr(self, "classes", ()) is None,
             "label_range": getattr(self, "label_range", ()) is None,
         }
-        # Without those facts a file is read as a table in memory is, and the same is warned of.
-        lying = counted is None and (is_dask(X) or is_dask(y) or not any(undeclared.values()))
+        return [name for name, lacking in undeclared.items() if lacking]
+
+    def _given(self, X: Any, y: Any, schema: Schema | None) -> tuple[Unread[Parts], bool]:
+        """The table as ``Prepared``, not read yet: one in memory, otherwise one for each of its parts.
+
+        And whether it is in memory. What is not declared is read off it, if there is no ledger.
+        """
+        counted = unread_counts(X, y, schema, getattr(self, "classes", None))
+        if counted is not None:
+            return counted.then(lambda records: Whole(self._prepared(records, None, schema))), True
+        lacking = self._undeclared(schema)
         columns = [column.name for column in schema.columns] if schema is not None else []
-        parts = parts_of(X, y, columns) if lying else None
-        if parts is None:
-            return Whole(self._prepared(X if counted is None else counted, y, schema))
-        if any(undeclared.values()):
-            lacking = " and ".join(name for name, is_lacking in undeclared.items() if is_lacking)
-            raise InvalidInputError(f"declare {lacking}: nothing is read off a table that lies in parts")
+        # Without those facts a file is read as a table in memory is, and the same is warned of.
+        parts = parts_of(X, y, columns) if is_dask(X) or is_dask(y) or not lacking else None
+        if parts is not None:
+            return self._given_parts(X, parts, schema), False
+        given = unread_table(X, y, schema, partial(validated, self)).then(
+            lambda pair: self._whole(pair[0], pair[1], schema)
+        )
+        if not lacking:
+            return given, True
+        table = read_off(self.ledger, given, lacking)
+        return Unread(given.n_records, lambda: table, given.n_columns), True
+
+    def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
+        if lacking := self._undeclared(schema):
+            raise InvalidInputError(
+                f"declare {' and '.join(lacking)}: nothing is read off a table that lies in parts"
+            )
         own = {"ledger": None, "limits": None, "schema": None}  # what stays here
         worker = type(self)(**{**self.get_params(deep=False), **own})
-        return parts.made(partial(_prepared_part, worker=worker, schema=schema))
+        prepare = partial(_prepared_part, worker=worker, schema=schema)
+        columns = int(X.shape[1]) if X.ndim == 2 else 1
+        return Unread(rows_of_parts(X, parts), lambda: parts.made(prepare), columns)
+
+    def _whole(self, X: Any, y: Any, schema: Schema | None) -> Parts:
+        counted = counted_here(X, y, schema, getattr(self, "classes", None))
+        return Whole(self._prepared(X if counted is None else counted, y, schema))
+
+    def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:
+        """What a plan needs to know, from what is declared; or from a table that was read for that."""
+        if self._undeclared(schema):
+            return outline_of(read_off(None, given, ()))
+        targets = self._declared_targets()
+        middle, bound = self._public_norm(None, schema)
+        columns = given.n_columns if schema is None else schema.n_features
+        assert columns is not None
+        return Outline(given.n_records, targets.releases, None, targets, columns, (), middle, bound)
 
     def _prepared(self, X: Any, y: Any, schema: Schema | None, part: bool = False) -> Prepared:
         """Records in memory as a fit wants them.
@@ -414,7 +452,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
     """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
-    table = model._parts(X, y, schema)
+    table = read_off(None, model._given(X, y, schema)[0], ())
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
 
 

@@ -193,7 +193,7 @@ def _promises(card: Card, evaluation: Evaluation | None, seen: bool) -> list[str
 
 
 def _promise(spend: PrivacySpend) -> str:
-    if not spend.guaranteed:
+    if not spend.adds_up:
         return (
             "Nothing: the noise was reproducible, or the claim behind it is refuted. Do not use this card "
             "where records are private."
@@ -205,6 +205,8 @@ def _promise(spend: PrivacySpend) -> str:
         rare = f"one in {int(1 / spend.delta):,}" if spend.delta > 1e-15 else f"{spend.delta:.2g}"
         slack = f", but for a chance of {rare}"
     weak = " That is a weak promise: epsilon is large." if spend.epsilon > _LARGE else ""
+    if spend.claim == "not checked":
+        weak += f" Nobody has checked all of the code behind that promise: {spend.note}."
     return (
         f"This card is differentially private with epsilon = {spend.epsilon:g}. Had the record of one person "
         f"been any other, each possible card would have come out with a chance at most {times} as large or "

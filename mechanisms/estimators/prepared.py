@@ -38,6 +38,11 @@ class Targets(NamedTuple):
     label_range: tuple[float, float] | None = None
     number: NDArray[np.int64] | None = None  # of each record's class
 
+    @property
+    def releases(self) -> int:
+        """How many label vectors there are, whether or not they are here: one for each of several classes."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
     def weighted(self, weights: Floats | None) -> Targets:
         """Labels that carry the weights of their classes, shape (K,), where those differ."""
         if self.number is None or weights is None or np.all(weights == weights[0]):

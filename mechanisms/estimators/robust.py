@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,8 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from privopt.mechanisms.estimators.booking import booked
-from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.counting import check_number, encoded
 from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.predictions import by_parts
@@ -82,7 +83,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta or steps out of range.
-            BudgetExceededError: the ledger refused; nothing was run.
+            BudgetExceededError: the ledger refused; nothing was read.
             OracleError: a limit was reached; nothing was released, and what the ledger reserved stays spent.
         """
         check_limits(self.limits)
@@ -93,18 +94,23 @@ class _PrivateRobustModel(PrivateLinearModel):
             raise InvalidInputError("medians of columns need a table in memory, not partitions: X.compute()")
         if sp.issparse(X):
             raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
-        X = as_table(X) if schema is None else encoded(schema, X)
-        X = validated(self, X, dtype=np.float64)
-        n, d = X.shape
+        given = unread_table(X, y, schema, partial(validated, self))
+        n, d = given.n_records, given.n_columns if schema is None else schema.n_features
+        assert d is not None
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        targets = self._targets_of(y, n)
+        table = given.then(lambda pair: self._read(pair[0], pair[1], schema))
+        if getattr(self, "classes", ()) is None:
+            X, targets = read_off(self.ledger, table, ["classes"])
+            table = Unread(n, lambda: (X, targets))
+        else:
+            targets = self._declared_targets()
         plan, reason = choose_robust(
             *(self.mechanism, n, d, targets.loss),
             epsilon=check_epsilon(self.epsilon),
             delta=public_delta(self.delta, n),
             steps=self.steps,
-            releases=len(targets.labels),
+            releases=targets.releases,
             flags=() if schema is None else schema.flags,
         )
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
@@ -117,11 +123,18 @@ class _PrivateRobustModel(PrivateLinearModel):
             )
         source = NoiseSource(self.insecure_seed)
         spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
-        with booked(self.ledger, spend):
-            releases = plan.release(X, targets.labels, source, self.limits)
+        with booked(self.ledger, spend, table) as (X, read):
+            check_number(len(X), n)
+            releases = plan.release(X, read.labels, source, self.limits)
         self._keep(releases, plan, reason, targets, schema)
         points = np.stack([release.point for release in releases])
         return self._set(points[:, :d], points[:, d], spend)
+
+    def _read(self, X: Any, y: Any, schema: Schema | None) -> tuple[Floats, Targets]:
+        """Features and labels as they are fitted."""
+        X = as_table(X) if schema is None else encoded(schema, X)
+        X = validated(self, X, dtype=np.float64)
+        return X, self._targets_of(y, len(X))
 
     def _scores(self, X: Any) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -156,7 +169,8 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
             looked for. None: X holds numbers.
         steps: number of noisy steps; by default the mechanism's.
         limits: time limit, progress callback and cancellation.
-        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -187,6 +201,9 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         return Targets([self._labels(y, n_rows)], PLAIN_SQUARES)
+
+    def _declared_targets(self) -> Targets:
+        return Targets([], PLAIN_SQUARES)
 
     @by_parts
     def predict(self, X: Any) -> Floats:
@@ -226,3 +243,6 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         return self._class_targets(y, n_rows, LogisticLoss())
+
+    def _declared_targets(self) -> Targets:
+        return self._declared_classes(LogisticLoss())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +19,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release
-from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
-from privopt.mechanisms.estimators.counting import counted_parts, counted_records, integer_features
+from privopt.mechanisms.estimators.counting import (
+    check_counted_by,
+    check_number,
+    integer_features,
+    unread_counts,
+    unread_part_counts,
+)
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -62,15 +68,14 @@ _MODEL_FORMAT = "privopt-scorecard/1"
 
 
 class _Given(NamedTuple):
-    """What ``fit`` was given: public facts, and a function that counts the records."""
+    """What ``fit`` was given: public facts, and records that are counted when they are read."""
 
     schema: Schema
     classes: NDArray[Any]
-    n_records: int
-    counted: Callable[[], CountedRecords]
+    records: Unread[CountedRecords]
 
 
-class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
     """A binary classifier with small integer weights, chosen under differential privacy.
 
     The weights minimise the exact 0/1 loss up to the noise that privacy asks for. They are learned over
@@ -106,7 +111,8 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
             and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
         limits: time limit, progress callback and cancellation of the solve.
-        ledger: a ``Ledger``, its path or URL: the spend is booked before the release runs; no overdrafts.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            when records are refused; no overdrafts. Schema and classes must be declared then.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -179,28 +185,27 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         Raises:
             InvalidInputError: unusable data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon or delta out of range.
-            BudgetExceededError: the ledger refused; nothing was run.
+            BudgetExceededError: the ledger refused; nothing was read.
             OracleError: no certified answer; nothing was released.
         """
         check_limits(self.limits)
-        schema, classes, n, counted = self._given(X, y)
+        schema, classes, given = self._given(X, y)
         # The plan is complete before a single feature is looked at.
-        budget = CardBudget.of(self.epsilon, self.risk_share)
+        budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         planned = self._planned(schema, n, weights)
-        plan, records = planned.plan, counted()
-        table = (records.features.X, 2 * records.label - 1)
-        problem = ZeroOneHalfspace(*table, plan.lattice, _costs(weights), records.counts)
-        oracle = planned.prepare(problem, records.coded)
-        source = NoiseSource(self.insecure_seed)
+        planned.check_oracle()
+        plan, costs, source = planned.plan, _costs(weights), NoiseSource(self.insecure_seed)
         card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
         spend = budget.whole(card)
-        with booked(self.ledger, spend), _searching(plan.name, self.limits):
+        with booked(self.ledger, spend, given) as records, _searching(plan.name, self.limits):
+            check_number(records.n_records, n)
             if weights.plan is not None:  # the same plan, for costs that were released first
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
-                problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
-                oracle = planned.prepare(problem, records.coded)
+            table = (records.features.X, 2 * records.label - 1)
+            problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
+            oracle = planned.prepare(problem, records.coded)
             release = replace(plan.release(oracle, source, self.limits), spend=spend)
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)
@@ -237,24 +242,35 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         )
 
     def _given(self, X: Any, y: Any) -> _Given:
-        counted = (counted_parts if is_dask(X) else counted_records)(X, y, self.schema, self.classes)
-        if counted is not None:
-            classes = self._public_classes(np.array([]))
-            return _Given(counted.schema, classes, counted.n_records, lambda: counted)
-        X, labels = self._validated(X, y)
-        classes = self._public_classes(labels)
-        index = class_indices(labels, classes)
-        schema = self._public_schema(X)
+        if sp.issparse(X):
+            raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
+        counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, self.schema, self.classes)
+        declared = None if self.schema is None else declared_schema(self.schema)
+        table = unread_table(X, y, declared, self._refuse) if counted is None else None
+        if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
+            assert table is not None
+            X, labels = self._validated(*read_off(self.ledger, table, undeclared))
+            facts = self._public_schema(X), self._public_classes(labels)
+            return _Given(*facts, Unread(len(labels), lambda: _counted(X, labels, *facts)))
+        schema, classes = self._public_schema(None), self._public_classes(np.array([]))
+        if table is not None:
+            counted = table.then(lambda pair: self._counted(pair[0], pair[1], schema, classes))
+        assert counted is not None
+        return _Given(schema, classes, counted)
 
-        def count() -> CountedRecords:
-            return CountedRecords.of(schema, schema.codes(X), classes.tolist(), index)
+    def _counted(self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]) -> CountedRecords:
+        if isinstance(X, CountedRecords):
+            check_counted_by(X, schema, classes.tolist())
+            return X
+        return _counted(*self._validated(X, y), schema, classes)
 
-        return _Given(schema, classes, len(index), count)
+    def _refuse(self, X: NDArray[Any]) -> None:
+        if self.schema is None:
+            validated(self, X)
+        columns_of(X)
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         X = as_table(X)
-        if sp.issparse(X):
-            raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X, y = validated(self, X, y, dtype=np.float64)
         else:
@@ -451,6 +467,10 @@ class PrivateHalfspaceClassifier(ScoredClassifier, BaseEstimator):  # type: igno
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _counted(X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:
+    return CountedRecords.of(schema, schema.codes(X), classes.tolist(), class_indices(labels, classes))
 
 
 def _label_name(y: Any) -> str:

@@ -129,17 +129,24 @@ def _column(column: Column, points: list[int], denominator: int) -> str:
     filled = "NULL" if gap is None else str(gap)
     if isinstance(kind, Numeric | Binned):
         cases = _unordered(_cell(kind), filled) + cases
+    cases = _markers(kind, filled) + cases
     if gap is not None:
         cases.append(f"WHEN {_cell(column)} IS NULL THEN {filled}")
     return "CASE " + " ".join(cases) + " END"
 
 
 def _unordered(cell: str, filled: str) -> list[str]:
-    """NaN, which is missing, and infinities, which are refused. Databases that know NaN have it above all."""
-    return [
-        f"WHEN {cell} > {_LARGEST} AND 0e0 - {cell} > {_LARGEST} THEN {filled}",
-        f"WHEN {cell} > {_LARGEST} OR {cell} < -{_LARGEST} THEN NULL",
-    ]
+    """NaN, which is missing. Databases that know NaN have it above all numbers."""
+    return [f"WHEN {cell} > {_LARGEST} AND 0e0 - {cell} > {_LARGEST} THEN {filled}"]
+
+
+def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
+    """What the column declares as missing-value markers."""
+    if isinstance(kind, Categorical) and isinstance(kind.categories[0], bool):
+        return []  # a column of booleans holds no other number
+    if isinstance(kind, Categorical) and isinstance(kind.categories[0], str):
+        return [f"WHEN {_cell(kind)} || '' = {literal(m)} THEN {filled}" for m in sorted(kind.markers.texts)]
+    return [f"WHEN {_cell(kind)} = {_float(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:

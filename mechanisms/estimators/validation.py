@@ -22,7 +22,9 @@ _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or con
 
 def keep_arguments(estimator: BaseEstimator, arguments: Mapping[str, Any]) -> None:
     """Every argument of ``__init__`` as an attribute, unread, as scikit-learn wants it."""
-    vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
+    for name, value in arguments.items():
+        if name != "self":
+            setattr(estimator, name, value)
 
 
 def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.heavy_tails.fresh_copies import Estimator, FreshCopies
 from privopt.mechanisms.heavy_tails.grid import NARROWEST, on_grid, rounding
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import (
@@ -31,9 +31,6 @@ from privopt.problems.convex.losses import Loss
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 
-# (rows, labels) -> the estimate, shape (dimension,).
-Estimator = Callable[[Vector, Vector], Vector]
-
 # (1 + g) times the diameter, in radii, for the largest g: the noise is no wider than that over gamma.
 _WIDEST = 8.0
 # Radii that lengths and their squares can be divided by.
@@ -48,8 +45,10 @@ class SampleAggregate:
     diameter 2R for t > m; rho(t) the mean of the q smallest r_i(t). The centre is the estimate with the
     smallest r_i(t0), t0 = floor((m + 1) / 2) + 1.
 
-    Privacy: (epsilon, delta)-differential privacy whatever the estimator does, neighbours by replacing one
-    record, n public. With S = (1 + g) max over k of rho(t0 + 1 + k) e^(-B k), g = (q + 1) / (q - 1), the
+    Privacy: (epsilon, delta)-differential privacy for any estimator whose answer depends on its own subset
+    alone, neighbours by replacing one record, n public. Every subset gets a copy of the estimator made before
+    data were seen (``FreshCopies``, which says what a copy cannot ensure: no state in modules, classes,
+    files). With S = (1 + g) max over k of rho(t0 + 1 + k) e^(-B k), g = (q + 1) / (q - 1), the
     noise is S / gamma, gamma = epsilon / (5 sqrt(2 log(2/delta))), for log g + B = beta = epsilon / (4 (d +
     log(2/delta))) (Nissim, Raskhodnikova and Smith 2007, Lemma 2.7 with normal noise). Those keep their claim
     for epsilon up to 2 or so; of a larger one they get the part for which ``keeps_its_claim``.
@@ -153,14 +152,17 @@ class SampleAggregate:
 
         Args:
             X, y: shapes (n_records, features), (n_records,).
-            estimator: anything; or a loss, whose empirical risk is minimised then. Where it fails, or returns
-                something else than ``dimension`` finite numbers, the origin takes the place of its answer.
+            estimator: a function (rows, labels) -> estimate, which must keep nothing outside itself from one
+                call to the next; or a loss, whose empirical risk is minimised then. Where it fails, or
+                returns something else than ``dimension`` finite numbers, the origin takes the place of its
+                answer.
             workers: processes.
 
         Raises:
             PlanMismatchError: another number of records.
-            InvalidInputError: what is no number.
+            InvalidInputError: what is no number; an estimator that cannot be copied.
         """
+        ask = FreshCopies.of(RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator)
         rows, labels = (
             as_reals(given, what).astype(np.float64, copy=False)
             for given, what in ((X, "records of shape (n, features)"), (y, "labels of shape (n,)"))
@@ -169,13 +171,13 @@ class SampleAggregate:
             raise PlanMismatchError(
                 f"this plan was made for {self.n_records} records, the data have {len(rows)}: plan again"
             )
-        ask = RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator
         source = checked_source(noise)
         order = np.argsort(source.uniform(self.n_records), kind="stable")
-        parts = np.array_split(order, self.subsets)
+        parts, seeds = np.array_split(order, self.subsets), source.integers(2**32, self.subsets).tolist()
         # Larger parts would go to workers through files.
         answers = joblib.Parallel(n_jobs=check_count(workers, "workers"), max_nbytes=None)(
-            joblib.delayed(_answer)(ask, rows[part], labels[part], self.dimension) for part in parts
+            joblib.delayed(_answer)(ask, seed, rows[part], labels[part], self.dimension)
+            for seed, part in zip(seeds, parts, strict=True)
         )
         point = self._noisy(self.shortened(np.array(answers)), source)
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
@@ -242,9 +244,9 @@ def keeps_its_claim(part: float, epsilon: float, delta: float, dimension: int) -
     return max(wider, narrower) + lost <= epsilon * (1 - 1e-9) and lost <= 0.25
 
 
-def _answer(estimator: Estimator, rows: Vector, labels: Vector, dimension: int) -> Vector:
+def _answer(ask: FreshCopies, seed: int, rows: Vector, labels: Vector, dimension: int) -> Vector:
     try:
-        found = np.asarray(estimator(rows, labels), dtype=np.float64)
+        found = np.asarray(ask(seed, rows, labels), dtype=np.float64)
     except Exception:  # which subset failed would tell something about it
         return np.zeros(dimension)
     usable = found.shape == (dimension,) and bool(np.all(np.isfinite(found)))

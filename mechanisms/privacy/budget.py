@@ -169,7 +169,7 @@ def require_guaranteed(spend: PrivacySpend) -> None:
     """Raise PrivacyParameterError for what cannot be added up: a refuted claim, reproducible noise."""
     if not isinstance(spend, PrivacySpend):
         raise PrivacyParameterError(f"expected a PrivacySpend, got {told(spend)}")
-    if not spend.guaranteed:
+    if not spend.adds_up:
         raise PrivacyParameterError(
             f"{spend.mechanism} guarantees nothing that could be added up: its claim is {spend.claim!r}"
             + ("" if spend.insecure_seed is None else ", its noise is reproducible")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon, ch
 from privopt.problems.arguments import told
 
 NOTIONS = ("pure", "approximate", "zcdp", "gdp")
-CLAIMS = ("proved", "printed: refuted")
+CLAIMS = ("proved", "not checked", "printed: refuted")
 NEIGHBOURS = "replace-one"
 
 
@@ -30,8 +30,9 @@ class PrivacySpend:
         mechanism: name of what ran.
         level: rho of zCDP, mu of GDP, None under the other notions.
         neighbours: always "replace-one".
-        claim: "proved", or "printed: refuted" for a calibration that is a paper's and is wrong.
-        note: whose claim it is, and why it fails; must be given for a refuted claim.
+        claim: "proved"; "not checked" if it relies on code outside this package that no kit of ours has
+            passed; or "printed: refuted" for a calibration that is a paper's and is wrong.
+        note: whose claim it is, and why it fails; must be given for a claim that is not proved.
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
 
     Raises:
@@ -80,6 +81,16 @@ class PrivacySpend:
     def guaranteed(self) -> bool:
         """Whether the claim is proved and the noise was not reproducible."""
         return self.claim == "proved" and self.insecure_seed is None
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether budgets count it: the claim is not refuted and the noise was not reproducible."""
+        return self.claim != "printed: refuted" and self.insecure_seed is None
+
+    def relying_on(self, what: str, *, checked: bool) -> Self:
+        """The same spend, whose claim relies on code outside this package; ``what`` is added to the note."""
+        claim = "not checked" if self.claim == "proved" and not checked else self.claim
+        return replace(self, claim=claim, note="; ".join(filter(None, (self.note, what))))
 
     @classmethod
     def pure(cls, epsilon: float, mechanism: str, *, note: str = "") -> Self:

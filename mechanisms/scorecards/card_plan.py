@@ -8,7 +8,7 @@ from typing import Any
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
-from privopt.mechanisms.discrete.preparation import prepare_oracle
+from privopt.mechanisms.discrete.preparation import oracle_for, prepare_oracle
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import SCORECARD_MECHANISMS
@@ -66,12 +66,22 @@ class CardPlan:
         """
         if not isinstance(self.plan, SeededScorecard):
             return prepare_oracle(self.oracle, self.plan, table)
+        return self.plan.prepare(table, self.check_oracle(), coded)
+
+    def check_oracle(self) -> Any:
+        """The oracle that the plan asks; no table is looked at.
+
+        Raises:
+            OracleError: an oracle that does not exist, or is of the other kind.
+        """
+        if not isinstance(self.plan, SeededScorecard):
+            return oracle_for(self.oracle, self.plan)
         drawing = gibbs_oracle(self.oracle) if isinstance(self.oracle, str) else self.oracle
         if not isinstance(drawing, GibbsOracle):
             raise UnknownOracleError(
                 f"{self.plan.name} needs a GibbsOracle, which draws, got {told(self.oracle)}"
             )
-        return self.plan.prepare(table, drawing, coded)
+        return drawing
 
 
 def plan_card(

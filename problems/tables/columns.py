@@ -24,13 +24,19 @@ from numpy.typing import NDArray
 from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import SchemaError, did_you_mean
+from privopt.problems.tables.cells import (
+    MISSING,
+    UNREADABLE,
+    Markers,
+    number_positions,
+    read_numbers,
+    text_positions,
+)
 from privopt.problems.tables.values import (
     FEATURE_LIMIT,
     Refused,
-    as_numbers,
     check_exact,
     plain,
-    positions,
     rational,
     refusal,
 )
@@ -82,13 +88,25 @@ class Column(ABC):
     def n_codes(self) -> int:
         """How many different values there are, as far as features can tell."""
 
-    @abstractmethod
-    def code(self, values: NDArray[Any]) -> IntArray:
-        """The codes of ``values``, shape (n,): 0 up to ``n_codes``.
+    @property
+    def gap(self) -> int | None:
+        """The code of missing values; None: they are refused."""
+        return None
+
+    def code(self, values: Any) -> IntArray:
+        """The codes of ``values``, shape (n,): 0 up to ``n_codes``. Each is a function of its own cell.
+
+        Args:
+            values: a NumPy array, or an Arrow array of text.
 
         Raises:
             SchemaError: a value that the declaration refuses.
         """
+        return self.coded(values, self.gap)
+
+    @abstractmethod
+    def coded(self, values: Any, gap: int | None) -> IntArray:
+        """The same with ``gap`` for missing values."""
 
     @abstractmethod
     def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
@@ -108,6 +126,7 @@ class Number(Column):
 
     outside: Literal["clip", "refuse"]
     missing: Fraction | None
+    na_values: tuple[str | float, ...]
 
     @property
     @abstractmethod
@@ -118,12 +137,30 @@ class Number(Column):
     def cuts(self) -> tuple[int, list[float]]:
         """(k, thresholds): the code of a double is k and the number of thresholds that it has reached."""
 
-    def _checked(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        x = as_numbers(f"column {self.name!r}", values, self.missing)
-        low, high = self.bounds
-        if self.outside == "refuse" and bool(np.any((x < float(low)) | (x > float(high)))):
+    @abstractmethod
+    def _cell_codes(self, x: NDArray[np.float64]) -> IntArray:
+        """The codes of numbers within the bounds."""
+
+    @cached_property
+    def markers(self) -> Markers:
+        return Markers.of(self.na_values)
+
+    @property
+    def gap(self) -> int | None:
+        return None if self.missing is None else int(self._cell_codes(np.array([float(self.missing)]))[0])
+
+    def coded(self, values: Any, gap: int | None) -> IntArray:
+        """Infinite and other numbers outside are clipped or refused; what is unreadable counts as missing."""
+        found = read_numbers(values, self.markers)
+        low, high = map(float, self.bounds)
+        missing = np.isnan(found.values)
+        if gap is None and bool(np.any(missing)):
+            raise self.refusal(Refused.KIND if bool(np.any(found.unreadable)) else Refused.MISSING)
+        outside = (found.values < low) | (found.values > high)
+        if self.outside == "refuse" and bool(np.any(outside)):
             raise self.refusal(Refused.OUTSIDE)
-        return x
+        codes = self._cell_codes(np.clip(np.where(missing, low, found.values), low, high))
+        return codes if gap is None else np.where(missing, gap, codes)
 
     def refusal(self, reason: Refused) -> SchemaError:
         if reason is not Refused.OUTSIDE:
@@ -148,8 +185,10 @@ class Numeric(Number):
         step: distance of grid points; it decides how large the common denominator gets.
         zero, one: what becomes 0 and 1; default low and high.
         outside: what happens to values outside [low, high]: "clip" moves them to the bound, "refuse"
-            raises. Infinities are refused always.
-        missing: the number that a missing value (empty, NaN, None) is read as; None refuses them.
+            raises. Infinite numbers are outside.
+        missing: the number that a cell is read as that is missing (empty, NaN, None, a marker) or is not a
+            number; None refuses them.
+        na_values: missing-value markers beside the usual ones ("NA", "?", ...): texts, and numbers like -999.
 
     Raises:
         SchemaError: low >= high, step <= 0 or above high - low, zero == one, missing outside the bounds, or
@@ -164,6 +203,7 @@ class Numeric(Number):
     one: Fraction
     outside: Literal["clip", "refuse"]
     missing: Fraction | None
+    na_values: tuple[str | float, ...]
 
     def __init__(
         self,
@@ -175,8 +215,9 @@ class Numeric(Number):
         one: Real | None = None,
         outside: Literal["clip", "refuse"] = "clip",
         missing: Real | None = None,
+        na_values: Sequence[str | float] = (),
     ) -> None:
-        _declare(self, name, outside, ("clip", "refuse"))
+        _declare(self, name, outside, ("clip", "refuse"), na_values)
         given = {"low": low, "high": high, "step": step}
         given |= {"zero": low if zero is None else zero, "one": high if one is None else one}
         for key, value in given.items():
@@ -252,8 +293,8 @@ class Numeric(Number):
     def bounds(self) -> tuple[Fraction, Fraction]:
         return self.low, self.high
 
-    def code(self, values: NDArray[Any]) -> IntArray:
-        return self._grid_points(np.clip(self._checked(values), float(self.low), float(self.high)))
+    def _cell_codes(self, x: NDArray[np.float64]) -> IntArray:
+        return self._grid_points(x)
 
     def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
         a, b = (int(q * denominator) for q in self._map)
@@ -295,7 +336,8 @@ class Numeric(Number):
             result["zero"] = plain(self.zero)
         if self.one != self.high:
             result["one"] = plain(self.one)
-        return result | {"outside": self.outside} | _plain_missing(self.missing)
+        result["outside"] = self.outside
+        return result | _plain_missing(self.missing) | _plain_markers(self.na_values)
 
 
 @dataclass(frozen=True)
@@ -310,6 +352,8 @@ class Categorical(Column):
         outside: "refuse" raises at an undeclared value, "ignore" gives it zeros everywhere.
         missing: the category that a missing value (empty, NaN, None) is read as; None refuses them. With
             ``outside="ignore"`` it may be one that is not declared.
+        na_values: missing-value markers, as they are written; a declared category is none. Categories that
+            are numbers have the usual ones too.
 
     Raises:
         SchemaError: no categories, repeated ones, mixed or unsuitable types, or ``missing`` not among them.
@@ -319,6 +363,7 @@ class Categorical(Column):
     categories: tuple[str | int, ...]
     outside: Literal["refuse", "ignore"]
     missing: str | int | None
+    na_values: tuple[str | float, ...]
 
     def __init__(
         self,
@@ -326,8 +371,9 @@ class Categorical(Column):
         categories: Sequence[str | int],
         outside: Literal["refuse", "ignore"] = "refuse",
         missing: str | int | None = None,
+        na_values: Sequence[str | float] = (),
     ) -> None:
-        _declare(self, name, outside, ("refuse", "ignore"))
+        _declare(self, name, outside, ("refuse", "ignore"), na_values)
         if isinstance(categories, str | bytes) or not isinstance(categories, Sequence) or not categories:
             raise SchemaError(f"column {name!r}: categories must be a list with at least one entry")
         if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
@@ -362,11 +408,25 @@ class Categorical(Column):
     def n_codes(self) -> int:
         return len(self.categories) + (self.outside == "ignore")
 
-    def code(self, values: NDArray[Any]) -> IntArray:
-        found = positions(f"column {self.name!r}", values, self._index, self.missing)
-        if self.outside == "refuse" and bool(np.any(found < 0)):
-            raise self.refusal(Refused.OUTSIDE)
-        return np.where(found < 0, len(self.categories), found)
+    @cached_property
+    def markers(self) -> Markers:
+        return Markers.of(self.na_values, self.categories)
+
+    @property
+    def gap(self) -> int | None:
+        return None if self.missing is None else self._index.get(self.missing, len(self.categories))
+
+    def coded(self, values: Any, gap: int | None) -> IntArray:
+        """What is no value of the categories' type is a category that is not declared."""
+        read = text_positions if isinstance(self.categories[0], str) else number_positions
+        found = read(values, self._index, self.markers)
+        missing = found == MISSING
+        if gap is None and bool(np.any(missing)):
+            raise self.refusal(Refused.MISSING)
+        if self.outside == "refuse" and bool(np.any((found < 0) & ~missing)):
+            raise self.refusal(Refused.KIND if bool(np.any(found == UNREADABLE)) else Refused.OUTSIDE)
+        codes = np.where(found < 0, len(self.categories), found)
+        return codes if gap is None else np.where(missing, gap, codes)
 
     def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
         rows = np.flatnonzero(codes < len(self.categories))
@@ -387,6 +447,7 @@ class Categorical(Column):
             "categories": list(self.categories),
             "outside": self.outside,
             **({} if self.missing is None else {"missing": self.missing}),
+            **_plain_markers(self.na_values),
         }
 
 
@@ -401,8 +462,10 @@ class Binned(Number):
         name: the column.
         edges: at least two, increasing.
         outside: "clip" puts a value outside the edges into the first or the last bin, "refuse" raises.
-            Infinities are refused always.
-        missing: the number that a missing value (empty, NaN, None) is read as; None refuses them.
+            Infinite numbers are outside.
+        missing: the number that a cell is read as that is missing (empty, NaN, None, a marker) or is not a
+            number; None refuses them.
+        na_values: missing-value markers beside the usual ones ("NA", "?", ...): texts, and numbers like -999.
 
     Raises:
         SchemaError: fewer than two edges, edges that do not increase, or ``missing`` outside them.
@@ -412,6 +475,7 @@ class Binned(Number):
     edges: tuple[Fraction, ...]
     outside: Literal["clip", "refuse"]
     missing: Fraction | None
+    na_values: tuple[str | float, ...]
 
     def __init__(
         self,
@@ -419,8 +483,9 @@ class Binned(Number):
         edges: Sequence[Real],
         outside: Literal["clip", "refuse"] = "clip",
         missing: Real | None = None,
+        na_values: Sequence[str | float] = (),
     ) -> None:
-        _declare(self, name, outside, ("clip", "refuse"))
+        _declare(self, name, outside, ("clip", "refuse"), na_values)
         if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
             raise SchemaError(f"column {name!r}: edges must be a list of at least two numbers")
         object.__setattr__(self, "edges", tuple(rational(e, name, "edges") for e in edges))
@@ -456,8 +521,8 @@ class Binned(Number):
     def bounds(self) -> tuple[Fraction, Fraction]:
         return self.edges[0], self.edges[-1]
 
-    def code(self, values: NDArray[Any]) -> IntArray:
-        return np.searchsorted(self._floats[1:-1], self._checked(values), side="right").astype(np.int64)
+    def _cell_codes(self, x: NDArray[np.float64]) -> IntArray:
+        return np.searchsorted(self._floats[1:-1], x, side="right").astype(np.int64)
 
     def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
         out[np.arange(len(codes)), codes] = denominator
@@ -468,7 +533,7 @@ class Binned(Number):
     def to_dict(self) -> dict[str, Any]:
         edges = [plain(e) for e in self.edges]
         found = {"kind": "binned", "name": self.name, "edges": edges, "outside": self.outside}
-        return found | _plain_missing(self.missing)
+        return found | _plain_missing(self.missing) | _plain_markers(self.na_values)
 
 
 def _text(q: Fraction) -> str:
@@ -490,7 +555,9 @@ def _plain_missing(value: Fraction | None) -> dict[str, Any]:
     return {} if value is None else {"missing": plain(value)}
 
 
-def _declare(column: Column, name: str, outside: str, allowed: tuple[str, ...]) -> None:
+def _declare(
+    column: Column, name: str, outside: str, allowed: tuple[str, ...], na_values: Sequence[str | float]
+) -> None:
     """Set what all columns share; the columns are frozen dataclasses."""
     if not isinstance(name, str) or not name:
         raise SchemaError("every column needs a name: a string that is not empty")
@@ -499,5 +566,22 @@ def _declare(column: Column, name: str, outside: str, allowed: tuple[str, ...]) 
             f"column {name!r}: outside must be {' or '.join(map(repr, allowed))}; "
             f"got {told(outside)}{did_you_mean(outside, allowed)}"
         )
+    is_list = isinstance(na_values, Sequence) and not isinstance(na_values, str)
+    if not is_list or not all(map(_is_marker, na_values)):
+        raise SchemaError(
+            f"column {name!r}: na_values must be a list of missing-value markers, texts or finite numbers"
+        )
     object.__setattr__(column, "name", name)
     object.__setattr__(column, "outside", outside)
+    object.__setattr__(column, "na_values", tuple(na_values))
+
+
+def _is_marker(value: object) -> bool:
+    if isinstance(value, str):
+        return True
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < FEATURE_LIMIT
+    return whole or (isinstance(value, float) and math.isfinite(value))
+
+
+def _plain_markers(na_values: tuple[str | float, ...]) -> dict[str, Any]:
+    return {"na_values": list(na_values)} if na_values else {}

@@ -10,13 +10,13 @@ comes back.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, cached_property
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ import pyarrow.parquet
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.tables.cells import Markers
 from privopt.problems.tables.columns import Categorical, Column, Number
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.frames import check_distinct, missing_columns
@@ -121,7 +122,8 @@ def count_records(
     """Group the records of an Ibis table by the schema and their class, where they are.
 
     What comes back is what ``CountedRecords.of`` counts in memory. Columns are found by name; they must be
-    booleans, integers, floats, decimals of up to 15 digits, or text.
+    booleans, integers, floats, decimals of up to 15 digits, or text. This reads the records, and no ledger
+    knows: estimators and ``evaluate``, which take the table itself, book first.
 
     Args:
         table: an Ibis table, or an expression that is one.
@@ -134,40 +136,91 @@ def count_records(
         SchemaError, InvalidInputError: a column or a value that the declaration refuses, and more distinct
             records than fit in memory. No value is quoted.
     """
-    if not isinstance(target, str):
-        raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
-    if not isinstance(table, _ibis().Table):
-        raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
-    if len(set(classes)) < max(len(classes), 2):
-        raise InvalidInputError("at least 2 different classes are needed, each of them once")
-    names = list(table.columns)
-    if lacking := [c for c in (*(c.name for c in schema.columns), target) if c not in names]:
-        raise SchemaError(f"missing from the table: {missing_columns(lacking, names)}")
-    if any(c.name == target for c in schema.columns):
-        raise InvalidInputError(f"the schema declares {target!r}, which is the label, not a feature")
-    engine = table.get_backend().name
-    sizes = [len(classes) + len(_REFUSED)]
-    codes = [_label(_Cell(table[target], "y", engine), classes, written)]
-    for column in schema.columns:
-        if column.n_codes > _MOST_CODES:
+    return EngineCount.of(table, schema, target, classes, written=written).counted()
+
+
+@dataclass(frozen=True, eq=False)
+class EngineCount:
+    """``count_records`` in two steps: whether a declaration fits a table's columns, and then its records.
+
+    Attributes:
+        table: an Ibis table.
+        schema, classes: as declared.
+        keys: expressions to group by, as ``pack`` makes them of numbers below ``sizes``.
+        most: distinct records that fit in memory.
+    """
+
+    table: Any
+    schema: Schema
+    classes: tuple[Any, ...]
+    keys: tuple[Any, ...]
+    sizes: tuple[int, ...]
+    most: int
+
+    @classmethod
+    def of(
+        cls, table: Any, schema: Schema, target: str, classes: Sequence[Any], *, written: bool = False
+    ) -> Self:
+        """The first step, which reads no record; arguments as for ``count_records``.
+
+        Raises:
+            SchemaError, InvalidInputError: a column that is not there, or of a type that the declaration
+                refuses.
+        """
+        if not isinstance(target, str):
+            raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
+        if not isinstance(table, _ibis().Table):
+            raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
+        if len(set(classes)) < max(len(classes), 2):
+            raise InvalidInputError("at least 2 different classes are needed, each of them once")
+        names = list(table.columns)
+        if lacking := [c for c in (*(c.name for c in schema.columns), target) if c not in names]:
+            raise SchemaError(f"missing from the table: {missing_columns(lacking, names)}")
+        if any(c.name == target for c in schema.columns):
+            raise InvalidInputError(f"the schema declares {target!r}, which is the label, not a feature")
+        engine = table.get_backend().name
+        sizes = [len(classes) + len(_REFUSED)]
+        codes = [_label(_Cell(table[target], "y", engine), classes, written)]
+        for column in schema.columns:
+            if column.n_codes > _MOST_CODES:
+                raise SchemaError(
+                    f"column {column.name!r}: {column.n_codes} different values are too many to be grouped "
+                    f'by; declare a coarser step, or bins (kind = "binned")'
+                )
+            sizes.append(column.n_codes + len(_REFUSED))
+            codes.append(_code(_Cell(table[column.name], f"column {column.name!r}", engine), column))
+        most = max(1, _MOST_NUMBERS // schema.n_features)
+        keys = pack([c.cast("int64") for c in codes], sizes)
+        return cls(table, schema, tuple(classes), tuple(keys), tuple(sizes), most)
+
+    @cached_property
+    def n_records(self) -> int:
+        """The number of records, which is public.
+
+        Raises:
+            InvalidInputError: the engine cannot count them.
+        """
+        with _unquoted():
+            return int(self.table.count().execute())
+
+    def counted(self) -> CountedRecords:
+        """The second step.
+
+        Raises:
+            SchemaError, InvalidInputError: a value that the declaration refuses, or more distinct records
+                than fit in memory. No value is quoted.
+        """
+        keys, counts = _grouped(self.table, self.keys, self.most)
+        if len(counts) > self.most:
             raise SchemaError(
-                f"column {column.name!r}: {column.n_codes} different values are too many to be grouped by; "
-                f'declare a coarser step, or bins (kind = "binned")'
+                f"more than {self.most} distinct records: they do not fit in memory. Declare coarser steps "
+                "or bins for the columns with the most values"
             )
-        sizes.append(column.n_codes + len(_REFUSED))
-        codes.append(_code(_Cell(table[column.name], f"column {column.name!r}", engine), column))
-    most = max(1, _MOST_NUMBERS // schema.n_features)
-    keys, counts = _grouped(table, pack([c.cast("int64") for c in codes], sizes), most)
-    if len(counts) > most:
-        raise SchemaError(
-            f"more than {most} distinct records: they do not fit in memory. Declare coarser steps or bins "
-            "for the columns with the most values"
-        )
-    found = unpack(keys, sizes)
-    _check_refused(found[0], len(classes), _label_refused)
-    for code, column in zip(found[1:], schema.columns, strict=True):
-        _check_refused(code, column.n_codes, column.refusal)
-    return CountedRecords.from_keys(schema, classes, keys, counts, sizes)
+        found = unpack(keys, self.sizes)
+        _check_refused(found[0], len(self.classes), _label_refused)
+        for code, column in zip(found[1:], self.schema.columns, strict=True):
+            _check_refused(code, column.n_codes, column.refusal)
+        return CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes)
 
 
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
@@ -211,7 +264,7 @@ def _unquoted() -> Iterator[None]:
         ) from None
 
 
-def _grouped(table: Any, keys: list[Any], most: int) -> tuple[list[IntArray], IntArray]:
+def _grouped(table: Any, keys: Sequence[Any], most: int) -> tuple[list[IntArray], IntArray]:
     named = {f"privopt_{k}": key for k, key in enumerate(keys)}
     query = table.select(**named).group_by(list(named)).aggregate(privopt_n=lambda t: t.count())
     with _unquoted():
@@ -261,6 +314,13 @@ class _Cell:
         gaps = self.raw.isnull()
         return gaps | self.raw.isnan() if self.kind.is_floating() and self.engine != "sqlite" else gaps
 
+    def markers(self, declared: Markers) -> list[Any]:
+        """Missing-value markers that the column can hold."""
+        if self.text or self.kind.is_boolean():
+            return sorted(declared.texts) if self.text else []
+        fractions = self.kind.is_floating() or self.kind.is_decimal()
+        return [m for m in sorted(declared.numbers) if fractions or (m.is_integer() and abs(m) < _WHOLE)]
+
     @property
     def misplaced(self) -> Any | None:
         """Values of another type than the column's, which SQLite allows."""
@@ -308,29 +368,26 @@ class _Cell:
 
 def _code(cell: _Cell, column: Column) -> Any:
     """The code of a cell, as ``column.code`` has it; of a refused one, a code beyond the column's own."""
-    plain, own_level = plain_column(column)
+    plain, _ = plain_column(column)
     own = column.n_codes
+    gap = _refused(own, Refused.MISSING) if column.gap is None else column.gap
+    unreadable = _refused(own, Refused.KIND)
     if isinstance(plain, Number):
         inner = _number_code(cell, plain, own)
-        filled = np.array([math.nan if plain.missing is None else float(plain.missing)])
+        unreadable = unreadable if column.gap is None else column.gap
     else:
         assert isinstance(plain, Categorical)
         inner = _category_code(cell, plain, own)
-        filled = np.array([plain.missing], dtype=object)
-    if own_level:
-        gap = own - 1
-    elif plain.missing is None:
-        gap = _refused(own, Refused.MISSING)
-    else:
-        gap = int(plain.code(filled)[0])
-    return _whole(cell, gap, inner, own)
+        unreadable = len(plain.categories) if plain.outside == "ignore" else unreadable
+    marked = [(cell.equals(marker), _literal(gap)) for marker in cell.markers(plain.markers)]
+    return _whole(cell, gap, unreadable, _first_of(marked, inner))
 
 
-def _whole(cell: _Cell, gap: int, inner: Any, own: int) -> Any:
-    """``inner``, where there is a value of the right type."""
+def _whole(cell: _Cell, gap: int, unreadable: int, inner: Any) -> Any:
+    """``inner``, where there is a value of the right type; codes of missing ones, and of other types."""
     ibis = _ibis()
     if (wrong := cell.misplaced) is not None:
-        inner = ibis.ifelse(wrong, _literal(_refused(own, Refused.KIND)), inner)
+        inner = ibis.ifelse(wrong, _literal(unreadable), inner)
     # Plain integers are of 32 bits to most engines, and keys are products; one of 64 makes all of them so.
     return ibis.ifelse(cell.missing, ibis.literal(gap, "int32").cast("int64"), inner)
 
@@ -347,11 +404,7 @@ def _number_code(cell: _Cell, column: Number, own: int) -> Any:
     if column.outside == "refuse":
         low, high = (float(bound) for bound in column.bounds)
         code = ibis.ifelse(cell.below(low) | cell.above(high), _literal(_refused(own, Refused.OUTSIDE)), code)
-    if not cell.kind.is_floating():
-        return code
-    largest = _double(sys.float_info.max)
-    finite = (cell.number >= -largest) & (cell.number <= largest)
-    return ibis.ifelse(finite, code, _literal(_refused(own, Refused.INFINITE)))
+    return code
 
 
 def _counted_cuts(cell: _Cell, reached: int, cuts: Sequence[float]) -> Any:
@@ -380,9 +433,8 @@ def _label(cell: _Cell, classes: Sequence[Any], written: bool) -> Any:
             "y: labels are text, integers or booleans, and the classes of the same type; convert one of them"
         )
     own = len(classes)
-    return _whole(
-        cell, _refused(own, Refused.MISSING), _matched(cell, known, _refused(own, Refused.OUTSIDE)), own
-    )
+    inner = _matched(cell, known, _refused(own, Refused.OUTSIDE))
+    return _whole(cell, _refused(own, Refused.MISSING), _refused(own, Refused.KIND), inner)
 
 
 def _typed(cell: _Cell, text: str) -> list[Any]:

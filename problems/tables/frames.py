@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arrays import check_unmasked
@@ -49,6 +50,15 @@ def _similar(name: str, there: Sequence[str]) -> str:
     return f" (column {known.index(close[0]) + 1} of the table has a similar name)" if close else ""
 
 
+def _is_decimal(dtype: Any) -> bool:
+    return isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
+
+
+def _as_arrow(values: pd.Series[Any]) -> Any:
+    found = pa.array(values, from_pandas=True)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
 def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
     """The columns of a table with their names (None for arrays), of one common length.
 
@@ -70,7 +80,10 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
         )
     if not named:
         raise SchemaError("the table has no columns")
-    if any(values.ndim != 1 for _, values in named) or len({len(values) for _, values in named}) > 1:
+    if (
+        any(getattr(values, "ndim", 1) != 1 for _, values in named)
+        or len({len(values) for _, values in named}) > 1
+    ):
         raise SchemaError("all columns of a table must be one-dimensional and of the same length")
     return named
 
@@ -91,9 +104,17 @@ def as_pandas(table: Any) -> Any:
         ) from None
 
 
-def _array(values: object) -> NDArray[Any]:
-    """An array; lists become arrays of objects, so that NumPy does not turn numbers among text into text."""
+def _array(values: object) -> Any:
+    """An array; lists become arrays of objects, so that NumPy does not turn numbers among text into text.
+
+    Numbers that may be missing become floats, each the nearest, and Arrow's text stays with Arrow.
+    """
     check_unmasked(values, "a column")
+    if isinstance(values, pd.Series) and isinstance(values.dtype, pd.api.extensions.ExtensionDtype):
+        if pd.api.types.is_numeric_dtype(values.dtype) and not _is_decimal(values.dtype):
+            return values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "pyarrow":
+            return _as_arrow(values)
     try:
         return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
     except (TypeError, ValueError):

@@ -7,8 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import SchemaError
@@ -18,10 +16,11 @@ from privopt.problems.tables.values import Refused
 
 @dataclass(frozen=True)
 class MissingLevel(Column):
-    """A column whose missing values (empty, NaN, None) are a level with points of its own.
+    """A column whose missing values (empty, NaN, None, markers) are a level with points of its own.
 
-    One more feature, 1 where the value is missing and 0 elsewhere; the column's others are then 0. No value
-    has to be invented. In files: ``missing_level = true`` beside the column's own keys.
+    One more feature, 1 where the value is missing and 0 elsewhere; the column's others are then 0. In columns
+    of numbers, whatever is not a number is missing. No value has to be invented. In files:
+    ``missing_level = true`` beside the column's own keys.
 
     Args:
         column: a ``Numeric``, ``Categorical`` or ``Binned``.
@@ -77,12 +76,12 @@ class MissingLevel(Column):
     def n_codes(self) -> int:
         return self.column.n_codes + 1
 
-    def code(self, values: NDArray[Any]) -> IntArray:
-        gaps = np.asarray(pd.isna(values))
-        codes = np.full(len(values), self.column.n_codes, dtype=np.int64)
-        if not gaps.all():
-            codes[~gaps] = self.column.code(values[~gaps])
-        return codes
+    @property
+    def gap(self) -> int:
+        return self.column.n_codes
+
+    def coded(self, values: Any, gap: int | None) -> IntArray:
+        return self.column.coded(values, gap)
 
     def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
         gaps = codes == self.column.n_codes

@@ -58,6 +58,20 @@ def parts_of(X: Any, y: Any, columns: Sequence[str] = ()) -> Parts | None:
     return Blocks.of(X, labels)
 
 
+def rows_of_parts(X: Any, parts: Parts) -> int:
+    """The number of records of ``parts_of(X, y)``, y included; a pass over them where Dask does not know it.
+
+    Raises:
+        PrivOptError: as ``Parts.each``; records without labels.
+    """
+    known = _lengths(X) if is_dask(X) else [len(X)]
+    return sum(known or parts.each(_rows))
+
+
+def _rows(pair: tuple[Any, Any]) -> int:
+    return int(pair[0].shape[0])
+
+
 @dataclass(frozen=True, eq=False)
 class DaskParts(Parts):
     """Partitions, where a Dask cluster or, without one, the threads of this process find them.

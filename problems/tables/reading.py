@@ -11,8 +11,12 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet
 
 from privopt.problems.arguments import as_path
@@ -25,11 +29,15 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
     CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
     after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
-    text. Empty lines are skipped, except where there is one column: there each is an empty cell.
+    text, which a schema may read as missing. Empty lines are skipped, except where there is one column: there
+    each is an empty cell.
+
+    Columns in ``text`` hold the cells as they are written, for a schema to convert one by one. Any other
+    column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are numbers; else text.
 
     Args:
         path: the file.
-        text: columns of a CSV file that are not to be read as numbers, whatever they look like.
+        text: columns of a CSV file that are read as they are written: ``schema.text_columns``, say.
 
     Raises:
         SchemaError: another extension, or a file that cannot be read. No content is repeated.
@@ -98,6 +106,8 @@ def _csv_header(file: Path) -> tuple[str, list[str]]:
 
 def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
     separator, header = _csv_header(file)
+    if set(header) <= set(text) and (found := _read_unquoted(file, separator, header)) is not None:
+        return found
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
@@ -105,6 +115,8 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
                 file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
                 keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
                 skipinitialspace=True, skip_blank_lines=len(header) > 1,
+                # Others shift integers by an ulp as soon as one cell of their column is no integer.
+                float_precision="round_trip",
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         _check_lines(file, separator, len(header))
@@ -116,10 +128,45 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
     return frame
 
 
+def _read_unquoted(file: Path, separator: str, header: list[str]) -> pd.DataFrame | None:
+    """All cells as text, by Arrow, which is faster; None if a quote or a line takes another look."""
+    with _csv_bytes(file) as raw:
+        content = raw.read()
+    if b'"' in content or b"\0" in content:
+        return None
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(content),
+            read_options=pyarrow.csv.ReadOptions(column_names=header, skip_rows=1),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=separator, quote_char=False, ignore_empty_lines=len(header) > 1
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(header, pa.large_string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if any(before + b" " in content for before in (separator.encode(), b"\n", b"\r")):
+        trimmed = [pc.utf8_ltrim(column, characters=" ") for column in table.columns]
+        nothing = pa.scalar(None, pa.large_string())
+        cells = [pc.if_else(pc.equal(column, ""), nothing, column) for column in trimmed]
+        table = pa.table(cells, names=header)
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
+
+
+@contextmanager
+def _csv_bytes(file: Path) -> Iterator[Any]:
+    with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
+        yield raw
+
+
 @contextmanager
 def _csv_text(file: Path) -> Iterator[io.TextIOWrapper]:
-    compressed = file.name.lower().endswith(".gz")
-    with gzip.open(file) if compressed else file.open("rb") as raw:
+    with _csv_bytes(file) as raw:
         yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
 
 

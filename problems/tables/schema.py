@@ -9,7 +9,7 @@ import math
 import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +22,12 @@ from privopt.problems.arguments import as_path, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
+from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.rules import KEYS, PointRule
-from privopt.problems.tables.values import FEATURE_LIMIT, as_levels, as_numbers, is_numeric
+from privopt.problems.tables.values import FEATURE_LIMIT
 
 # Schema.infer: about this many grid points per column. All feature values are then multiples of 1/120,
 # so the common denominator does not grow with the number of columns.
@@ -148,9 +149,8 @@ class Schema:
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns with categories that are text: files should be read that way, "01" as "01"."""
-        categorical = (c for c, _ in map(plain_column, self.columns) if isinstance(c, Categorical))
-        return [c.name for c in categorical if isinstance(c.categories[0], str)]
+        """The declared columns: files are read as text, "01" as "01", which the declaration converts."""
+        return [column.name for column in self.columns]
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -235,6 +235,17 @@ class Schema:
         found = CodedRows(rows, table / self.denominator, own)
         return found.with_constant(1.0) if self.intercept else found
 
+    def with_na_values(self, na_values: Sequence[str | float]) -> Schema:
+        """The same with further missing-value markers for every column; a declared category is none."""
+        columns = []
+        for column in self.columns:
+            kind, has_level = plain_column(column)
+            if not isinstance(kind, Numeric | Binned | Categorical):
+                raise SchemaError(f"column {column.name!r}: {type(column).__name__} takes no na_values")
+            marked = replace(kind, na_values=(*kind.na_values, *na_values))
+            columns.append(MissingLevel(marked) if has_level else marked)
+        return Schema(columns, self.intercept, {c.name: r for c, r in zip(columns, self.rules, strict=True)})
+
     def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
         """The declared columns of a table, in declared order."""
         if table and table[0][0] is None:
@@ -256,15 +267,17 @@ class Schema:
     def infer(cls, table: Table, *, intercept: bool = False) -> Schema:
         """A draft of a schema, read off the data: a starting point to edit, and NOT private.
 
-        Columns of numbers or booleans become Numeric: bounds around the smallest and the largest value,
-        and at most about 100 grid points at 1, 2 or 5 times a power of ten, whole numbers for whole
-        numbers. All others become Categorical, with sorted categories and undeclared ones ignored.
+        A column becomes Numeric if more of its cells are numbers, or text that writes one, than anything else
+        (missing cells do not count): bounds around the smallest and the largest value, and at most about 100
+        grid points at 1, 2 or 5 times a power of ten, whole numbers for whole numbers. Others become
+        Categorical, with sorted categories and undeclared ones ignored. Both get a missing level if a cell is
+        missing or, in a column of numbers, anything else.
 
         Privacy: bounds and categories reveal records. Every use of the result on the same data is outside
         any privacy statement, as the PrivacyLeakWarning says.
 
         Raises:
-            SchemaError: missing values, infinities, or a column of text with more than 1000 distinct ones.
+            SchemaError: no records, or a column of text with more than 1000 distinct ones.
         """
         warnings.warn(
             "bounds and categories are read off the data, which no privacy budget pays for; "
@@ -395,24 +408,41 @@ def _checked_keys(
     return dict(given)
 
 
-def _draft(number: int, name: str, values: NDArray[Any]) -> Column:
-    """A declaration read off the ``number``-th column; errors give its number, the name may be a cell."""
+def _draft(number: int, name: str, values: Any) -> Column:
+    """A declaration read off the ``number``-th column; errors give its number, the name may be a cell.
+
+    The kind is what most cells are: numbers, text that writes one included, or other text.
+    """
     where = f"column {number} of the table"
-    if is_numeric(values):
-        x = as_numbers(where, values)
+    x, unreadable = read_numbers(values)
+    texts, text_missing = _texts_of(values)
+    finite, votes = x[np.isfinite(x)], int(np.count_nonzero(~np.isnan(x)))
+    column: Numeric | Categorical
+    if votes > np.count_nonzero(unreadable):
+        holes = bool(np.any(np.isnan(x)))
         try:
-            return _draft_numeric(name, x)
-        except SchemaError:  # which quotes the name and the bounds
+            column = _draft_numeric(name, finite)
+        except (SchemaError, ValueError):  # which quote the name and the bounds, or want numbers
             raise SchemaError(f"{where}: no bounds can be read off these numbers; declare it") from None
-    _, categories = as_levels(where, values)
-    if not all(isinstance(c, str) for c in categories):
-        raise SchemaError(f"{where}: mixes text with other types; convert it first")
-    if len(categories) > min(_MOST_CATEGORIES, max(_FEW_CATEGORIES, len(values) // 2)):
-        raise SchemaError(
-            f"{where}: too many distinct texts for categories, as in a column of names or identifiers; leave "
-            "it out, or declare it"
-        )
-    return Categorical(name, sorted(categories), outside="ignore")
+    else:
+        holes = text_missing
+        if not texts:
+            raise SchemaError(f"{where}: neither numbers nor text; leave it out, or convert it")
+        if len(texts) > min(_MOST_CATEGORIES, max(_FEW_CATEGORIES, len(values) // 2)):
+            raise SchemaError(
+                f"{where}: too many distinct texts for categories, as in a column of names or identifiers; "
+                "leave it out, or declare it"
+            )
+        column = Categorical(name, texts, outside="ignore")
+    return MissingLevel(column) if holes else column
+
+
+def _texts_of(values: Any) -> tuple[list[str], bool]:
+    """The distinct texts of a column, sorted, and whether a cell is missing."""
+    found = text_positions(values, {})
+    held = [values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()][0]
+    texts = {str(held[k]) for k in np.flatnonzero((found != MISSING) & (found != UNREADABLE))}
+    return sorted(texts), bool(np.any(found == MISSING))
 
 
 def _draft_numeric(name: str, x: NDArray[np.float64]) -> Numeric:

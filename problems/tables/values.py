@@ -1,20 +1,19 @@
-"""What cells and declarations are read as: numbers, levels, exact fractions; and why some are refused."""
+"""Declarations as exact fractions, labels as positions, and why values are refused."""
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.problems.arguments import told
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables.cells import MISSING, UNREADABLE, number_positions, text_positions
 
 Plain = int | float | str
 
@@ -29,97 +28,32 @@ class Refused(Enum):
     """Why a value has no code."""
 
     MISSING = "missing"
-    INFINITE = "infinite"
     OUTSIDE = "outside"
     KIND = "kind"  # of another type
 
 
-_NUMBERS = (numbers.Real, Decimal, np.bool_, type(None), type(pd.NA), type(pd.NaT))
+def positions(where: str, values: Any, declared: Mapping[str | int, int]) -> NDArray[np.int64]:
+    """The position of each label among the declared ones, shape (n,), -1 for others.
 
-
-def is_numeric(values: NDArray[Any]) -> bool:
-    """Whether an array holds numbers or booleans, also as Python objects; missing values count as either."""
-    if values.dtype.kind != "O":
-        return values.dtype.kind in "biuf"
-    return _are(values, _NUMBERS)
-
-
-def _are(values: NDArray[Any], types: tuple[type, ...]) -> bool:
-    return all(issubclass(kind, types) for kind in set(map(type, values)))
-
-
-def as_numbers(where: str, values: NDArray[Any], missing: Fraction | None = None) -> NDArray[np.float64]:
-    """A column as finite float64, shape (n,), with ``missing`` in the place of missing values.
-
-    ``where`` begins the messages: "column 'age'", say.
-
-    Raises:
-        SchemaError: text or other types, infinities, missing values if there is nothing to read them as.
-    """
-    gaps = np.asarray(pd.isna(values))
-    if missing is None and bool(np.any(gaps)):
-        raise refusal(where, Refused.MISSING)
-    if not is_numeric(values):
-        raise refusal(where, Refused.KIND)
-    try:
-        x = np.where(gaps, 0, values).astype(np.float64)
-    except OverflowError:
-        raise SchemaError(f"{where}: a number is too large for a 64-bit float") from None
-    if not bool(np.all(np.isfinite(x))):
-        raise refusal(where, Refused.INFINITE)
-    if missing is not None:
-        x[gaps] = float(missing)
-    return x
-
-
-def as_levels(
-    where: str, values: NDArray[Any], missing: str | int | None = None
-) -> tuple[NDArray[np.intp], list[Any]]:
-    """A column as codes, shape (n,), into the list of its distinct values; missing ones are ``missing``.
-
-    Raises:
-        SchemaError: types that cannot be categories, or missing values with nothing to read them as.
-    """
-    if values.dtype.kind not in "OUbiuf":
-        raise SchemaError(f"{where}: text, integers or booleans are needed, not {values.dtype}")
-    # Equality of other objects can be anything: np.True_ == (1,), say.
-    if values.dtype.kind == "O" and not _are(values, (str, *_NUMBERS)):
-        raise SchemaError(f"{where}: text, integers or booleans are needed, not other objects")
-    codes, levels = pd.factorize(values)
-    if not bool(np.any(codes < 0)):
-        return codes, levels.tolist()
-    if missing is None:
-        raise refusal(where, Refused.MISSING, categories=True)
-    return np.where(codes < 0, len(levels), codes), [*levels.tolist(), missing]
-
-
-def positions(
-    where: str,
-    values: NDArray[Any],
-    declared: Mapping[str | int, int],
-    missing: str | int | None = None,
-) -> NDArray[np.int64]:
-    """The position of each value among the declared ones, shape (n,), -1 for others.
-
-    The one comparison of categories and of labels. Each record's position is its own: whatever another one
-    holds, a column of floats included, numbers below ``FEATURE_LIMIT`` stay what they are (``check_exact``).
+    Labels are compared as the categories of a schema are, each by itself.
 
     Args:
         where: begins the messages.
         values: shape (n,).
         declared: positions of values that are all text, or all numbers or booleans.
-        missing: what missing values are read as.
 
     Raises:
-        SchemaError: text where numbers are declared, or the reverse; and as ``as_levels``.
+        SchemaError: text where numbers are declared, or the reverse; other objects, and missing values.
     """
-    codes, levels = as_levels(where, values, missing)
     is_text = isinstance(next(iter(declared)), str)
-    if any(isinstance(v, str) != is_text for v in levels):
+    found = (text_positions if is_text else number_positions)(values, declared)
+    if bool(np.any(found == UNREADABLE)):
         kinds = ("text", "numbers or booleans")
-        asked, found = kinds if is_text else kinds[::-1]
-        raise SchemaError(f"{where}: declared as {asked}, found as {found}; convert one of them")
-    return np.array([declared.get(v, -1) for v in levels], dtype=np.int64)[codes]
+        asked, other = kinds if is_text else kinds[::-1]
+        raise SchemaError(f"{where}: declared as {asked}, found as {other} or others; convert one of them")
+    if bool(np.any(found == MISSING)):
+        raise refusal(where, Refused.MISSING, categories=True)
+    return found
 
 
 def check_exact(where: str, values: Iterable[object]) -> None:
@@ -167,17 +101,20 @@ def plain(q: Fraction) -> Plain:
 
 def refusal(where: str, reason: Refused, categories: bool = False) -> SchemaError:
     """Why a value of a column has no code."""
-    if reason is Refused.INFINITE:
-        return SchemaError(f"{where}: infinities are not allowed")
-    if reason is Refused.KIND:
-        wanted = "values of the categories' type" if categories else "numbers"
+    if reason is Refused.KIND and categories:
         return SchemaError(
-            f"{where}: {wanted} are needed, the table holds text or other types; convert them, "
-            f"with a decimal point and without units, dates to days since a fixed one"
+            f"{where}: values of the categories' type are needed, the table holds text or other types; "
+            "convert them, or declare outside='ignore'"
+        )
+    if reason is Refused.KIND:
+        return SchemaError(
+            f"{where}: numbers are needed, the table holds text or other types; convert them, with a decimal "
+            "point and without units, dates to days since a fixed one; or declare missing_level = true or "
+            "missing=..., which they are then read as"
         )
     if categories:
         return SchemaError(
             f"{where}: missing values are not allowed; declare missing_level = true, or missing=..., a "
             "category of their own"
         )
-    return SchemaError(f"{where}: missing values (empty, NaN) are not allowed; {_FILL}")
+    return SchemaError(f"{where}: missing values (empty, NaN, NA) are not allowed; {_FILL}")

@@ -66,36 +66,10 @@ class Job:
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    words.add_argument(
-        "--module",
-        action="append",
-        default=[],
-        help="also sample modules whose path starts with this (again for more)",
-    )
-    words.add_argument(
-        "--sample", type=int, default=_SAMPLE, help=f"mutants of each module (default {_SAMPLE}; 0: all)"
-    )
-    words.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
-    words.add_argument("--only", default="", help="only mutants whose name contains this")
-    words.add_argument("--no-named", action="store_true", help="leave out the mutants of named.toml")
-    words.add_argument(
-        "--effort", type=float, default=60.0, help="seconds of tests for each of a sample (default 60)"
-    )
-    words.add_argument(
-        "--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (default 2)"
-    )
-    words.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    words.add_argument("--report", type=Path, help="run nothing; write a page of what became of the mutants")
-    given = words.parse_args()
+    given = _arguments()
     equivalent = {one["name"] for one in _toml("equivalent.toml")["mutant"]}
     jobs = [] if given.no_named or INTERPRETED else named_jobs()
-    for path in modules():
-        if path.startswith(tuple(given.module)) and not path.endswith("__init__.py"):
-            more = next((n for start, n in _MORE.items() if path.startswith(start)), 0)
-            size = max(given.sample, more if given.sample == _SAMPLE else 0)
-            jobs += [Job(m) for m in sample(path, size, given.seed)]
-    jobs = [job for job in jobs if given.only in job.mutant.name]
+    jobs = [job for job in [*jobs, *sampled(given)] if given.only in job.mutant.name]
     if given.list:
         print("\n".join(f"{job.mutant.path}:{job.mutant.line} {job.mutant.name}" for job in jobs))
         return 0
@@ -103,13 +77,44 @@ def main() -> int:
     if given.report is None:
         carry_out(asked, given.workers, given.effort)
     found = known(asked, whatever_tests=given.report is not None)
-    rows = tally(jobs, found, equivalent)
+    rows = tally([job for job in jobs if job not in asked or job.mutant.key in found], found, equivalent)
     alive = [job for job in asked if found.get(job.mutant.key) == "alive"]
     if given.report is None:
         show(rows, alive)
     else:
         given.report.write_text(page(rows, alive, given), "utf-8")
     return 1 if share(rows) < 0.95 or any(job.tests for job in alive) else 0
+
+
+def _arguments() -> argparse.Namespace:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    of = words.add_argument
+    of("--module", action="append", default=[], help="sample modules whose path starts so (again for more)")
+    of("--sample", type=int, default=_SAMPLE, help=f"mutants of each module (default {_SAMPLE}; 0: all)")
+    of("--seed", type=int, default=1, help="of the sample (default 1)")
+    of("--only", default="", help="only mutants whose name contains this")
+    of("--no-named", action="store_true", help="leave out the mutants of named.toml")
+    of(
+        "--effort",
+        type=float,
+        default=60.0,
+        help="seconds of tests for each, and to record a test file (default 60)",
+    )
+    of("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (default 2)")
+    of("--list", action="store_true", help="print the mutants and run nothing")
+    of("--report", type=Path, help="run nothing; write a page of what became of the mutants")
+    return words.parse_args()
+
+
+def sampled(given: argparse.Namespace) -> list[Job]:
+    """A sample of every module that is asked for."""
+    jobs = []
+    for path in modules():
+        if path.startswith(tuple(given.module)) and not path.endswith("__init__.py"):
+            more = next((n for folder, n in _MORE.items() if path.startswith(folder)), 0)
+            size = max(given.sample, more if given.sample == _SAMPLE else 0)
+            jobs += [Job(m) for m in sample(path, size, given.seed)]
+    return jobs
 
 
 def named_jobs() -> list[Job]:
@@ -201,7 +206,9 @@ def _warm(todo: dict[Mutant, Job], files: Sequence[str], workers: int, effort: f
     sampled = {file for job in todo.values() if not job.tests for file in job.files}
     unknown = [file for file in files if file in sampled and not kept(file).exists()]
     options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    return int(pytest.main([*options, *files], plugins=[Warm(unknown, choose, tell, workers)]))
+    return int(
+        pytest.main([*options, *files], plugins=[Warm(unknown, choose, tell, workers, patience=effort)])
+    )
 
 
 def _note(job: Job, lived: bool) -> None:

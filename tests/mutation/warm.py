@@ -31,6 +31,7 @@ class Warm:
     Args:
         unknown: test files whose reach is to be recorded before.
         choose: the mutants to run and the names of their tests, once that is known.
+        patience: processor seconds for recording a test file; what comes later in it is not asked.
         tell: told every mutant and whether its tests passed, or None where it cannot be put in this way.
     """
 
@@ -40,8 +41,10 @@ class Warm:
         choose: Callable[[Sequence[str]], tuple[Sequence[tuple[Mutant, Sequence[str]]], Reached]],
         tell: Callable[[Mutant, bool | None], None],
         workers: int,
+        patience: float,
     ) -> None:
-        self.unknown, self.choose, self.tell, self.workers = unknown, choose, tell, workers
+        self.unknown, self.choose, self.tell = unknown, choose, tell
+        self.workers, self.patience = workers, patience
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -57,7 +60,8 @@ class Warm:
                 recorder = Recorder()
                 session.config.pluginmanager.register(recorder)
                 session.config.option.maxfail = 10**6
-                _run(session, file, stop=False)
+                end = time.process_time() + self.patience
+                _run(session, file, stop=lambda: time.process_time() > end)
                 keep(file[0].nodeid.partition("::")[0], recorder.reached)
                 return 0
 
@@ -76,7 +80,7 @@ class Warm:
                 for cache in caches:
                     cache.cache_clear()
                 session.config.pluginmanager.register(Patience(reached))
-                return _run(session, [items[n] for n in names], stop=True)
+                return _run(session, [items[n] for n in names], stop=lambda: bool(session.testsfailed))
 
             return forked(work)
 
@@ -135,11 +139,11 @@ def _living() -> tuple[dict[str, list[FunctionType]], list[Any]]:
     return functions, caches
 
 
-def _run(session: pytest.Session, items: Sequence[pytest.Item], stop: bool) -> int:
+def _run(session: pytest.Session, items: Sequence[pytest.Item], stop: Callable[[], bool]) -> int:
     for item, after in zip(items, [*items[1:], None], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-        if stop and session.testsfailed:
-            return 1
+        if stop():
+            break
     return 1 if session.testsfailed else 0
 
 

@@ -39,8 +39,8 @@ COLUMNS: list[Column] = [
 
 
 def as_array(values: list[Any]) -> Any:
-    """NumPy itself turns numbers and holes beside text into text: what is left then is no longer ours."""
-    if 0 < sum(isinstance(v, str) for v in values) < len(values):
+    """NumPy itself turns what stands beside text or bytes into these: what is left then is not ours."""
+    if any(0 < sum(isinstance(v, kind) for v in values) < len(values) for kind in (str, bytes)):
         raise TypeError
     return np.array(values)
 

@@ -173,8 +173,13 @@ def test_what_an_engine_cannot_do_is_refused(privopt: Command, words: tuple[str,
     assert message in run.stderr
 
 
-def test_nothing_is_booked_for_records_that_are_refused(privopt: Command) -> None:
-    assert privopt("budget", "create", "ledger.json", "--epsilon", "9").returncode == 0
+def test_records_that_are_refused_are_paid_for(privopt: Command) -> None:
+    """What a refusal tells of records is not free; what the table's columns tell is."""
+    assert privopt("budget", "create", "ledger.json", "--epsilon", "9", "--delta", "0.1").returncode == 0
+    words = (*FIT, "--ledger", "ledger.json", "--data", "parts/*.parquet")
+    unknown = privopt(*words, "--target", "nowhere")
+    assert unknown.returncode == 2
+    assert "Nothing was booked" in unknown.stderr
     refused = privopt(
         *FIT[:-4],
         "--classes",
@@ -188,7 +193,9 @@ def test_nothing_is_booked_for_records_that_are_refused(privopt: Command) -> Non
     )
     assert refused.returncode == 2
     assert "outside the declared classes" in refused.stderr
-    assert "Nothing was booked" in refused.stderr
+    assert "counts as spent in ledger.json" in refused.stderr
+    assert "Nothing was booked" not in refused.stderr
+    assert "spent epsilon = 1 of 9" in privopt("budget", "show", "ledger.json").stdout
 
 
 def test_help_loads_no_engine() -> None:

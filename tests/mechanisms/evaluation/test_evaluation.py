@@ -12,6 +12,8 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, confusion_matrix, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from privopt.mechanisms import (
     NoiseSource,
@@ -473,3 +475,98 @@ def test_a_counted_record_scores_alike_whoever_else_is_counted() -> None:
         first = np.vstack([np.zeros((1, 13), dtype=np.int64), kept])  # of the least codes
         after = CountedRecords.of(schema, schema.codes(first), (0, 1), np.append(label, 0))
         assert np.array_equal(model.decision_function(after)[1:], model.decision_function(before))
+
+
+# ---------------------------------------------------------------- scores of each row by itself
+
+
+def numbers(frame: pd.DataFrame) -> Any:
+    return np.column_stack([frame["age"], frame["pulse"], frame["smoker"].str.len()]).astype(float)
+
+
+def by_the_largest(x: Any) -> Any:
+    return x / np.max(np.abs(x))
+
+
+def from_the_mean(x: Any) -> Any:
+    return x - np.mean(x, axis=0)
+
+
+class RemembersTheLargest:
+    """Scales by the largest number that it has ever seen."""
+
+    def __init__(self) -> None:
+        self.largest = 0.0
+
+    def __call__(self, x: Any) -> Any:
+        self.largest = max(self.largest, float(np.max(np.abs(x))))
+        return x / self.largest
+
+
+def flips(x: Any) -> Any:
+    return x * np.random.choice([-1.0, 1.0], len(x))[:, None]  # noqa: NPY002
+
+
+def fitted(transform: Any, schema: bool = True) -> Any:
+    """A public pipeline of scikit-learn with one more step."""
+    steps = [FunctionTransformer(numbers)] if schema else []
+    model = make_pipeline(*steps, FunctionTransformer(transform), LogisticRegression())
+    X, y = patients(400, seed=1)
+    return model.fit(X if schema else numbers(X), y)
+
+
+class NoRecords:
+    """Refuses to be looked at."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"records were asked for {name} first")
+
+    __len__ = __array__ = __iter__ = lambda self, *_: (_ for _ in ()).throw(
+        AssertionError("records were read")
+    )
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, None], ids=["schema", "no schema"])
+@pytest.mark.parametrize("transform", [by_the_largest, from_the_mean, RemembersTheLargest(), flips])
+def test_scores_that_depend_on_other_rows_are_refused_before_records_are_read(
+    transform: Any, schema: Schema | None
+) -> None:
+    model = fitted(transform, schema is not None)
+    with pytest.raises(InvalidInputError, match="which rows are scored together"):
+        evaluate(model, NoRecords(), NoRecords(), schema=schema)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, None], ids=["schema", "no schema"])
+def test_scores_of_rows_by_themselves_are_told_on_the_spend(schema: Schema | None) -> None:
+    model, (X, y) = fitted(np.tanh, schema is not None), patients(300)
+    found = evaluate(model, X if schema else numbers(X), y, schema=schema)
+    assert found.spend.claim == "proved"
+    assert "64 made-up rows" in found.spend.note
+    assert Evaluation.from_dict(found.to_dict()).spend == found.spend
+
+
+def test_scores_that_could_not_be_tried_are_not_called_proved(tmp_path: Path) -> None:
+    """A pipeline of text columns, and nobody says which texts there are."""
+    model, (X, y) = fitted(np.tanh), patients(300)
+    ledger = Ledger.create(tmp_path / "ledger.json", epsilon=1.0)
+    found = evaluate(model, X, y, ledger=ledger)
+    assert found.spend.claim == "not checked"
+    assert "not checked" in str(found.spend)
+    assert not found.spend.guaranteed
+    assert ledger.total().epsilon == 1.0
+
+
+def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> None:
+    model, (X, y) = linear(), patients(300)
+    assert evaluate(model, X, y).spend.note == ""
+    scores = model.decision_function
+    model.decision_function = lambda rows: by_the_largest(scores(rows))
+    with pytest.raises(InvalidInputError, match="which rows are scored together"):
+        evaluate(model, X, y)
+
+
+def test_a_decision_function_gives_one_score_a_row() -> None:
+    model = linear()
+    model.decision_function = lambda rows: np.zeros((len(rows), 2))
+    with pytest.raises(InvalidInputError, match="scores of shape"):
+        evaluate(model, *patients(30))

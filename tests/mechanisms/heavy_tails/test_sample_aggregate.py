@@ -6,18 +6,24 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import random
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.linear_model import SGDRegressor
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.heavy_tails.fresh_copies import Estimator
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.convex.erm import RiskMinimizer
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
+from privopt.problems.errors import InvalidInputError
 
 
 def planned(m: int = 400, d: int = 1, n: int | None = None, epsilon: float = 1.0) -> SampleAggregate:
@@ -206,3 +212,88 @@ def test_large_budgets_get_no_less_noise_than_they_pay_for(d: int, delta: float,
 def test_a_radius_that_squares_cannot_hold_is_refused() -> None:
     with pytest.raises(PrivacyParameterError, match="radius"):
         SampleAggregate.plan(400, 1, subsets=400, radius=1e-170, epsilon=1.0, delta=1e-2)
+
+
+class WarmSlope:
+    """A slope that goes on from where the last call left it, as warm starts do."""
+
+    def __init__(self) -> None:
+        self.model = SGDRegressor(warm_start=True, max_iter=1, tol=None, random_state=0)
+
+    def __call__(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.fit(rows, labels).coef_)
+
+
+def sums_in_a_closure() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    seen: list[float] = []
+
+    def ask(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        seen.append(float(np.sum(labels)))
+        return np.array([sum(seen)])
+
+    return ask
+
+
+class DrawsAsManyAsItSees:
+    """Takes numbers from the global generators, how many depends on the labels."""
+
+    def __call__(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        drawn = np.random.uniform(size=int(labels.max()) + 1)  # noqa: NPY002
+        return np.array([drawn[-1] + (random.random() if labels.max() else 0.0)])
+
+
+class OwnGenerator:
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def __call__(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return self.rng.uniform(size=int(labels.max()) + 1)[-1:]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pytest.param(WarmSlope(), id="warm start"),
+        pytest.param(sums_in_a_closure(), id="closure"),
+        pytest.param(DrawsAsManyAsItSees(), id="global generators"),
+        pytest.param(OwnGenerator(), id="own generator"),
+        pytest.param(WarmSlope().__call__, id="bound method"),
+    ],
+)
+def test_replacing_a_record_changes_the_answer_of_its_own_subset_alone(
+    estimator: Estimator, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proof moves one estimate out of m."""
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(SampleAggregate, "shortened", lambda self, z: (seen.append(z.copy()), z)[1])
+    plan = dataclasses.replace(planned(), n_records=24, subsets=6, averaged=2)
+    X, y = np.linspace(-1, 1, 24)[:, None], np.zeros(24)
+    for far in (0.0, 40.0):
+        y[5] = far
+        plan.release(X, y, estimator, NoiseSource(insecure_seed=3), workers=workers)
+    assert np.sum(np.any(seen[0] != seen[1], axis=1)) == 1
+
+
+def test_an_estimator_is_copied_as_it_was_before_the_release() -> None:
+    estimator = OwnGenerator()
+    before = estimator.rng.bit_generator.state
+    state = random.getstate(), np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
+    planned().release(np.ones((400, 1)), np.zeros(400), estimator, NoiseSource(insecure_seed=0))
+    assert estimator.rng.bit_generator.state == before
+    assert random.getstate() == state[0]
+    assert np.array_equal(np.random.get_state()[1], state[1])  # type: ignore[index]  # noqa: NPY002
+
+
+class HoldsALock:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __call__(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return np.zeros(1)
+
+
+@pytest.mark.parametrize("estimator", [HoldsALock(), iter(())])
+def test_an_estimator_that_cannot_be_copied_is_refused_before_records_are_read(estimator: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"copy|function"):
+        planned().release("never read", "neither", estimator)  # type: ignore[arg-type]

@@ -229,6 +229,16 @@ def test_the_classifier_learns(tmp_path: Path) -> None:
     assert small.score(X, y) > 0.8
 
 
+def test_a_threshold_far_from_the_middle_of_numbers_is_found() -> None:
+    """The model reads numbers from their middle, 50; a card counts from 0, and 9% of records are below 40."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: rng.integers(0, 101, 3000) for name in "ab"})
+    y = np.where(X["a"] + X["b"] > 40, "yes", "no")
+    schema = Schema([Numeric(name, 0, 100, step=1) for name in "ab"], intercept=True)
+    fitted = model(insecure_seed=0, schema=schema, epsilon=20.0).fit(X, y)
+    assert np.mean(fitted.predict(X)[y == "no"] == "no") > 0.9
+
+
 def test_without_an_intercept_the_levels_carry_the_threshold() -> None:
     X, y = people(4000)
     bare = Schema(SCHEMA.columns)

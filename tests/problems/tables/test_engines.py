@@ -365,15 +365,18 @@ def test_cells_of_another_type_than_their_column_are_refused(kind: str, values: 
     connection.con.executemany("INSERT INTO t VALUES (?, 'no')", [(v,) for v in values])
     if kind == "TEXT":
         connection.con.execute("UPDATE t SET x = CAST(x AS BLOB) WHERE x = '1'")
-    column = Categorical("x", ["a"], "ignore") if kind == "TEXT" else Binned("x", [0, 1])
+    column = Categorical("x", ["a"]) if kind == "TEXT" else Binned("x", [0, 1])
     with pytest.raises(SchemaError, match="are needed"):
         count_records(connection.table("t"), Schema([column]), "y", CLASSES)
+    lenient = Categorical("x", ["a"], "ignore") if kind == "TEXT" else MissingLevel(Binned("x", [0, 1]))
+    counted = count_records(connection.table("t"), Schema([lenient]), "y", CLASSES)
+    assert (counted.codes[0].tolist(), counted.counts.tolist()) == ([0, 1], [1, 1])
 
 
 @pytest.mark.parametrize(
     ("column", "kind", "value", "message"),
     [
-        (Binned("x", [0, 1]), "float", math.inf, "infinities"),
+        (Binned("x", [0, 1], "refuse"), "float", math.inf, "must lie in"),
         (Binned("x", [0, 1]), "float", math.nan, "missing"),
         (Numeric("x", 0, 1, outside="refuse"), "float", 4321.5, "must lie in"),
         (Binned("x", [0, 1]), "text", "4321.5", "numbers are needed"),

@@ -37,7 +37,7 @@ def test_a_missing_value_is_a_level_and_nothing_else() -> None:
         [0, 1, 0, 0, 0, 1, 0.7, 0, 1],
     ]
     assert SCHEMA.levels[2] == ("pulse", "missing")
-    assert SCHEMA.text_columns == ["smoker"]
+    assert SCHEMA.text_columns == ["pulse", "smoker", "age"]
 
 
 def test_a_column_of_holes_alone_is_read() -> None:

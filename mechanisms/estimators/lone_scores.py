@@ -1,0 +1,100 @@
+"""A check that a score depends on its row alone, on rows that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.tables.made_up import made_up_rows
+from privopt.problems.tables.schema import Schema
+
+_ROWS = 64
+# Rounding may differ with the number of rows, and single precision is in use.
+_TOLERANCE = 1e-5
+
+Scores = NDArray[np.float64]
+
+
+class Check(NamedTuple):
+    """Whether scores could be compared, and what was done or why not, in words."""
+
+    made: bool
+    words: str
+
+
+def is_own(model: object) -> bool:
+    """Whether scores are computed by a class of this package."""
+    replaced = "decision_function" in getattr(model, "__dict__", {})
+    return type(model).__module__.partition(".")[0] == "privopt" and not replaced
+
+
+def check_lone_scores(model: Any, schema: Schema | None) -> Check:
+    """Refuse a model whose scores of made-up rows change with their order, company or past.
+
+    The rows are values that the schema declares, or without one normal numbers of several sizes; never
+    records. Rows are scored one by one first, then together, in another order, in halves and smaller groups,
+    with some of them twice, and once more alone.
+
+    Raises:
+        InvalidInputError: a score depends on more than its row.
+    """
+    rows, of = _rows(model, schema), "of the schema" if schema is not None else "without a schema"
+    if rows is None:
+        return Check(False, "not checked, for no schema says what rows look like")
+    try:
+        alone = np.concatenate([_score(model, rows, [i]) for i in range(_ROWS)])
+    except PrivOptError:
+        raise
+    except Exception as error:  # whatever the model raises at rows that it was not made for
+        return Check(False, f"not checked, for the model raised {type(error).__name__} at made-up rows {of}")
+    for which in _companies():
+        found = _score(model, rows, which)
+        if not np.allclose(found, alone[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(alone)):
+            raise InvalidInputError(
+                f"the scores of {type(model).__name__} depend on which rows are scored together, or before: "
+                "made-up rows got other scores in other company. One record could then move every count, and "
+                "evaluate promises that it moves two. To do: let transformers use what they learned in fit "
+                "alone, nothing of the table at hand"
+            )
+    return Check(True, f"those of {_ROWS} made-up rows {of} did not change with the rows scored beside them")
+
+
+def _companies() -> list[list[int]]:
+    order = np.random.default_rng(1).permutation(_ROWS)
+    first, second = order[: _ROWS // 2], order[_ROWS // 2 :]
+    some = np.random.default_rng(2).permutation(_ROWS)[: _ROWS // 4]
+    every = list(range(_ROWS))
+    return [every, order.tolist(), first.tolist(), second.tolist(), some.tolist(), [*every, *every[:8]], [0]]
+
+
+def _size(scores: Scores) -> float:
+    return float(np.max(np.abs(scores[np.isfinite(scores)]), initial=0.0))
+
+
+def _score(model: Any, rows: Callable[[list[int]], Any], which: list[int]) -> Scores:
+    scores = np.asarray(model.decision_function(rows(which)), dtype=np.float64)
+    if scores.shape != (len(which),):
+        raise InvalidInputError(
+            f"decision_function gave scores of shape {scores.shape} for {len(which)} rows"
+        )
+    return scores
+
+
+def _rows(model: Any, schema: Schema | None) -> Callable[[list[int]], Any] | None:
+    """Made-up rows by their numbers; None where nothing says how many columns they have."""
+    if schema is not None:
+        table = made_up_rows(schema, _ROWS)
+        return lambda which: table.iloc[which].reset_index(drop=True)
+    width = getattr(model, "n_features_in_", None)
+    if width is None:
+        return None
+    rng, names = np.random.default_rng(0), getattr(model, "feature_names_in_", None)
+    numbers = rng.standard_normal((_ROWS, int(width))) * 10.0 ** rng.integers(-1, 3, (_ROWS, 1))
+    if names is None:
+        return lambda which: numbers[which]
+    return lambda which: pd.DataFrame(numbers[which], columns=list(names))

@@ -1,0 +1,266 @@
+"""The meaning of a cell: a number, a text, a missing value, or none of these; a function of the cell alone.
+
+Every table in memory is read through here, whatever library holds it, and engines say the same in queries.
+
+A cell of a column of numbers is a number if it is one (booleans count as 0 and 1), or if it is text that
+writes one: digits with an optional sign, decimal point and exponent, ``inf`` or ``infinity``, ``true`` or
+``false`` in upper or lower case, blanks around it aside. Its value is the nearest 64-bit float, so what is
+too large for one is infinite. It is missing if it is None, NaN, NA or NaT, or text that is a missing-value
+marker. Any other cell is unreadable.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+# Positions of cells that are no level.
+UNDECLARED, MISSING, UNREADABLE = -1, -2, -3
+
+_BLANKS = " \t\n\r\v\f"
+# Missing-value markers of columns of numbers, in lower case.
+USUAL_MARKERS = frozenset(
+    [
+        "", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nan", "+nan", "-nan", "null", "none", "nat",
+        "missing", "?", "-", "--", ".",
+    ]
+)  # fmt: skip
+_WORDS = {"true": 1.0, "false": 0.0}
+_WORDS |= {sign + word: math.inf for sign in ("", "+") for word in ("inf", "infinity")}
+_WORDS |= {"-inf": -math.inf, "-infinity": -math.inf}
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Of these Arrow makes the floats that Python makes; they neither overflow nor underflow.
+_USUAL_NUMBER = r"^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$"
+_ABSENT = (type(None), type(pd.NA), type(pd.NaT))
+_REAL = (numbers.Real, Decimal, np.bool_)
+
+
+@dataclass(frozen=True)
+class Markers:
+    """Missing-value markers that a column declares beside the usual ones.
+
+    Attributes:
+        texts: as they are written, for columns of text.
+        words: in lower case without blanks around them, for columns of numbers.
+        numbers: those that are numbers, or text that writes one.
+    """
+
+    texts: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+    numbers: frozenset[float] = frozenset()
+
+    @classmethod
+    def of(cls, declared: Iterable[str | float], levels: Iterable[object] = ()) -> Self:
+        """Markers as a schema lists them, less the ``levels`` of its column."""
+        left = [marker for marker in declared if marker not in set(levels)]
+        texts = frozenset(marker for marker in left if isinstance(marker, str))
+        values = [number_in(m) if isinstance(m, str) else float(m) for m in left]
+        known = set(levels)
+        found = frozenset(v for v in values if v is not None and not math.isnan(v) and v not in known)
+        return cls(texts, frozenset(map(_word, texts)), found)
+
+
+NO_MARKERS = Markers()
+
+
+class Numbers(NamedTuple):
+    """A column of numbers.
+
+    Attributes:
+        values: float64, shape (n,); infinite if too large, NaN where a cell is missing or unreadable.
+        unreadable: which cells are neither a number nor missing, shape (n,).
+    """
+
+    values: NDArray[np.float64]
+    unreadable: NDArray[np.bool_]
+
+
+def _word(text: str) -> str:
+    return text.strip(_BLANKS).lower()
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text writes, NaN for a usual missing-value marker, None for any other text."""
+    stripped = text.strip(_BLANKS)
+    if _NUMBER.fullmatch(stripped):
+        return float(stripped)
+    word = stripped.lower()
+    return math.nan if word in USUAL_MARKERS else _WORDS.get(word)
+
+
+def read_numbers(values: Any, markers: Markers = NO_MARKERS) -> Numbers:
+    """The cells of a column as numbers: the definition above, cell by cell.
+
+    Args:
+        values: a NumPy array of shape (n,), or an Arrow array of text.
+        markers: missing-value markers beside the usual ones.
+    """
+    found = _numbers(values, markers)
+    if markers.numbers:
+        coded = np.isin(found.values, np.array(sorted(markers.numbers)))
+        found.values[coded] = np.nan
+    return found
+
+
+def _numbers(values: Any, markers: Markers) -> Numbers:
+    if isinstance(values, pa.Array):
+        return _written_numbers(values, markers)
+    none = np.zeros(len(values), dtype=bool)
+    if values.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            return Numbers(values.astype(np.float64), none)
+    if values.dtype.kind == "U":
+        return _numbers(values.astype(object), markers)
+    if values.dtype.kind != "O":
+        absent = np.asarray(pd.isna(values)) if values.dtype.kind in "mM" else none
+        return Numbers(np.full(len(values), np.nan), ~absent)
+    return _by_type(values, markers)
+
+
+def _by_type(values: NDArray[Any], markers: Markers) -> Numbers:
+    """Of Python objects: those of one type are read together."""
+    found = Numbers(np.full(len(values), np.nan), np.zeros(len(values), dtype=bool))
+    for reader, rows in _grouped(values, _reader_of):
+        part = reader(values[rows], markers)
+        found.values[rows], found.unreadable[rows] = part.values, part.unreadable
+    return found
+
+
+def _grouped(values: NDArray[Any], of: Callable[[type], Any]) -> list[tuple[Any, Any]]:
+    """What ``of`` says of the types in an array of objects, and the rows of each."""
+    said = {kind: of(kind) for kind in set(map(type, values))}
+    different = list(dict.fromkeys(said.values()))
+    if len(different) == 1:
+        return [(different[0], slice(None))]
+    number = {kind: different.index(what) for kind, what in said.items()}
+    places = np.fromiter((number[type(v)] for v in values), dtype=np.int8, count=len(values))
+    return [(what, places == k) for k, what in enumerate(different)]
+
+
+def _reader_of(kind: type) -> Callable[[NDArray[Any], Markers], Numbers]:
+    if issubclass(kind, str):
+        return _texts
+    if issubclass(kind, _ABSENT):
+        return _nothing
+    return _reals if issubclass(kind, _REAL) else _other
+
+
+def _texts(values: NDArray[Any], markers: Markers) -> Numbers:
+    try:
+        return _written_numbers(pa.array(values, type=pa.large_string()), markers)
+    except (UnicodeEncodeError, pa.ArrowException):  # halves of characters, which are in no number
+        return _one_by_one([_as_written(v, markers) for v in values.tolist()])
+
+
+def _reals(values: NDArray[Any], markers: Markers) -> Numbers:
+    try:
+        with np.errstate(all="ignore"):
+            return Numbers(values.astype(np.float64), np.zeros(len(values), dtype=bool))
+    except Exception:  # integers beyond floats, signalling NaN, and whatever other types raise
+        return _one_by_one([_as_float(v) for v in values])
+
+
+def _nothing(values: NDArray[Any], markers: Markers) -> Numbers:
+    return Numbers(np.full(len(values), np.nan), np.zeros(len(values), dtype=bool))
+
+
+def _other(values: NDArray[Any], markers: Markers) -> Numbers:
+    return Numbers(np.full(len(values), np.nan), np.ones(len(values), dtype=bool))
+
+
+def _one_by_one(found: list[float | None]) -> Numbers:
+    unreadable = np.array([v is None for v in found], dtype=bool)
+    return Numbers(np.array([np.nan if v is None else v for v in found], dtype=np.float64), unreadable)
+
+
+def _as_float(value: Any) -> float | None:
+    try:
+        return math.nan if isinstance(value, Decimal) and value.is_nan() else float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except Exception:  # of a type that is a number in name alone
+        return None
+
+
+def _as_written(text: str, markers: Markers) -> float | None:
+    found = number_in(text)
+    return math.nan if found is None and _word(text) in markers.words else found
+
+
+def _written_numbers(texts: Any, markers: Markers) -> Numbers:
+    """Of an Arrow array of text: what looks usual is converted by Arrow, the rest by its distinct values."""
+    stripped = pc.ascii_trim_whitespace(texts)
+    usual = pc.fill_null(pc.match_substring_regex(stripped, _USUAL_NUMBER), False)
+    converted = pc.cast(pc.if_else(usual, stripped, pa.scalar(None, stripped.type)), pa.float64())
+    values = np.array(converted.to_numpy(zero_copy_only=False), dtype=np.float64)
+    unreadable = np.zeros(len(values), dtype=bool)
+    rows = np.flatnonzero(np.asarray(pc.and_(pc.invert(usual), pc.is_valid(texts))))
+    if len(rows):
+        rest = texts.take(pa.array(rows)).dictionary_encode()
+        known = _one_by_one([_as_written(text, markers) for text in rest.dictionary.to_pylist()])
+        place = np.asarray(rest.indices)
+        values[rows], unreadable[rows] = known.values[place], known.unreadable[place]
+    return Numbers(values, unreadable)
+
+
+def number_positions(
+    values: Any, declared: Mapping[Any, int], markers: Markers = NO_MARKERS
+) -> NDArray[np.int64]:
+    """The position of each cell among declared numbers, shape (n,); UNDECLARED, MISSING or UNREADABLE.
+
+    Declared numbers are below 2^53 in absolute value, where the nearest 64-bit float tells them apart.
+    """
+    found = read_numbers(values, markers)
+    codes, levels = pd.factorize(found.values)
+    places = np.array([*(declared.get(v, UNDECLARED) for v in levels.tolist()), MISSING], dtype=np.int64)
+    result = places[codes]
+    result[found.unreadable] = UNREADABLE
+    return result
+
+
+def text_positions(
+    values: Any, declared: Mapping[Any, int], markers: Markers = NO_MARKERS
+) -> NDArray[np.int64]:
+    """The position of each cell among declared texts, shape (n,); UNDECLARED, MISSING or UNREADABLE.
+
+    Text is compared as it is written. Numbers and other objects are unreadable here.
+    """
+    if isinstance(values, pa.Array):
+        encoded = pc.dictionary_encode(values)
+        texts = encoded.dictionary.to_pylist()
+        return _looked_up(np.asarray(pc.fill_null(encoded.indices, -1)), texts, declared, markers)
+    if values.dtype.kind == "U":
+        values = values.astype(object)
+    if values.dtype.kind != "O":
+        absent = pd.isna(values) if values.dtype.kind in "fmMc" else np.zeros(len(values), dtype=bool)
+        return np.where(absent, MISSING, UNREADABLE).astype(np.int64)
+    result = np.full(len(values), UNREADABLE, dtype=np.int64)
+    for reader, rows in _grouped(values, _reader_of):
+        part = values[rows]
+        if reader is _texts:
+            codes, texts = pd.factorize(part)
+            result[rows] = _looked_up(codes, texts, declared, markers)
+        elif reader is not _other:
+            found = reader(part, markers)
+            missing = np.isnan(found.values) & ~found.unreadable
+            result[rows] = np.where(missing, MISSING, UNREADABLE)
+    return result
+
+
+def _looked_up(
+    codes: NDArray[np.intp], texts: Iterable[str], declared: Mapping[Any, int], markers: Markers
+) -> NDArray[np.int64]:
+    """Positions of texts by their distinct ones; code -1 is missing."""
+    places = [declared.get(t, MISSING if t in markers.texts else UNDECLARED) for t in texts]
+    return np.array([*places, MISSING], dtype=np.int64)[codes]

@@ -1,0 +1,56 @@
+"""Made-up rows of a schema: values that records may have, of no record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.schema import Schema
+
+_FINE = 1000  # grid points of a number that values are taken from, at most
+
+
+def made_up_rows(schema: Schema, n_rows: int, seed: int = 0) -> pd.DataFrame:
+    """A table of ``n_rows`` rows that the schema takes. Public: no record is read.
+
+    Every column is drawn by itself, each of its declared values alike; ends of numbers are among them. One
+    value in eight is missing where the declaration takes missing ones.
+    """
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({c.name: _values(c, n_rows, rng) for c in schema.columns})
+
+
+def _values(column: Column, n: int, rng: Generator) -> NDArray[Any]:
+    kind, has_level = plain_column(column)
+    found = _declared(kind)[rng.integers(0, len(_declared(kind)), n)]
+    if not (has_level or getattr(kind, "missing", None) is not None):
+        return found
+    gaps = rng.integers(0, 8, n) == 0
+    found = found.astype(object if isinstance(kind, Categorical) else np.float64)
+    found[gaps] = None if isinstance(kind, Categorical) else np.nan
+    return found
+
+
+def _declared(kind: Column) -> NDArray[Any]:
+    """Values that a column takes, shape (k,)."""
+    if isinstance(kind, Categorical):
+        return np.array(kind.categories, dtype=object)
+    if isinstance(kind, Numeric):
+        steps = np.unique(np.linspace(0, kind.top, min(kind.top + 1, _FINE)).astype(np.int64))
+        return _plain([float(kind.low + int(k) * kind.step) for k in steps])
+    assert isinstance(kind, Binned)
+    edges = np.array([float(e) for e in kind.edges])
+    return _plain([*edges, *(edges[:-1] + edges[1:]) / 2])
+
+
+def _plain(values: list[float]) -> NDArray[Any]:
+    """Integers where all values are."""
+    numbers = np.array(values)
+    whole = np.all(numbers == np.rint(numbers)) and np.max(np.abs(numbers)) < 2**53
+    return numbers.astype(np.int64) if whole else numbers
