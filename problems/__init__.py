@@ -29,7 +29,7 @@ _HOMES = {
     "SeparatorSet": "discrete.problem",
     "ZeroOneHalfspace": "discrete.halfspace",
     "count_records": "tables.engines",
-    "open_table": "tables.engines",
+    "open_table": "tables.sources",
     "read_table": "tables.reading",
 }
 __all__ = sorted(_HOMES)
@@ -52,10 +52,10 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.problems.tables.columns import Numeric as Numeric
     from privopt.problems.tables.counted import CountedRecords as CountedRecords
     from privopt.problems.tables.engines import count_records as count_records
-    from privopt.problems.tables.engines import open_table as open_table
     from privopt.problems.tables.missing import MissingLevel as MissingLevel
     from privopt.problems.tables.reading import read_table as read_table
     from privopt.problems.tables.rules import PointRule as PointRule
     from privopt.problems.tables.schema import Schema as Schema
+    from privopt.problems.tables.sources import open_table as open_table
 else:
     __getattr__, __dir__ = lazily(__name__, _HOMES)

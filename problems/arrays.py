@@ -27,7 +27,10 @@ def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDAr
     if counts is None:
         return np.broadcast_to(np.int64(1), (rows,))
     check_unmasked(counts, "counts")
-    given = np.asarray(counts)
+    try:
+        given = np.asarray(counts)
+    except ValueError:  # rows of different lengths
+        given = np.empty(0)
     if given.dtype.kind not in "iu" or given.shape != (rows,):
         raise InvalidInputError(f"counts must be whole numbers >= 1, one per row: shape ({rows},)")
     if np.any(given < 1) or float(np.sum(given, dtype=np.float64)) * largest >= _MOST_RECORDS:

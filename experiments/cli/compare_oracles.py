@@ -10,7 +10,7 @@ from rich.console import Console
 
 from privopt.experiments.comparison import report
 from privopt.experiments.comparison.export import export as write_files
-from privopt.experiments.comparison.race import DIED, entrant, run
+from privopt.experiments.comparison.race import DIED, TIMED_OUT, entrant, run
 from privopt.experiments.comparison.workload import workload as instances_of
 from privopt.oracles.errors import MissingSolverError
 from privopt.problems.files import write_atomically
@@ -32,7 +32,9 @@ def compare_oracles(
         typer.Option(help="NAME, or NAME:rows and NAME:cells; repeat it. Default: all that are installed."),
     ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws of noise.")] = 1,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Processor seconds for each solve.")] = 60.0,
+    time_limit: Annotated[
+        float, typer.Option(min=0.001, help="Processor seconds for each build and each solve.")
+    ] = 60.0,
     jobs: Annotated[
         int, typer.Option(min=1, help="Oracles that run at a time, each on a core of its own.")
     ] = 1,
@@ -59,8 +61,9 @@ def compare_oracles(
     write_atomically(output / "report.html", report.html(sections))
     report.write_markdown(output, sections)
     console.print(report.certified(solves.frame, time_limit).to_string(index=False), markup=False)
-    for line in solves.matching(status=DIED):
-        console.print(f"lost: {line['oracle']} at {line['data']} n={line['n']} d={line['d']}", markup=False)
+    for line in (*solves.matching(status=DIED), *solves.matching(status=TIMED_OUT)):
+        where = f"{line['oracle']} at {line['data']} n={line['n']} d={line['d']}"
+        console.print(f"lost: {where}: {line['said']}", markup=False)
     wrong = report.disagreements(solves.frame)
     console.print(f"contradictions: {len(wrong)}; report: {output / 'report.html'}", markup=False)
     if len(wrong):

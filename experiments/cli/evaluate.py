@@ -20,7 +20,7 @@ from privopt.experiments.cli.tables import TableOption, read_labelled
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.engines import is_engine_address
+from privopt.problems.tables.sources import is_engine_address
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)

@@ -36,6 +36,8 @@ COMMANDS = {
     "compare-oracles": "Compare minimising oracles on reproducible instances: who proves what, how fast, "
     "whether all agree.",
     "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
+    "check": "Run the conformance kit on an oracle of your own; what passes is remembered until its source "
+    "files change.",
     "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
     "reproduce": "Measure figures and tables of the papers again, and say whether what they show was seen.",
     "budget": "Keep privacy budgets: a file, or a database for a team.",

@@ -18,10 +18,11 @@ from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import EngineCount, is_engine_address, open_table, rows_of
+from privopt.problems.tables.engines import EngineCount, rows_of
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import is_engine_address, open_table
 
 # Records that are predicted at a time: some tens of megabytes.
 _PART = 100_000

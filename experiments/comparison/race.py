@@ -5,7 +5,8 @@ lets it choose. If it dies, the instance that it was at is lost, and the next ru
 
 Time is processor time where the system tells it, of the runner and all that it starts: what else the machine
 does then changes little. Oracles that listen while they run are stopped by it, the others by the clock after
-twenty times as long, and what they have proved later than allowed does not count.
+twenty times as long, and what they have proved later than allowed does not count. Building has the same limit
+and warming up, in which kernels are compiled, a longer one; a runner that exceeds one is ended.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -36,9 +38,12 @@ from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.errors import InvalidInputError
 
 SOLVED, OPEN, REFUSED, FAILED, DIED = "solved", "open", "refused", "failed", "died"
+TIMED_OUT = "timed out"
 _POINTS = 200  # of a trace at most
 _CLOCK = 20.0  # seconds on the clock for each second of processor time
 _LOOK = 0.1  # seconds between two looks at the processor time
+_START = 5.0  # seconds that a stage may take beyond its limit: a process starts, data are read
+_COMPILING = 120.0  # processor seconds to warm up in, at least
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Solve:
     Attributes:
         oracle: its name, and after a colon its model where it has a choice.
         status: "solved" (proved optimal within the limit), "open" (stopped by it, proved too late, or
-            without a proof), "refused", "failed", or "died" (the process was killed).
+            without a proof), "refused", "failed", "died" (the process was killed), or "timed out" (it was
+            ended, for it had not warmed up, built or answered within the limit).
         seconds: of wall-clock time.
         processor_seconds: of this process and all that it started; NaN where the system does not tell.
         build_seconds: wall-clock time before the first noise was known; once per problem.
@@ -143,6 +149,10 @@ def run(
             for moment in trace:
                 moments.add(moment)
             bar.update(line, advance=1, description=f"{solve.oracle}, {solve.data} d={solve.d}")
+            if not console.is_terminal:  # nothing is drawn there before the end
+                console.print(
+                    f"{solve.oracle}, {solve.data} n={solve.n} d={solve.d}: {solve.status}", markup=False
+                )
     return solves, moments
 
 
@@ -215,30 +225,93 @@ def _survived(
     """All instances by one oracle, whatever becomes of its runners."""
     left = list(instances)
     while left:
+        timer = StageTimer(limit)
         try:
-            for finding in isolated(runner, name, left, limit, core, started=started):
+            found = isolated(runner, name, left, limit, core, started=started, waiting=timer.check)
+            for message in found:
+                if isinstance(message, Stage):
+                    timer.begin(message)
+                    continue
                 left = left[1:]
-                yield finding
+                yield message
         except WorkerDiedError as error:
             yield _solve(left[0], name, DIED, said=str(error)), []
             left = left[1:]
+        except StageTimeoutError as error:
+            # Without warming up no other runner would get any farther.
+            lost = left if timer.stage is Stage.WARM_UP else left[:1]
+            for instance in lost:
+                yield _solve(instance, name, TIMED_OUT, said=str(error)), []
+            left = left[len(lost) :]
 
 
-def runner(name: str, instances: Sequence[Instance], limit: float, core: int | None) -> Iterator[Finding]:
+class Stage(Enum):
+    """Stages of a runner; each has a time limit of its own."""
+
+    WARM_UP = "warming up"
+    BUILD = "building"
+    SOLVE = "solving"
+
+
+class StageTimeoutError(Exception):
+    """A runner has taken longer for a stage than it may."""
+
+
+class StageTimer:
+    """Limits of the stage that a runner is in, by its processor time, or by a wider one of the clock.
+
+    Args:
+        limit: processor seconds of a build, and of a solve, which stops by itself unless its oracle is deaf.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.begin(Stage.WARM_UP)
+
+    def begin(self, stage: Stage) -> None:
+        self.stage, self._began, self._used_before = stage, time.monotonic(), math.nan
+
+    @property
+    def allowed(self) -> float:
+        """Processor seconds of the stage."""
+        longest = max(self.limit, _COMPILING) if self.stage is Stage.WARM_UP else self.limit
+        return 1.1 * longest + _START
+
+    def check(self, process: BaseProcess) -> None:
+        """Raise StageTimeoutError if the stage has taken too long."""
+        used, passed = processor_seconds(process.pid), time.monotonic() - self._began
+        if math.isnan(self._used_before):
+            self._used_before = used
+        by_clock = passed > _CLOCK * self.allowed
+        # A solver that does not listen has the clock alone.
+        by_processor = self.stage is not Stage.SOLVE and used - self._used_before > self.allowed
+        if by_clock or by_processor:
+            raise StageTimeoutError(
+                f"ended after {passed:.0f} s of {self.stage.value}; the limit is {self.limit:g} s of "
+                "processor time for each build and solve"
+            )
+
+
+def runner(
+    name: str, instances: Sequence[Instance], limit: float, core: int | None
+) -> Iterator[Finding | Stage]:
     """All instances by one oracle, one by one, each problem built once. Meant for a fresh process."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     oracle = entrant(name)
+    yield Stage.WARM_UP
     _warm(oracle)
     built: tuple[tuple[object, ...], PreparedOracle | OracleError, float] | None = None
     for instance in instances:
         key = (instance.data, instance.n, instance.d, instance.question)
         if built is None or built[0] != key:
+            yield Stage.BUILD
             built = (key, *_built(oracle, instance))
         prepared = built[1]
         if isinstance(prepared, OracleError):
             yield _solve(instance, name, REFUSED, said=str(prepared)), []
         else:
+            yield Stage.SOLVE
             yield _answered(prepared, name, instance, limit, built[2])
 
 
@@ -325,8 +398,8 @@ def processor_limits(spent: Spent, seconds: float) -> Limits:
     return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)
 
 
-def processor_seconds() -> float:
-    """Processor time of this process and all that it has started so far; NaN where /proc is not Linux's.
+def processor_seconds(pid: int | None = None) -> float:
+    """Processor time of a process and all that it has started so far; NaN where /proc is not Linux's.
 
     In hundredths of a second for what still runs, finer for the rest.
     """
@@ -341,9 +414,11 @@ def processor_seconds() -> float:
         number = int(stat.parent.name)
         # State, parent, ...; user, system, and both of the children that were waited for.
         parents[number], used[number] = int(words[1]), sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
-    family = {os.getpid()}
+    family = {os.getpid() if pid is None else pid}
     while grown := {p for p, parent in parents.items() if parent in family} - family:
         family |= grown
+    if pid not in (None, os.getpid()):
+        return sum(used.get(p, 0.0) for p in family)
     ended = os.times()
     own = time.process_time() + ended.children_user + ended.children_system
     return own + sum(used[p] for p in family - {os.getpid()})

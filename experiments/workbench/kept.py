@@ -25,6 +25,8 @@ from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.problems.errors import InvalidInputError, PrivOptError
 
 T = TypeVar("T")
+# Seconds between two looks at a process that is silent, and that one has to end by itself when it is told to.
+_LOOK, _GRACE = 0.2, 2.0
 
 
 class WorkerDiedError(PrivOptError):
@@ -107,11 +109,15 @@ def each(plan: Sequence[T], do: Callable[[T], None], console: Console, title: st
 
 
 def isolated(
-    work: Callable[..., Iterator[Any]], *words: Any, started: Callable[[BaseProcess], None] | None = None
+    work: Callable[..., Iterator[Any]],
+    *words: Any,
+    started: Callable[[BaseProcess], None] | None = None,
+    waiting: Callable[[BaseProcess], None] | None = None,
 ) -> Iterator[Any]:
     """What ``work(*words)`` yields, from a fresh process, as it comes; the process ends with the iteration.
 
-    ``started`` is told the process: whoever waits in another thread can end it.
+    ``started`` is told the process: whoever waits in another thread can end it. ``waiting`` is called several
+    times a second while nothing comes; what it raises ends the process.
 
     Raises:
         WorkerDiedError: the process was killed.
@@ -126,6 +132,8 @@ def isolated(
         started(process)
     try:
         while True:
+            while waiting is not None and not receiver.poll(_LOOK):
+                waiting(process)
             try:
                 what, value = receiver.recv()
             except EOFError:
@@ -140,6 +148,8 @@ def isolated(
             yield value
     finally:
         process.terminate()
+        process.join(_GRACE)
+        process.kill()  # whoever is deaf to the first signal
         process.join()
 
 

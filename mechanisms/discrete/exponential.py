@@ -83,7 +83,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
                 f"{_ARITHMETIC_SHARE * self.spend.epsilon / 2:.2g} and {_NEVER:.2g}. "
                 f"To do: an epsilon nearer to 1, or an oracle with finer arithmetic"
             )
-        return self.released(draw.point, source, draw.oracle, None)
+        return self.released(draw.point, source, oracle, None)
 
 
 @dataclass(frozen=True)

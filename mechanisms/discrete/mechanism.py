@@ -21,6 +21,7 @@ from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
+from privopt.oracles.vetting import standing
 from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.objective import Perturbation
@@ -172,13 +173,29 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """
         answer = oracle.minimize(noise, limits, break_ties=True)
         point = answer.require(gap=0.0, lexicographic=True)
-        return self.released(point, source, oracle.name, answer.certificate)
+        return self.released(point, source, oracle, answer.certificate)
 
     def released(
-        self, point: IntArray, source: NoiseSource, oracle: str, proof: Certificate | None
+        self,
+        point: IntArray,
+        source: NoiseSource,
+        oracle: PreparedOracle | PreparedGibbs,
+        proof: Certificate | None,
     ) -> Release:
         spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
-        return Release(np.array(point), spend, self.noise, oracle, proof)
+        return Release(np.array(point), relying_on(spend, self, oracle), self.noise, oracle.name, proof)
+
+
+def relying_on(spend: PrivacySpend, mechanism: object, oracle: Any) -> PrivacySpend:
+    """A spend that says which code outside this package its claim relies on, and whether a kit passed it."""
+    answers = (
+        oracle.solver if isinstance(oracle, PreparedOracle) else type(getattr(oracle, "sampler", oracle))
+    )
+    parts = (("mechanism", type(mechanism)), ("oracle", getattr(oracle, "maker", None) or answers))
+    for what, code in parts:
+        if (known := standing(code, what)) is not None:
+            spend = spend.relying_on(known.words, checked=known.passed)
+    return spend
 
 
 def check_planned(

@@ -43,7 +43,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
     given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
     if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:
-        if np.any(pd.isna(np.asarray(y, dtype=object))):
+        if _any_missing(np.asarray(y, dtype=object)):
             raise InvalidInputError("y holds missing labels: give them a class of their own")
         texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
         if any(texts) and not all(texts):
@@ -60,11 +60,22 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
         labels = column_or_1d(y, warn=True)
     except ValueError as error:
         raise InvalidInputError(without_values(error)) from None
+    except TypeError:  # bytes, and objects that cannot be compared
+        raise InvalidInputError(
+            "y holds labels that are no text, integers or booleans; convert them"
+        ) from None
     if len(labels) != n_rows:
         raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
     if len(labels) == 0:
         raise InvalidInputError("no records: at least one row is needed")
     return np.asarray(labels)
+
+
+def _any_missing(labels: NDArray[Any]) -> bool:
+    try:
+        return bool(np.any(pd.isna(labels)))
+    except ArithmeticError:  # a signalling NaN, which may not be compared
+        return True
 
 
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:

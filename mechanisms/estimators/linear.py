@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
 from privopt.mechanisms.estimators.labels import (
@@ -248,6 +247,8 @@ class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
         labels = real_labels(y)
         if len(labels) != len(predicted):
             raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
+        from sklearn.metrics import r2_score  # takes a while
+
         return float(r2_score(labels, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.labels import checked_labels
@@ -75,4 +74,6 @@ class ScoredClassifier(ClassifierMixin):  # type: ignore[misc]
         labels = checked_labels(y, len(predicted))
         if (labels.dtype.kind in "OU") != (self.classes_.dtype.kind in "OU"):
             raise InvalidInputError("y and the classes must both be text, or both numbers")
+        from sklearn.metrics import accuracy_score  # takes a while
+
         return float(accuracy_score(labels, predicted, sample_weight=sample_weight))

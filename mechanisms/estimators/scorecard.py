@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.mechanism import Release, relying_on
 from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.counting import (
@@ -206,7 +206,9 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
             oracle = planned.prepare(problem, records.coded)
-            release = replace(plan.release(oracle, source, self.limits), spend=spend)
+            release = replace(
+                plan.release(oracle, source, self.limits), spend=relying_on(spend, plan, oracle)
+            )
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)

@@ -15,6 +15,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +30,8 @@ from privopt.problems.tables.schema import Schema
 # What the table is called within the statement. SQLite reads a name in double quotes that is no column as
 # text; behind the name of its table it is an error.
 _TABLE = "privopt"
-_LARGEST = repr(sys.float_info.max)
+# Significant digits of decimals that are all told apart as 64-bit floats.
+_SHORT = sys.float_info.dig
 # A number is found on its grid by comparing it with the middles of neighbouring grid points.
 _MOST_GRID_POINTS = 1000
 
@@ -128,16 +130,16 @@ def _column(column: Column, points: list[int], denominator: int) -> str:
         gap = scaled[-1]
     filled = "NULL" if gap is None else str(gap)
     if isinstance(kind, Numeric | Binned):
-        cases = _unordered(_cell(kind), filled) + cases
+        cases = _no_numbers(_cell(kind), filled) + cases
     cases = _markers(kind, filled) + cases
-    if gap is not None:
+    if gap is not None and isinstance(kind, Categorical):
         cases.append(f"WHEN {_cell(column)} IS NULL THEN {filled}")
     return "CASE " + " ".join(cases) + " END"
 
 
-def _unordered(cell: str, filled: str) -> list[str]:
-    """NaN, which is missing. Databases that know NaN have it above all numbers."""
-    return [f"WHEN {cell} > {_LARGEST} AND 0e0 - {cell} > {_LARGEST} THEN {filled}"]
+def _no_numbers(cell: str, filled: str) -> list[str]:
+    """NULL and NaN, which are missing. Databases that know NaN have it above all numbers, minus NaN too."""
+    return [f"WHEN {cell} IS NULL OR ({cell} > 1e300 AND 0e0 - {cell} > 1e300) THEN {filled}"]
 
 
 def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
@@ -198,7 +200,7 @@ def _steps(column: Column, edges: list[float], points: list[int]) -> list[str]:
     """Points by the first edge that a number is below."""
     cell = _cell(column)
     cases = [f"WHEN {cell} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
-    return [*cases, f"WHEN {cell} IS NOT NULL THEN {points[-1]}"]
+    return [*cases, f"ELSE {points[-1]}"]
 
 
 def _first_float(bound: Fraction) -> float:
@@ -217,6 +219,21 @@ def _as_double(expression: str) -> str:
 
 
 def _float(value: float) -> str:
-    """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal."""
-    text = repr(float(value))
-    return text if "e" in text else f"{text}e0"
+    """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal.
+
+    SQLite rounds decimals of many digits twice. Up to 15 digits over a power of ten up to 10^22 are right in
+    all, for both are integers that floats hold; other floats are written as integers and powers of two.
+    """
+    _, digits, exponent = Decimal(repr(float(value))).normalize().as_tuple()
+    if len(digits) <= _SHORT and isinstance(exponent, int) and -22 <= exponent <= _SHORT - len(digits):
+        text = repr(float(value))
+        return text if "e" in text else f"{text}e0"
+    numerator, denominator = float(value).as_integer_ratio()
+    zeros = (numerator & -numerator).bit_length() - 1
+    power = zeros - (denominator.bit_length() - 1)
+    found = _as_double(str(numerator >> zeros))
+    while power:
+        step = min(abs(power), 62)
+        found += f" {'*' if power > 0 else '/'} {1 << step}"
+        power -= step if power > 0 else -step
+    return f"({found})"

@@ -100,6 +100,8 @@ def without_values(error: ValueError) -> str:
         return _NOT_NUMBERS.format("X")
     if first.startswith("Unknown label type: continuous"):
         return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
+    if first.startswith("Expected unique column names"):  # and then names, which can be cells
+        return "X: columns need distinct names"
     if first.startswith(("Input ", "The feature names")):  # ... contains NaN, or infinity; and then names
         return first
     return text

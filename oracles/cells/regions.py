@@ -40,6 +40,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from privopt.oracles.cells import structure
+from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -54,7 +55,7 @@ Costs = NDArray[Any]  # int64 at temperature zero, float64 above
 Box = tuple[IntArray, IntArray]  # first and last level of each variable, both of shape (k,)
 
 
-class Shape(NamedTuple):
+class Shape(Record):
     """What regions with the same number of fixed variables share. k variables, F factors, M members.
 
     The cells come first among the factors, the norm term last, and so among the members of a variable. A
@@ -82,7 +83,7 @@ class Shape(NamedTuple):
     merged_into: IntArray  # (F,) this factor's number once variable ``fixed`` is fixed too, -1 for a constant
 
 
-class Region(NamedTuple):
+class Region(Record):
     """A set of points: numeric weights, fixed variables, and the levels that are left of the others.
 
     The values of what is fixed are absorbed into the constant and the last table of each factor.
@@ -378,6 +379,13 @@ def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
 
 
 @njit(inline="always")
+def assign(target: Costs, source: Costs) -> None:
+    """target[:] = source, without the check of shapes that takes half a second to compile."""
+    for t in range(len(source)):
+        target[t] = source[t]
+
+
+@njit(inline="always")
 def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArray, costs: Costs) -> None:
     """out[t] = min over the levels v of after[t + steps[v]] + costs[v]."""
     out[:] = BIG
@@ -397,7 +405,7 @@ def knapsack(
     The minimiser is written to ``x``; of several the lexicographically first, in the order of ``variables``.
     """
     tables = np.empty((len(variables) + 1, len(norm)), norm.dtype)
-    tables[-1] = norm
+    assign(tables[len(variables)], norm)
     for i in range(len(variables) - 1, -1, -1):
         j = variables[i]
         minimum(tables[i], tables[i + 1], region.dom[j], region.dom_size[j], shape.squares[j], costs[j])

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.regions import CellModel, Region, fix, new_region, next_shape, why_not
 from privopt.oracles.cells.structure import CellLimits
 from privopt.oracles.draw import mass_bounds as bounds
@@ -91,6 +92,7 @@ class GibbsBranch(GibbsOracle):
 
 
 @cache
+@announced("the exact sampler")
 def _compile() -> None:
     """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
@@ -168,7 +170,7 @@ class _Model:
         # Random words per request: many tries of a small problem, two of a large one.
         self.words = max(1 << 13, 2 * bounds.words_per_try(regions.shape))
         # Tables shrink on the way down, and siblings share those of their parent until they ring.
-        self.most = memory // (_OVERHEAD + sum(a.nbytes for a in new_region(regions.shape, np.float64)))
+        self.most = memory // (_OVERHEAD + new_region(regions.shape, np.float64).nbytes)
 
     def roots(self, watch: Watch) -> list[Node[Region]]:
         """One region per numeric weight vector, coarsely bounded."""

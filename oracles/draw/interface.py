@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.vetting import outside_code
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
@@ -183,17 +184,22 @@ class GibbsOracle(ABC):
                 f"oracle {self.name!r} cannot draw ({law.name}) for {type(problem).__name__} over "
                 f"{problem.lattice}: " + "; ".join(reasons)
             )
-        return PreparedGibbs(self.name, problem, law, self.build(problem, law))
+        return PreparedGibbs(self.name, problem, law, self.build(problem, law), outside_code(self))
 
 
 @dataclass(frozen=True)
 class PreparedGibbs:
-    """A sampler built for one problem and one law; checks each of its draws."""
+    """A sampler built for one problem and one law; checks each of its draws.
+
+    That draws have the law, and none depends on those before it, is the sampler's word; ``maker`` is the
+    class of the oracle whose word is taken.
+    """
 
     name: str
     problem: DiscreteProblem
     law: Law
     sampler: Sampler
+    maker: Any = field(default=None, compare=False)
 
     def draw(self, beta: float, random: RandomSource, limits: Limits | None = None) -> Draw:
         """One exact draw at inverse temperature beta.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.structure import Int32Array
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
@@ -29,7 +30,7 @@ class Mass(NamedTuple):
     excess: float
 
 
-class Program(NamedTuple):
+class Program(Record):
     """The enumeration over one integer work array, which begins with the cell tables.
 
     Step p gives a weight its digit d, one of ``span[p]``, and runs the operations start[p] to start[p + 1]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from privopt.oracles.certificate import Answer, Certificate, Status
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch, started
 from privopt.oracles.task import Task
+from privopt.oracles.vetting import outside_code
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
@@ -114,17 +115,25 @@ class DiscreteOracle(ABC):
                 f"oracle {self.name!r} cannot minimise {type(problem).__name__} over {problem.lattice}: "
                 + "; ".join(reasons)
             )
-        return PreparedOracle(self.name, problem, task, self.build(problem, task))
+        solver = self.build(problem, task)
+        return PreparedOracle(self.name, problem, task, solver, outside_code(self))
 
 
 @dataclass(frozen=True)
 class PreparedOracle:
-    """A solver built for one problem, which certifies each of its answers."""
+    """A solver built for one problem, which certifies each of its answers.
+
+    The lower bound is the solver's word. An answer must follow from the problem and the question alone: a
+    solver that answers from earlier data voids the privacy of what is released.
+
+    ``maker`` is the class of the oracle, or of what it wraps, whose word is taken.
+    """
 
     name: str
     problem: DiscreteProblem
     task: Task
     solver: Solver
+    maker: Any = field(default=None, compare=False)
 
     def minimize(
         self, perturbation: Perturbation, limits: Limits | None = None, *, break_ties: bool = False

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.oracles.cells.compiling import announced
+from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.regions import coupled
 from privopt.oracles.cells.structure import distinct_rows
 from privopt.oracles.certificate import Status
@@ -73,6 +75,7 @@ class IntervalOracle(DiscreteOracle):
 
 
 @cache
+@announced("the exact solver")
 def _compile() -> None:
     """Have all kernels compiled, or loaded, before a clock runs: two records through everything."""
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
@@ -89,7 +92,7 @@ def _depth(problem: DiscreteProblem) -> int:
     return int(np.sum(np.ceil(np.log2(spans + 1)))) + 2
 
 
-class _Data(NamedTuple):
+class _Data(Record):
     """The distinct rows and the domain."""
 
     X: IntArray  # (g, d)
@@ -111,7 +114,7 @@ class _Data(NamedTuple):
         return cls(X, positive, negative, weight + 1e-9, lattice.low, room, _depth(problem), coupled)
 
 
-class _Stack(NamedTuple):
+class _Stack(Record):
     """Boxes that are still to be searched. ``slot[i]`` is where the i-th from the bottom is kept."""
 
     slot: IntArray  # (depth,)
@@ -149,7 +152,7 @@ def _empty_stack(data: _Data) -> _Stack:
     )
 
 
-class _Costs(NamedTuple):
+class _Costs(Record):
     """A perturbation, and scratch for its knapsacks."""
 
     unary: IntArray  # (d, B) by w_j - low_j

@@ -23,7 +23,8 @@ def check_loss(loss: Loss, *, reach: float = 60.0) -> None:
 
     Evaluates the loss on a fine grid of predictions, refined where its slope and curvature are largest, for
     the extreme labels and some between. Passing is evidence, not a proof; a constant that is too small by
-    more than a millionth somewhere on the grid fails.
+    more than a millionth somewhere on the grid fails. So does a loss whose values depend on the order or
+    number of the predictions beside them, or on earlier calls: one record could then move all gradients.
 
     Args:
         loss: the loss to check.
@@ -33,11 +34,27 @@ def check_loss(loss: Loss, *, reach: float = 60.0) -> None:
         LossCheckError: listing every contradiction.
     """
     grid = _grid(reach)
-    problems: list[str] = []
+    problems = _dependences(loss, reach)
     for label in _labels(loss.labels, reach):
         problems += [f"{text} (label {label:g})" for text in _contradictions(loss, grid, label)]
     if problems:
         raise LossCheckError(f"{type(loss).__name__}: " + "; ".join(problems))
+
+
+def _dependences(loss: Loss, reach: float) -> list[str]:
+    """Methods whose results depend on more than the prediction and label of each record."""
+    rng, labels = np.random.default_rng(0), _labels(loss.labels, reach)
+    z, y = rng.uniform(-reach, reach, 64), np.array(labels)[rng.integers(0, len(labels), 64)]
+    companies = [rng.permutation(64), np.arange(32), np.arange(0, 64, 3), np.arange(64)]
+    problems = []
+    for method in (loss.value, loss.slope, loss.curvature):
+        alone = np.array([float(method(z[[i]], y[[i]])[0]) for i in range(64)])
+        found = [(method(z[some], y[some]), alone[some]) for some in companies]
+        if not all(a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in found):
+            problems.append(
+                f"{method.__name__} depends on other predictions than its own, or on earlier calls"
+            )
+    return problems
 
 
 def _contradictions(loss: Loss, grid: NDArray[np.float64], label: float) -> list[str]:

@@ -96,12 +96,21 @@ def as_pandas(table: Any) -> Any:
     """
     if isinstance(table, pd.DataFrame) or not callable(getattr(table, "to_pandas", None)):
         return table
+    if isinstance(table, pa.Table):  # pandas takes no dictionary in which NaN is a value
+        table = _without_dictionaries(table)
     try:
         return table.to_pandas()
     except Exception as error:  # every library has its own, and they can quote cells
         raise SchemaError(
             f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
         ) from None
+
+
+def _without_dictionaries(table: Any) -> Any:
+    for k, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(k, field.name, table.column(k).cast(field.type.value_type))
+    return table
 
 
 def _array(values: object) -> Any:

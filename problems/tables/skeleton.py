@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.engines import is_engine_address, open_table
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.reading import header_of
 from privopt.problems.tables.schema import toml_line
+from privopt.problems.tables.sources import is_engine_address, open_table
 
 
 class Held(Enum):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,7 @@ from privopt.experiments.cli.compare_oracles import app
 from privopt.experiments.comparison import race, report, workload
 from privopt.experiments.comparison.export import export
 from privopt.experiments.comparison.race import DIED, OPEN, REFUSED, SOLVED, Moment, Solve
+from privopt.experiments.workbench import kept
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.mip.cpsat import CpSatOracle
 from privopt.oracles.minimize.mip.highs import HighsOracle
@@ -106,6 +110,89 @@ def test_a_killed_runner_loses_only_its_instance(monkeypatch: pytest.MonkeyPatch
     found = [solve for solve, _ in race._survived("fatal", list(TINY), 5.0, None)]
     assert [solve.status for solve in found] == [OPEN, DIED, OPEN]
     assert "exit code -9" in found[1].said
+
+
+class Endless(DiscreteOracle):
+    """Never ends building problems of a size, deaf to the polite signal; leaves a file when it begins."""
+
+    name = "endless"
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        return []
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        if problem.lattice.dimension == self.at:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            Path(os.environ["ENDLESS"]).touch()
+            while True:
+                time.sleep(1)
+        return lambda query: Proposal(problem.lattice.low * 0, -query.perturbation.magnitude)
+
+
+def endless_runner(name: str, *words: object) -> Iterator[race.Finding | race.Stage]:
+    warm = race.Instance("synthetic", 60, 20, "rspm", 1.0, 0)
+    race.minimizer = lambda _: Endless(int(name))  # type: ignore[assignment,return-value]
+    race._warm = lambda oracle: race._built(oracle, warm)  # type: ignore[assignment]
+    yield from race.runner(name, *words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("dimension", "stage"), [(8, race.Stage.BUILD), (20, race.Stage.WARM_UP)])
+def test_a_build_or_a_warm_up_that_never_ends_is_ended_and_the_race_goes_on(
+    dimension: int, stage: race.Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is up as soon as the oracle says that it has begun to go on for ever."""
+    begun = tmp_path / "begun"
+    monkeypatch.setenv("ENDLESS", str(begun))
+    monkeypatch.setattr(race, "runner", endless_runner)
+    monkeypatch.setattr(kept, "_GRACE", 0.2)
+    stages = []
+
+    def check(timer: race.StageTimer, process: object) -> None:
+        if begun.exists():
+            begun.unlink()
+            stages.append(timer.stage)
+            raise race.StageTimeoutError("time is up")
+
+    monkeypatch.setattr(race.StageTimer, "check", check)
+    instances = [TINY[2], TINY[0]]
+    found = [solve.status for solve, _ in race._survived(str(dimension), instances, 5.0, None)]
+    assert found == [race.TIMED_OUT, OPEN if stage is race.Stage.BUILD else race.TIMED_OUT]
+    assert stages == [stage]
+
+
+def test_a_stage_is_over_when_its_processor_time_is_and_a_deaf_solve_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By hand, 10 s a build: 16 s allowed, 20 times as many on the clock."""
+    now, used = [0.0], [100.0]
+    monkeypatch.setattr(race.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(race, "processor_seconds", lambda pid: used[0])
+    process = multiprocessing.Process()
+    for stage, after, passed, over in (
+        (race.Stage.BUILD, 115.9, 319.0, False),
+        (race.Stage.BUILD, 116.1, 20.0, True),
+        (race.Stage.BUILD, 101.0, 321.0, True),
+        (race.Stage.WARM_UP, 236.0, 20.0, False),
+        (race.Stage.WARM_UP, 238.0, 20.0, True),
+        (race.Stage.SOLVE, 300.0, 319.0, False),
+        (race.Stage.SOLVE, 101.0, 321.0, True),
+    ):
+        now[0], used[0] = 0.0, 100.0
+        timer = race.StageTimer(10.0)
+        timer.begin(stage)
+        timer.check(process)
+        now[0], used[0] = passed, after
+        with pytest.raises(race.StageTimeoutError, match=stage.value) if over else nullcontext():
+            timer.check(process)
+
+
+def test_the_race_is_told_line_by_line_where_there_is_no_terminal(tmp_path: Path) -> None:
+    file = io.StringIO()
+    race.run(tmp_path, TINY[:1], ["enumerate"], limit=5.0, jobs=1, console=Console(file=file))
+    assert "enumerate, synthetic n=60 d=12: solved" in file.getvalue()
 
 
 def line(oracle: str, status: str = SOLVED, **changes: object) -> dict[str, object]:

@@ -179,7 +179,7 @@ def carry_out(jobs: Sequence[Job], workers: int, effort: float) -> None:
         for job, code in in_forks(iter(cold), launch, workers, lambda _: 600 + 10 * effort):
             if code in _NOT_FOUND:
                 code = os.waitstatus_to_exitcode(os.waitpid(start(job.mutant, list(job.files)), 0)[1])
-            _note(job, code == 0)
+            _note(job, "alive" if code == 0 else "killed")
 
 
 def _warm(todo: dict[Mutant, Job], files: Sequence[str], workers: int, effort: float) -> int:
@@ -194,14 +194,13 @@ def _warm(todo: dict[Mutant, Job], files: Sequence[str], workers: int, effort: f
                 if tests:
                     chosen.append((mutant, tests))
                 else:
-                    print(f"no test reaches {mutant.path}::{mutant.function}", flush=True)
-                    _note(job, True)
+                    _note(job, "unreached")
         print(f"{len(chosen)} mutants of functions", flush=True)
         return chosen, reached
 
     def tell(mutant: Mutant, lived: bool | None) -> None:
         if lived is not None:
-            _note(todo[mutant], lived)
+            _note(todo[mutant], "alive" if lived else "killed")
 
     sampled = {file for job in todo.values() if not job.tests for file in job.files}
     unknown = [file for file in files if file in sampled and not kept(file).exists()]
@@ -211,12 +210,11 @@ def _warm(todo: dict[Mutant, Job], files: Sequence[str], workers: int, effort: f
     )
 
 
-def _note(job: Job, lived: bool) -> None:
-    outcome = "alive" if lived else "killed"
+def _note(job: Job, outcome: str) -> None:
     record = {"key": job.mutant.key, "tests": job.tests_key, "fate": outcome, "name": job.mutant.name}
     with RESULTS.open("a") as file:
         file.write(json.dumps(record) + "\n")
-    print(f"{outcome:6} {job.mutant.name}", flush=True)
+    print(f"{outcome:9} {job.mutant.name}", flush=True)
 
 
 def tally(jobs: Sequence[Job], found: dict[str, str], equivalent: set[str]) -> dict[str, Counter[str]]:
@@ -235,7 +233,8 @@ def share(rows: dict[str, Counter[str]]) -> float:
     return total["killed"] / max(1, total["killed"] + total["alive"])
 
 
-_FATES = ("killed", "equivalent", "alive")
+# Unreached: no test does within the effort, so that nothing is known.
+_FATES = ("killed", "equivalent", "alive", "unreached")
 
 
 def show(rows: dict[str, Counter[str]], alive: Sequence[Job]) -> None:
@@ -261,8 +260,8 @@ def page(rows: dict[str, Counter[str]], alive: Sequence[Job], given: argparse.Na
         f"seed {given.seed}: "
         f"`python -m tests.mutation.run{asked} --seed {given.seed}`.",
         "",
-        "| folder | made | killed | equivalent | alive |",
-        "|---|---|---|---|---|",
+        "| folder | made | killed | equivalent | alive | unreached |",
+        "|---|---|---|---|---|---|",
     ]
     for folder, row in [*rows.items(), ("**all**", sum(rows.values(), Counter()))]:
         cells = " | ".join(str(n) for n in (row.total(), *(row[f] for f in _FATES)))

@@ -9,11 +9,12 @@ validity.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.regions import (
     BIG,
     INFEASIBLE,
@@ -31,7 +32,7 @@ SHARES = 1 << 12
 NORM_SHARE = 0.2  # of a variable's cost, dealt to the norm term; cells get theirs by the root of their size
 
 
-class Shares(NamedTuple):
+class Shares(Record):
     """The share of a variable's cost that each member is dealt going up and going down, in 1/SHARES."""
 
     up: IntArray  # (M,)
@@ -74,7 +75,7 @@ def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: bool) -> None:
+def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: Any) -> None:
     """Move all min-marginals of variable j into theta_j. Going down, a last member has none left."""
     theta = region.theta[j]
     for b in range(shape.var_start[j], shape.var_start[j + 1]):
@@ -134,11 +135,14 @@ def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
     total = region.constant[0]
     for f in range(shape.cells):
         total += region.tables[shape.table_start[shape.member_start[f] + f]]
-    costs = region.theta.copy()
+    costs, variables = np.empty_like(region.theta), np.empty(k - shape.fixed, dtype=np.int64)
     for e in range(shape.member_start[shape.cells], len(shape.member_var)):
-        costs[shape.member_var[e]] += region.shift[e]
+        j = shape.member_var[e]
+        variables[j - shape.fixed] = j
+        for v in range(costs.shape[1]):
+            costs[j, v] = region.theta[j, v] + region.shift[e, v]
     norm = last_table(shape, region, shape.cells)[: region.width[0]]
-    return int(total + knapsack(shape, region, np.arange(shape.fixed, k), costs, norm, x))
+    return int(total + knapsack(shape, region, variables, costs, norm, x))
 
 
 @njit(cache=True, nogil=True)
@@ -155,7 +159,7 @@ def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutof
     for f in range(shape.cells + 1):
         forward[shape.table_start[shape.member_start[f] + f]] = 0
     for j in range(shape.fixed, k):
-        _collect(shape, region, forward, j, False)
+        _collect(shape, region, forward, j, np.int64(0))
         if not _drop_levels(region, j, slack):
             return BIG
         _deal(shape, region, j, shares.up)
@@ -163,7 +167,7 @@ def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutof
             if not _is_last(shape, shape.var_member[b]):
                 _push(shape, region, forward, shape.var_member[b])
     for j in range(k - 1, shape.fixed - 1, -1):
-        _collect(shape, region, forward, j, True)
+        _collect(shape, region, forward, j, np.int64(1))
         if not _drop_levels(region, j, slack):
             return BIG
         _deal(shape, region, j, shares.down)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -41,7 +44,7 @@ def _small(shape: Shape, region: Region) -> Region:
         kept = levels[np.abs(shape.low[j] + levels) <= 1]
         if len(kept) > 0:
             size[j], dom[j, : len(kept)] = len(kept), kept
-    return region._replace(dom_size=size, dom=dom)
+    return replace(region, dom_size=size, dom=dom)
 
 
 @njit(cache=True, nogil=True)
@@ -56,12 +59,15 @@ def descend(shape: Shape, region: Region, x: IntArray) -> int:
     for e in range(len(shape.member_var)):
         sums[shape.member_factor[e]] += shape.steps[e, x[shape.member_var[e]]]
     costs = np.zeros(shape.squares.shape, dtype=np.int64)
+    variables = np.empty(k, dtype=np.int64)
+    for j in range(k):
+        variables[j] = j
     first, unchanged = shape.fixed, 0
     while unchanged <= shape.block[k - 1] - shape.block[shape.fixed]:
         end = first
         while end < k and shape.block[end] == shape.block[first]:
             end += 1
-        unchanged = 1 if _improve(shape, region, x, sums, costs, np.arange(first, end)) else unchanged + 1
+        unchanged = 1 if _improve(shape, region, x, sums, costs, variables[first:end]) else unchanged + 1
         first = end if end < k else shape.fixed
     value = region.constant[0]
     for f in range(shape.cells + 1):
@@ -76,7 +82,7 @@ def _improve(
     shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: Costs, block: IntArray
 ) -> bool:
     """Optimise the variables of one block given the others; True if that lowered the value."""
-    _move(shape, x, sums, block, -1)
+    _move(shape, x, sums, block, np.int64(-1))
     norm = last_table(shape, region, shape.cells)[sums[shape.cells] : region.width[0]]
     before, square = 0, 0
     for j in block:
@@ -91,12 +97,12 @@ def _improve(
         square += shape.squares[j, x[j]]
     before += norm[square]
     after = knapsack(shape, region, block, costs, norm, x)
-    _move(shape, x, sums, block, 1)
+    _move(shape, x, sums, block, np.int64(1))
     return bool(after < before)
 
 
 @njit(cache=True, nogil=True)
-def _move(shape: Shape, x: IntArray, sums: IntArray, block: IntArray, sign: int) -> None:
+def _move(shape: Shape, x: IntArray, sums: IntArray, block: IntArray, sign: Any) -> None:
     """Add the levels of a block to the sums of its factors, or take them away."""
     for j in block:
         for b in range(shape.var_start[j], shape.var_start[j + 1]):

@@ -20,13 +20,14 @@ Everything is int64 arithmetic; shares are rounded, which costs tightness, never
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privopt.oracles.cells.regions import BIG, Region, Shape, last_table
+from privopt.oracles.cells.record import Record
+from privopt.oracles.cells.regions import BIG, Region, Shape, assign, last_table
 from privopt.oracles.minimize.native.tries import Tries
 from privopt.oracles.minimize.order import precedes
 from privopt.problems.discrete.lattice import IntArray
@@ -36,7 +37,7 @@ DONE, PAUSED, IMPROVED = 0, 1, 2
 NORM_SHARE = 0.2
 
 
-class State(NamedTuple):
+class State(Record):
     """Memory of one search; a row, or a stretch, for each number of fixed variables."""
 
     own: IntArray  # tables of all tries
@@ -112,13 +113,15 @@ def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) ->
     for c in range(shape.cells):
         q = tries.place[c]
         table = last_table(shape, region, c)
-        state.own[tries.start[q] : tries.start[q] + len(table)] += table
+        own = state.own[tries.start[q] :]
+        for t in range(len(table)):
+            own[t] += table[t]
     for j in range(len(tries.order)):
         old = tries.order[j]
-        state.unary[j] = region.unary[old]
-        state.theta[0, j] = region.unary[old]
         state.dom_size[0, j] = region.dom_size[old]
-        state.dom[0, j] = region.dom[old]
+        for v in range(region.dom.shape[1]):
+            state.unary[j, v] = state.theta[0, j, v] = region.unary[old, v]
+            state.dom[0, j, v] = region.dom[old, v]
     for q in range(1, tries.first[1]):
         j, piece = tries.var[q], np.int64(tilt * tries.share[q])
         for v in range(tries.span[j]):
@@ -126,7 +129,7 @@ def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) ->
             state.theta[0, j, v] -= state.shift[q, v]
     state.norm[:] = BIG
     norm = last_table(shape, region, shape.cells)[: region.width[0]]
-    state.norm[: len(norm)] = norm
+    assign(state.norm, norm)
     state.constant[0], state.square[0] = region.constant[0], 0
     state.depth[:] = 0
 
@@ -146,7 +149,7 @@ def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _lift(tries: Tries, state: State, i: int, q: int) -> None:
+def _lift(tries: Tries, state: State, i: int, q: Any) -> None:
     """The parent's G follows that of node q."""
     a = tries.first[i] + q
     p = tries.first[i] + tries.parent[a]
@@ -163,7 +166,7 @@ def _lift(tries: Tries, state: State, i: int, q: int) -> None:
 def gather(tries: Tries, state: State, i: int) -> None:
     """G of all nodes, from the leaves to the root."""
     base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
-    state.inner[: tries.table[i + 1] - tries.table[i]] = state.own[tries.table[i] : tries.table[i + 1]]
+    assign(state.inner, state.own[tries.table[i] : tries.table[i + 1]])
     for q in range(n - 1, 0, -1):
         a = base + q
         p = base + tries.parent[a]
@@ -176,13 +179,13 @@ def gather(tries: Tries, state: State, i: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _visit(tries: Tries, state: State, i: int, begin: int, end: int, collecting: bool) -> None:
+def _visit(tries: Tries, state: State, i: int, begin: int, end: int, collecting: Any) -> None:
     """Go to the edges with variables begin..end-1, one after the other: collect their min-marginals in theta,
     or deal out their variables' excess costs."""
     base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
     bit = 1 << tries.group[end - 1] % 62
     state.outer[0] = 0
-    q, top = 1, 0
+    q, top = np.int64(1), 0  # of one type with the other nodes, for one version of what is called
     state.path[0] = 0
     while True:
         while top > 0 and (q >= n or state.path[top] != tries.parent[base + q]):
@@ -264,7 +267,7 @@ def _deal(tries: Tries, state: State, i: int, j: int, a: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _knapsack(
-    tries: Tries, state: State, i: int, j: int, out: IntArray, source: IntArray, forward: bool
+    tries: Tries, state: State, i: int, j: int, out: IntArray, source: IntArray, forward: Any
 ) -> None:
     """One variable more in a knapsack over the sum of squares."""
     out[:] = BIG
@@ -292,16 +295,16 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
     before[i] = BIG
     before[i, 0] = 0
     for j in range(i, k):
-        _knapsack(tries, state, i, j, before[j + 1], before[j], True)
-    after[k] = state.norm[state.square[i] :]
+        _knapsack(tries, state, i, j, before[j + 1], before[j], np.int64(1))
+    assign(after[k], state.norm[state.square[i] :])
     bound, end = -BIG, k
     excess, keep = state.excess, (NORM_SHARE if len(state.norm) > 1 else 0.0)
     while end > i:
         begin = max(i, tries.group[end - 1])
-        _visit(tries, state, i, begin, end, True)
+        _visit(tries, state, i, begin, end, np.int64(1))
         # The thetas of this group have changed, and with them the knapsacks of those before each.
         for j in range(begin, end):
-            _knapsack(tries, state, i, j, before[j + 1], before[j], True)
+            _knapsack(tries, state, i, j, before[j + 1], before[j], np.int64(1))
         for j in range(end - 1, begin - 1, -1):
             lowest, floor = 2 * BIG, state.constant[i] + state.inner[0]
             for u in range(state.dom_size[i, j]):
@@ -328,11 +331,11 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
             for u in range(kept):
                 v = state.dom[i, j, u]
                 state.theta[i, j, v] -= excess[j, v]
-            _knapsack(tries, state, i, j, after[j], after[j + 1], False)
+            _knapsack(tries, state, i, j, after[j], after[j + 1], np.int64(0))
             for u in range(kept):
                 v = state.dom[i, j, u]
                 state.theta[i, j, v] += excess[j, v]
-        _visit(tries, state, i, begin, end, False)
+        _visit(tries, state, i, begin, end, np.int64(0))
         end = begin
     return bound
 
@@ -353,10 +356,12 @@ def fix(tries: Tries, state: State, i: int, v: int) -> None:
         for t in range(min(len(target), tries.table[i] + tries.start[a] + tries.size[a] - begin)):
             target[t] += state.own[begin + t]
         if q > 0 and q != edge:
-            state.shift[b] += state.shift[a]
-    state.theta[i + 1] = state.theta[i]
-    state.dom_size[i + 1] = state.dom_size[i]
-    state.dom[i + 1] = state.dom[i]
+            for u in range(state.shift.shape[1]):
+                state.shift[b, u] += state.shift[a, u]
+    for j in range(len(tries.span)):
+        assign(state.theta[i + 1, j], state.theta[i, j])
+        assign(state.dom[i + 1, j], state.dom[i, j])
+    assign(state.dom_size[i + 1], state.dom_size[i])
     state.constant[i + 1] = state.constant[i] + state.unary[i, v]
     state.square[i + 1] = state.square[i] + tries.squares[i, v]
     state.level[i] = v
@@ -373,10 +378,10 @@ def settle(tries: Tries, state: State, i: int) -> int:
         return BIG
     after = state.after[:, :width]
     gather(tries, state, i)
-    _visit(tries, state, i, i, k, True)
-    after[k] = state.norm[state.square[i] :]
+    _visit(tries, state, i, i, k, np.int64(1))
+    assign(after[k], state.norm[state.square[i] :])
     for j in range(k - 1, i - 1, -1):
-        _knapsack(tries, state, i, j, after[j], after[j + 1], False)
+        _knapsack(tries, state, i, j, after[j], after[j + 1], np.int64(0))
     if after[i, 0] >= BIG >> 1:
         return BIG
     t = 0
@@ -391,7 +396,7 @@ def settle(tries: Tries, state: State, i: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def enter(tries: Tries, state: State, i: int, passes: int, cutoff: int) -> int:
+def enter(tries: Tries, state: State, i: int, passes: Any, cutoff: int) -> int:
     """Bound the node at hand and list its children, best first. Returns its bound, BIG if it is pruned."""
     gather(tries, state, i)
     bound = -BIG
@@ -465,7 +470,7 @@ def search(
                     return IMPROVED, value, nodes, ties
             continue
         limit = cutoff + 1 if ties < tie_budget else cutoff
-        if enter(tries, state, i + 1, 1, limit) < limit:
+        if enter(tries, state, i + 1, np.int64(1), limit) < limit:
             state.depth[1] = i + 1
 
 

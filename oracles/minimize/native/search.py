@@ -10,12 +10,13 @@ per cell of the variable it fixes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.regions import BIG, INFEASIBLE, Region, Shape, knapsack, last_table
 from privopt.oracles.minimize.order import precedes
 from privopt.problems.discrete.lattice import IntArray
@@ -23,7 +24,7 @@ from privopt.problems.discrete.lattice import IntArray
 DONE, PAUSED, IMPROVED = 0, 1, 2
 
 
-class Tree(NamedTuple):
+class Tree(Record):
     """One search. ``stack[0]`` is the current depth, ``stack[1]`` the number of fixed-order variables p."""
 
     norm: IntArray  # (S,) the norm term, by the sum of squares
@@ -239,24 +240,24 @@ def sprout(shape: Shape, region: Region, tree: Tree) -> int:
 @njit(cache=True, nogil=True)
 def _choose_tilt(tree: Tree, root: Any) -> None:
     """Take the multiplier, among powers of two of either sign, that bounds the root best."""
-    best, chosen = -4 * BIG, 0
+    best, chosen = -4 * BIG, np.int64(0)
     for power in range(-40, 41):
         if 0 < abs(power) < 10:
             continue  # too little to matter
-        tilt = 0
+        tilt: Any = np.int64(0)
         if power > 0:
             tilt = 1 << power
         elif power < 0:
             tilt = -(1 << -power)
         _set_tilt(tree, tilt)
-        bound = _quick_bound(tree, root, np.int64(0), 0, 0)
+        bound = _quick_bound(tree, root, np.int64(0), np.int64(0), np.int64(0))
         if bound > best:
             best, chosen = bound, tilt
     _set_tilt(tree, chosen)
 
 
 @njit(cache=True, nogil=True)
-def _set_tilt(tree: Tree, tilt: int) -> None:
+def _set_tilt(tree: Tree, tilt: Any) -> None:
     width = len(tree.norm)
     tree.tilt[0] = tilt
     for i in range(len(tree.rest_tilted)):
@@ -270,7 +271,7 @@ def _set_tilt(tree: Tree, tilt: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _quick_bound(tree: Tree, cost: Any, i: Any, depth: int, square: int) -> int:
+def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
     """At most ``_knapsack``, and quicker: |w|^2 is counted by the tilt."""
     tilt = tree.tilt[0]
     total = tree.rest_tilted[depth] + tree.norm_tilted[square]

@@ -6,15 +6,16 @@ Made once per problem; what is searched over them is in ``nested``.
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.regions import Shape
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 
-class Tries(NamedTuple):
+class Tries(Record):
     """The tries when the first 0, 1, ..., m variables are fixed, one after the other in flat arrays.
 
     Nodes are in preorder, the root first, children by increasing variable. Numbers of nodes and places in

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.regions import (
     BIG,
     CellModel,
@@ -70,6 +71,7 @@ def _work(run: Run, leader: bool) -> None:
 
 
 @cache
+@announced("the exact solver")
 def compile_kernels() -> None:
     """Have all kernels compiled, or loaded, before a clock runs: one tiny region through everything."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import sqlite3
+import sys
 from contextlib import ExitStack
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,7 +25,8 @@ from privopt.mechanisms.evaluation.bins import card_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
-from privopt.problems.tables.engines import open_table, rows_of
+from privopt.problems.tables.engines import rows_of
+from privopt.problems.tables.sources import open_table
 
 SCHEMA = Schema(
     [
@@ -285,6 +287,29 @@ def test_numbers_that_are_none_in_a_database_are_missing_or_refused(run_postgres
         statement = model.to_sql('our "table"')
         expected = [7 + 5 - 3, 2 + 3 - 3]
         assert run(frame, statement)["points"].tolist() == expected == model.decision_function(frame).tolist()
+
+
+def test_thresholds_of_any_number_of_digits_are_read_exactly(run: Any) -> None:
+    """SQLite rounds decimals of many digits twice: edges of 17, on, just below and just above them."""
+    rng = np.random.default_rng(5)
+    edges = np.sort(rng.uniform(0, 1, 60) * 10.0 ** rng.integers(-300, 300, 60)).tolist()
+    beside = [float(np.nextafter(e, to)) for e in edges for to in (-math.inf, e, math.inf)]
+    model = card(Schema([Binned("pulse", edges)], intercept=True), points=list(range(59)), risks=False)
+    rest: dict[str, Any] = {"late payments": 1.0, "it's": "no", "country": None, "stage": 1.0, "age": 1.0}
+    frame = pd.DataFrame([{"pulse": x, "dose": 0.5, **rest} for x in beside])
+    assert (
+        run(frame, model.to_sql('our "table"'))["points"].tolist() == model.decision_function(frame).tolist()
+    )
+
+
+def test_infinities_are_read_as_predict_reads_them(run: Any) -> None:
+    model = card(Schema([Binned("pulse", [0, 1, 2])], intercept=True), points=[1, 2], risks=False)
+    rest: dict[str, Any] = {"late payments": 1.0, "it's": "no", "country": None, "stage": 1.0, "age": 1.0}
+    cells = [1.5, math.inf, -math.inf, sys.float_info.max, -sys.float_info.max]
+    frame = pd.DataFrame([{"pulse": x, "dose": 0.5, **rest} for x in cells])
+    assert (
+        run(frame, model.to_sql('our "table"'))["points"].tolist() == model.decision_function(frame).tolist()
+    )
 
 
 def test_names_and_categories_that_no_statement_holds_are_refused() -> None:

@@ -228,7 +228,7 @@ def test_bins_are_closed_on_the_right_so_that_the_rule_of_the_model_is_an_edge()
     assert bins.first_positive == 2
     assert bins.of(bins.centres).tolist() == [0, 1, 2, 3]
     # The middle of each bin, and of the outer ones as far beyond the edge as that of their neighbour.
-    assert ScoreBins((-1.0, 0.0, 3.0)).centres.tolist() == [-1.5, -0.5, 1.5, 4.5]
+    assert ScoreBins((-1.0, 0.0, 3.0, 4.0)).centres.tolist() == [-1.5, -0.5, 1.5, 3.5, 4.5]
     for edges in ((1.0,), (0.0, 0.0), (0.0, math.inf), (1.0, 0.0)):
         with pytest.raises(InvalidInputError):
             ScoreBins(edges)

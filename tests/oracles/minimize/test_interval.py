@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,7 +86,7 @@ def test_a_wrong_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong_data(problem: ZeroOneHalfspace, coupled: bool) -> interval._Data:
         data = true_data(problem, coupled)
-        return data._replace(negative=0 * data.negative)
+        return replace(data, negative=0 * data.negative)
 
     monkeypatch.setattr(interval._Data, "of", wrong_data)
     wrong = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -329,3 +330,23 @@ def test_no_mean_slope_of_the_curvature_exceeds_its_constant(loss: Loss) -> None
     for y in (-1.0, 1.0) if loss.labels is Labels.SIGN else np.linspace(0, 1, 5):
         steepest = max(steepest, float(np.max(np.abs(np.diff(loss.curvature(z, np.full_like(z, y)))))) / 1e-4)
     assert 0.999 * loss.curvature_lipschitz <= steepest <= loss.curvature_lipschitz * (1 + 1e-10)
+
+
+class FromTheMean(LogisticLoss):
+    def slope(self, z: Any, y: Any) -> Any:
+        return super().slope(z - np.mean(z) if len(z) > 1 else z, y)
+
+
+class Momentum(LogisticLoss):
+    """Half of the last slope is added to the next."""
+
+    def slope(self, z: Any, y: Any) -> Any:
+        found = super().slope(z, y) + 0.5 * float(np.mean(getattr(self, "last", 0.0)))
+        object.__setattr__(self, "last", found)
+        return found
+
+
+@pytest.mark.parametrize("loss", [FromTheMean(), Momentum()])
+def test_a_loss_of_a_record_depends_on_that_record_alone(loss: Loss) -> None:
+    with pytest.raises(LossCheckError, match="slope depends on other predictions than its own"):
+        check_loss(loss)

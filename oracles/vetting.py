@@ -1,0 +1,147 @@
+"""Code outside this package that a privacy claim relies on: whether a conformance kit passed it, and when.
+
+What passed is remembered in a file of the user, by the hash of the source files of the code. Code that has
+changed since, or whose source cannot be read, counts as not checked. Passing a kit is evidence, not a proof.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from privopt.problems.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of some code.
+
+    Attributes:
+        passed: whether a kit passed the code as it is now.
+        words: what to say of it beside a privacy claim.
+    """
+
+    passed: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class _Passed:
+    digest: str
+    kit: str
+    when: str
+
+
+def is_own(code: object) -> bool:
+    """Whether a class or function is defined in this package."""
+    return str(getattr(code, "__module__", "")).partition(".")[0] == "privopt"
+
+
+def outside_code(value: Any) -> Any:
+    """The class outside the package of an object or of what it wraps (``inner``); else the object's class."""
+    wrapped = value
+    while wrapped is not None:
+        if not is_own(type(wrapped)):
+            return type(wrapped)
+        wrapped = getattr(wrapped, "inner", None)
+    return type(value)
+
+
+def standing(code: Any, what: str) -> Standing | None:
+    """What is known of a class or function; None for this package's own. ``what`` begins the words."""
+    if is_own(code):
+        return None
+    name, found = _name(code), _remembered().get(_name(code))
+    if found is None or found.get("digest") != digest(code):
+        changed = "not checked by the kit" + (", it has changed since" if found is not None else "")
+        return Standing(False, f"{what} {name}: {changed}")
+    return Standing(
+        True,
+        f"{what} {name}: passed the kit of privopt {found['kit']} on {found['when']}, sha256 "
+        f"{found['digest'][:12]}",
+    )
+
+
+def remember(code: type) -> Standing:
+    """Note that a kit passed a class as it is now. Call it after the kit alone.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: the source of the class cannot be read.
+    """
+    found = digest(code)
+    if found is None:
+        raise ValueError(
+            f"the source files of {_name(code)} cannot be read, so nothing can be remembered of it"
+        )
+    entry = _Passed(found, version("privopt"), datetime.now(UTC).date().isoformat())
+    path = state_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(_remembered() | {_name(code): asdict(entry)}, indent=1) + "\n")
+    known = standing(code, "oracle")
+    assert known is not None
+    return known
+
+
+def digest(code: Any) -> str | None:
+    """SHA-256 of the source files that a class or function comes from; None where they cannot be read.
+
+    Of a class also those of its bases outside this package and Python; of a module in a package all modules
+    of the outermost package.
+    """
+    classes = code.__mro__ if isinstance(code, type) else (code,)
+    files: set[Path] = set()
+    for one in classes:
+        top = str(getattr(one, "__module__", "")).partition(".")[0]
+        if top in ("privopt", "builtins") or top in sys.stdlib_module_names - {"__main__"}:
+            continue
+        module = sys.modules.get(top)
+        folders = [Path(p) for p in getattr(module, "__path__", ())]
+        if folders:
+            files.update(f for folder in folders for f in folder.rglob("*.py"))
+            continue
+        try:
+            files.add(Path(inspect.getfile(one)))
+        except (OSError, TypeError):
+            return None
+    try:
+        texts = sorted((file.name, file.read_bytes()) for file in files)
+    except OSError:
+        return None
+    total = hashlib.sha256()
+    for name, text in texts:
+        total.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(text).digest())
+    return total.hexdigest() if texts else None
+
+
+def state_file() -> Path:
+    """Where the user's checks are remembered."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return base / "privopt" / "checked.json"
+
+
+def _remembered() -> dict[str, dict[str, str]]:
+    """What passed, by name; nothing where the file is missing or is no such file."""
+    try:
+        found = json.loads(state_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RuntimeError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    wanted = {"digest", "kit", "when"}
+    return {k: v for k, v in found.items() if isinstance(v, dict) and set(v) == wanted}
+
+
+def _name(code: Any) -> str:
+    return f"{getattr(code, '__module__', '?')}:{getattr(code, '__qualname__', type(code).__name__)}"

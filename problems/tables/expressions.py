@@ -1,0 +1,348 @@
+"""Codes of cells as expressions of an engine: what ``Column.code`` does with arrays, said in SQL.
+
+Numbers are doubles that are compared with thresholds, which are exact in every engine (integers over powers
+of two), so ties fall where they fall in memory. A value that a declaration refuses gets a code of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.tables.cells import Markers
+from privopt.problems.tables.columns import Binned, Categorical, Column, Number, Numeric
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.sources import ibis_library
+from privopt.problems.tables.values import Refused
+
+# Up to so many thresholds are compared with one after the other, more by halves.
+_IN_A_ROW = 8
+# Below it integers are doubles: comparing the one or the other is the same.
+_WHOLE = 1 << 53
+# Positions on a grid are computed to within this, and too low by more than that.
+_POSITION_ERROR, _LOW = 2.0**-12, 2.0**-10
+# Codes of what is refused come after a column's own.
+REFUSED = tuple(Refused)
+# Where decimals become the nearest doubles: by text in DuckDB, which divides by powers of ten otherwise.
+_ANY_DECIMALS = ("duckdb", "postgres", "sqlite", "pyspark")
+_SHORT_DECIMALS = 15  # digits; such a decimal is a quotient of two integers that doubles hold
+
+
+class Cell:
+    """A column of an engine, and what is known of its type.
+
+    Raises:
+        SchemaError: a type whose values mean other things in other places, such as times.
+    """
+
+    def __init__(self, value: Any, where: str, engine: str) -> None:
+        kind = value.type()
+        self.where, self.text = where, kind.is_string()
+        if not (
+            self.text or kind.is_boolean() or kind.is_integer() or kind.is_floating() or kind.is_decimal()
+        ):
+            held = "a type of its own (a domain, say)" if kind.is_unknown() else str(kind)
+            raise SchemaError(
+                f"{where}: numbers, booleans or text are needed, the table in the engine holds "
+                f"{held}; cast it to one of them in a view"
+            )
+        self.is_long = kind.is_decimal() and not (kind.precision or _WHOLE) <= _SHORT_DECIMALS
+        if self.is_long and engine not in _ANY_DECIMALS:
+            raise SchemaError(f"{where}: {kind} has more than {_SHORT_DECIMALS} digits; cast it to a double")
+        self.kind, self.engine = kind, engine
+        self.raw = value
+        self.value = _exact_text(value, engine) if self.text else value
+
+    @property
+    def missing(self) -> Any:
+        """NULL or NaN."""
+        gaps = self.raw.isnull()
+        if self.engine == "sqlite":
+            return gaps
+        if self.kind.is_decimal() and self.engine == "postgres":  # the one engine whose decimals may be none
+            return gaps | self.number.isnan()
+        return gaps | self.raw.isnan() if self.kind.is_floating() else gaps
+
+    def markers(self, declared: Markers) -> list[Any]:
+        """Missing-value markers that the column can hold."""
+        if self.text or self.kind.is_boolean():
+            return sorted(declared.texts) if self.text else []
+        fractions = self.kind.is_floating() or self.kind.is_decimal()
+        return [m for m in sorted(declared.numbers) if fractions or (m.is_integer() and abs(m) < _WHOLE)]
+
+    @property
+    def misplaced(self) -> Any | None:
+        """Values of another type than the column's, which SQLite allows."""
+        if self.engine != "sqlite":
+            return None
+        if self.kind.is_boolean():
+            return ~self.raw.cast("int64").isin([0, 1])
+        real = self.kind.is_floating() or self.kind.is_decimal()
+        kinds = {"text": self.text, "integer": not self.text, "real": real}
+        return ~self.raw.typeof().isin([kind for kind, allowed in kinds.items() if allowed])
+
+    @property
+    def plain(self) -> Any:
+        """The value, as a number if it is a boolean: not all engines convert those."""
+        return (
+            ibis_library().ifelse(self.raw, _literal(1), _literal(0)) if self.kind.is_boolean() else self.raw
+        )
+
+    @cached_property
+    def number(self) -> Any:
+        """The value as a double, the nearest one."""
+        if self.is_long and self.engine == "duckdb":
+            return self.raw.cast("string").cast("float64")
+        return self.plain.cast("float64")
+
+    def below(self, threshold: float) -> Any:
+        """Whether the value, as a double, is less than a double."""
+        if self.kind.is_integer() and abs(threshold) < _WHOLE:
+            return self.raw < _literal(math.ceil(threshold))
+        return self.number < _double(threshold)
+
+    def above(self, threshold: float) -> Any:
+        """Whether the value, as a double, is more than a double."""
+        if self.kind.is_integer() and abs(threshold) < _WHOLE:
+            return self.raw > _literal(math.floor(threshold))
+        return self.number > _double(threshold)
+
+    def before(self, known: Any) -> Any:
+        """Whether the value comes before ``known``, a number below 2^53 or text, by its bytes."""
+        return self.value < _exact_literal(known, self.engine) if self.text else self.below(float(known))
+
+    def equals(self, known: Any) -> Any:
+        """Whether the value is ``known``, as Python has it."""
+        if self.text:
+            return self.value == _exact_literal(known, self.engine)
+        if self.kind.is_floating() or self.kind.is_decimal():
+            return self.number == _double(float(known))
+        return self.plain == int(known)
+
+
+def column_code(cell: Cell, column: Column) -> Any:
+    """The code of a cell, as ``column.code`` has it; of a refused one, a code beyond the column's own."""
+    plain, _ = plain_column(column)
+    own = column.n_codes
+    gap = _refused(own, Refused.MISSING) if column.gap is None else column.gap
+    unreadable = _refused(own, Refused.KIND)
+    if isinstance(plain, Number):
+        inner = _number_code(cell, plain, own)
+        unreadable = unreadable if column.gap is None else column.gap
+    else:
+        assert isinstance(plain, Categorical)
+        inner = _category_code(cell, plain, own)
+        unreadable = len(plain.categories) if plain.outside == "ignore" else unreadable
+    marked = [(cell.equals(marker), _literal(gap)) for marker in cell.markers(plain.markers)]
+    return _whole(cell, gap, unreadable, _first_of(marked, inner))
+
+
+def _whole(cell: Cell, gap: int, unreadable: int, inner: Any) -> Any:
+    """``inner``, where there is a value of the right type; codes of missing ones, and of other types."""
+    ibis = ibis_library()
+    if (wrong := cell.misplaced) is not None:
+        inner = ibis.ifelse(wrong, _literal(unreadable), inner)
+    # Plain integers are of 32 bits to most engines, and keys are products; one of 64 makes all of them so.
+    return ibis.ifelse(cell.missing, ibis.literal(gap, "int32").cast("int64"), inner)
+
+
+def _refused(own: int, reason: Refused) -> int:
+    return own + REFUSED.index(reason)
+
+
+def _number_code(cell: Cell, column: Number, own: int) -> Any:
+    ibis = ibis_library()
+    if cell.text:
+        raise column.refusal(Refused.KIND)
+    reached, cuts = column.cuts()
+    position = _grid_position(cell, column, reached, cuts)
+    code = _counted_cuts(cell, reached, cuts) if position is None else position + _literal(reached)
+    if column.outside == "refuse":
+        low, high = (float(bound) for bound in column.bounds)
+        code = ibis.ifelse(cell.below(low) | cell.above(high), _literal(_refused(own, Refused.OUTSIDE)), code)
+    return code
+
+
+def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) -> Any | None:
+    """How many of many cuts a cell has reached, computed; None for cuts that are not on an exact grid.
+
+    Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them, in
+    the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the double next to it.
+    The number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x between bounds around all
+    cuts. In doubles p - 1/2 - 2^-10 is off by less than 2^-12. So q, which an engine makes of it by rounding,
+    is k - 1 or k, and by truncating as well, where it is not negative; where it is, k = 0 and both -1 and 0
+    will do. The next cut, computed exactly, tells which: k = q + [x >= cut q].
+    """
+    grid = _grid(column, reached, cuts)
+    if grid is None:
+        return None
+    a, b, d = grid
+    ibis, first, step = ibis_library(), Fraction(a, d), Fraction(b, d)
+    low, high = float(first - step / 2), cuts[-1]
+    error = 2.0**-50 * (max(abs(low), abs(high)) / float(step) + abs(float(first / step)) + len(cuts) + 2)
+    if not (error < _POSITION_ERROR and low < cuts[0]):
+        return None
+    x = ibis.least(ibis.greatest(cell.number, _double(low)), _double(high))
+    shift = float(1 - first / step - Fraction(1, 2)) - _LOW
+    q = (x * _double(float(1 / step)) + _double(shift)).cast("int64")
+    cut = (q.cast("float64") * _double(float(b)) + _double(float(a))) / _double(float(d))
+    return q + ibis.ifelse(x >= cut, _literal(1), _literal(0))
+
+
+def _grid(column: Number, reached: int, cuts: Sequence[float]) -> tuple[int, int, int] | None:
+    """Integers a, b and d, b and d positive, such that cut j is (a + j b) / d in doubles."""
+    if len(cuts) <= _IN_A_ROW:
+        return None
+    if isinstance(column, Numeric):
+        first, step = column.low + (reached + Fraction(1, 2)) * column.step, column.step
+    elif isinstance(column, Binned):
+        first, step = column.edges[1], column.edges[2] - column.edges[1]
+    else:
+        return None
+    d = math.lcm(first.denominator, step.denominator)
+    a, b = int(first * d), int(step * d)
+    if max(d, abs(a) + b * (len(cuts) + 1)) >= _WHOLE:
+        return None
+    computed = (a + b * np.arange(len(cuts), dtype=np.float64)) / d
+    return (a, b, d) if np.array_equal(computed, cuts) else None
+
+
+def _counted_cuts(cell: Cell, reached: int, cuts: Sequence[float]) -> Any:
+    """``reached`` and how many of the increasing ``cuts`` a cell has reached."""
+    if len(cuts) <= _IN_A_ROW:
+        steps = [(cell.below(cut), _literal(reached + k)) for k, cut in enumerate(cuts)]
+        return _first_of(steps, _literal(reached + len(cuts)))
+    middle = len(cuts) // 2
+    below = _counted_cuts(cell, reached, cuts[:middle])
+    above = _counted_cuts(cell, reached + middle + 1, cuts[middle + 1 :])
+    return ibis_library().ifelse(cell.below(cuts[middle]), below, above)
+
+
+def _category_code(cell: Cell, column: Categorical, own: int) -> Any:
+    if cell.text != isinstance(column.categories[0], str):
+        raise column.refusal(Refused.KIND)
+    if cell.is_long:
+        raise SchemaError(
+            f"{cell.where}: categories are compared exactly, and the table in the engine holds "
+            f"{cell.kind}; cast it to integers in a view"
+        )
+    other = len(column.categories) if column.outside == "ignore" else _refused(own, Refused.OUTSIDE)
+    return _matched(cell, [[c] for c in column.categories], other)
+
+
+def label_code(cell: Cell, classes: Sequence[Any], written: bool) -> Any:
+    """The number of the class, or a code beyond."""
+    known = [_typed(cell, str(c)) for c in classes] if written else [[c] for c in classes]
+    if cell.kind.is_decimal() or (not written and cell.text != isinstance(classes[0], str)):
+        raise InvalidInputError(
+            "y: labels are text, integers or booleans, and the classes of the same type; convert one of them"
+        )
+    own = len(classes)
+    inner = _matched(cell, known, _refused(own, Refused.OUTSIDE))
+    return _whole(cell, _refused(own, Refused.MISSING), _refused(own, Refused.KIND), inner)
+
+
+def _typed(cell: Cell, text: str) -> list[Any]:
+    """The values of a column that a person writes as ``text``: one at most."""
+    if cell.text:
+        return [text]
+    if cell.kind.is_boolean():
+        return [text == "True"] if text in ("True", "False") else []
+    try:
+        value = float(text) if cell.kind.is_floating() else int(text)
+        again = str(int(value)) if float(value).is_integer() else str(value)
+    except (ValueError, OverflowError):
+        return []
+    return [value] if again == text and abs(value) < 1 << 63 else []
+
+
+def _matched(cell: Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
+    """The place of the first list that holds the value, or ``other``."""
+    places: dict[Any, int] = {}
+    for place, values in enumerate(known):
+        for value in values:
+            places.setdefault(value, place)
+    if not cell.text and any(abs(value) >= _WHOLE for value in places):  # no doubles that order them
+        return _among(cell, list(places.items()), other, len(places))
+    order = sorted(places.items(), key=lambda item: item[0].encode() if cell.text else item[0])
+    return _among(cell, order, other, _IN_A_ROW)
+
+
+def _among(cell: Cell, order: Sequence[tuple[Any, int]], other: int, most: int) -> Any:
+    """The place beside a value: up to ``most`` are compared one after the other, more by halves."""
+    if len(order) <= most:
+        return _first_of([(cell.equals(value), _literal(place)) for value, place in order], _literal(other))
+    middle = len(order) // 2
+    halves = [_among(cell, part, other, most) for part in (order[:middle], order[middle:])]
+    return ibis_library().ifelse(cell.before(order[middle][0]), *halves)
+
+
+def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
+    """What stands beside the first condition that holds."""
+    return ibis_library().cases(*steps, else_=other) if steps else other
+
+
+@cache
+def _literal(code: int) -> Any:
+    return ibis_library().literal(code, "int64")
+
+
+@cache
+def _double(value: float) -> Any:
+    """A double that no engine's way of reading decimals can change: an integer times powers of two."""
+    ibis = ibis_library()
+    numerator, denominator = value.as_integer_ratio()
+    zeros = (numerator & -numerator).bit_length() - 1 if numerator else 0
+    exponent = zeros - (denominator.bit_length() - 1)
+    x = ibis.literal(numerator >> zeros, "int64").cast("float64")
+    while exponent:
+        step = min(abs(exponent), 62)
+        power = ibis.literal(1 << step, "int64").cast("float64")
+        x = x * power if exponent > 0 else x / power
+        exponent -= step if exponent > 0 else -step
+    return x
+
+
+def _exact_text(value: Any, engine: str) -> Any:
+    """Text to be compared byte by byte: a column can have a collation that takes "a" for "A"."""
+    if engine == "duckdb":
+        return _duckdb_bytes()(value)
+    if engine == "postgres":
+        return _postgres_bytes()(value + "", "UTF8")  # an enumeration, too, becomes text
+    return value.cast("binary") if engine in ("sqlite", "pyspark") else value
+
+
+def _exact_literal(text: str, engine: str) -> Any:
+    if "\0" in text and engine in ("sqlite", "postgres"):  # which end text, or a statement, there
+        raise SchemaError(
+            f"{text!r} holds a NUL, and cannot be looked for in {engine}: rename it in the table"
+        )
+    return _exact_text(ibis_library().literal(text, "string"), engine)
+
+
+@cache
+def _postgres_bytes() -> Any:
+    ibis = ibis_library()
+
+    @ibis.udf.scalar.builtin(name="convert_to", signature=(("string", "string"), "binary"))
+    def convert_to(text, encoding):  # type: ignore[no-untyped-def]
+        ...
+
+    return convert_to
+
+
+@cache
+def _duckdb_bytes() -> Any:
+    ibis = ibis_library()
+
+    @ibis.udf.scalar.builtin(name="encode", signature=(("string",), "binary"))
+    def encode(text):  # type: ignore[no-untyped-def]
+        ...
+
+    return encode

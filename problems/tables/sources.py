@@ -1,0 +1,173 @@
+"""Places of tables in engines: patterns of Parquet files, and databases by their URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.frames import check_distinct
+
+# What does not fit in memory is refused: DuckDB would write it to files that anybody may read.
+_NO_FILES = {"temp_directory": ""}
+_INSTALL = "pip install 'privopt[engines]'"
+_DENIED = "42501"  # what PostgreSQL calls insufficient privilege
+
+
+def is_engine_address(data: str) -> bool:
+    """Whether it names a table that an engine reads: a URL, or a pattern of Parquet files."""
+    return "://" in data or (any(mark in data for mark in "*?[") and not Path(data).is_file())
+
+
+def open_table(data: str, name: str | None = None) -> Any:
+    """An Ibis table: of Parquet files by a pattern, or the table ``name`` of a database.
+
+    Args:
+        data: ``folder/*.parquet``, or a URL that Ibis knows: duckdb://PATH, sqlite://PATH,
+            postgresql://USER@HOST/DATABASE.
+        name: the table of a database; SCHEMA.TABLE or CATALOG.SCHEMA.TABLE where that is needed.
+
+    Raises:
+        InvalidInputError: Ibis or a driver is not installed, no such file or table, or a database that does
+            not answer. URLs, which can hold passwords, are not repeated.
+    """
+    ibis = ibis_library()
+    if "://" not in data:
+        if name is not None:
+            raise InvalidInputError("--table names a table of a database, a URL: files hold one each")
+        return _parquet(ibis, data)
+    kind, _, path = data.partition("://")
+    if name is None:
+        raise InvalidInputError(f"a table of a {kind} database needs its name: --table")
+    if kind in ("duckdb", "sqlite") and not Path(path).is_file():
+        raise InvalidInputError(f"{path}: no such file")
+    *place, table = name.split(".")
+    if len(place) > 2 or not all((*place, table)):
+        raise InvalidInputError(f"--table {name!r}: TABLE, SCHEMA.TABLE or CATALOG.SCHEMA.TABLE is needed")
+    connection = _connected(ibis, data, kind)
+    if len(place) == 2 and place[0] != (own := _catalog(connection)):
+        raise InvalidInputError(f"--table {name!r}: the database at that address is called {own!r}")
+    try:
+        return connection.table(table, database=place[-1] if place else None)
+    except Exception as error:  # every driver has its own
+        raise InvalidInputError(_without_table(error, kind, name)) from None
+
+
+def _connected(ibis: Any, data: str, kind: str) -> Any:
+    options = {"read_only": True, **_NO_FILES} if kind == "duckdb" else {}
+    try:
+        return ibis.connect(data, **options)
+    except Exception as error:
+        raise InvalidInputError(_without_connection(ibis, error, kind)) from None
+
+
+def _catalog(connection: Any) -> str | None:
+    """The name of the database that is connected to; SQLite's have none."""
+    return getattr(connection, "current_catalog", None)
+
+
+def _without_connection(ibis: Any, error: Exception, kind: str) -> str:
+    """Why there is no connection: the texts of drivers tell, but are not repeated."""
+    text = str(error).lower()
+    if kind not in ("postgres", "postgresql") and not hasattr(ibis.backends, kind) and kind not in _engines():
+        return f"no engine is called {kind!r}; known are {', '.join(_engines())}"
+    if isinstance(error, ImportError):
+        return f"the driver for {kind} is not installed: {_INSTALL}, or pip install 'ibis-framework[{kind}]'"
+    if "password" in text or "authentication" in text or ("role" in text and "does not exist" in text):
+        return f"the {kind} server refused the user or the password"
+    if "does not exist" in text:
+        return f"the {kind} server has no database of that name"
+    if kind in ("duckdb", "sqlite"):
+        return (
+            f"the {kind} file cannot be opened ({type(error).__name__}): another process may be writing to "
+            "it, its permissions may not allow it, or another version or program made it"
+        )
+    return (
+        f"the {kind} server does not answer ({type(error).__name__}): is it running, and the host and the "
+        "port of the address right?"
+    )
+
+
+def _engines() -> list[str]:
+    """The names that Ibis has backends for."""
+    from importlib.metadata import entry_points
+
+    return sorted({point.name for point in entry_points(group="ibis.backends")} | {"postgresql"})
+
+
+def _without_table(error: Exception, kind: str, name: str) -> str:
+    if is_denied(error):
+        return (
+            f"permission denied for the table {name!r} of the {kind} database: it takes the right to SELECT"
+        )
+    found = type(error).__name__
+    if found in ("TableNotFound", "CatalogException", "UndefinedTable", "OperationalError"):
+        return f"the {kind} database has no table {name!r}: names are compared with upper and lower case"
+    return f"the table {name!r} of the {kind} database cannot be opened ({found})"
+
+
+def is_denied(error: BaseException | None) -> bool:
+    """Whether a database refused a right, here or in what led to the error."""
+    while error is not None:
+        if getattr(error, "sqlstate", None) == _DENIED or isinstance(error, PermissionError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@contextmanager
+def unquoted() -> Iterator[None]:
+    """Errors of an engine can quote cells; InvalidInputError in their place does not."""
+    try:
+        yield
+    except Exception as error:  # every driver has its own
+        raise InvalidInputError(_without_answer(error)) from None
+
+
+def _without_answer(error: Exception) -> str:
+    found = type(error).__name__
+    if is_denied(error):
+        return "permission denied: the engine's user needs the right to SELECT from the table"
+    if found in ("OperationalError", "AdminShutdown", "ConnectionError") and not hasattr(
+        error, "sqlite_errorcode"
+    ):
+        return f"the connection to the engine was lost, or it gave up ({found}): is the server running?"
+    return (
+        f"the engine could not read the table ({found}): does every value fit the type of its column, and "
+        "the grouping into memory? What a view computes may fail as well"
+    )
+
+
+def ibis_library() -> Any:
+    """Ibis, imported when it is first needed.
+
+    Raises:
+        InvalidInputError: it is not installed.
+    """
+    try:
+        import ibis
+    except ImportError:
+        raise InvalidInputError(f"tables in engines need Ibis and DuckDB: {_INSTALL}") from None
+    return ibis
+
+
+def _parquet(ibis: Any, data: str) -> Any:
+    if not data.lower().endswith(".parquet"):
+        raise InvalidInputError(f"{data}: patterns of files end in .parquet")
+    try:
+        # By the names and types of all files: by the first one's, 0.9 in another becomes 1, and "7" a number.
+        options = {"union_by_name": True, "hive_partitioning": False}
+        table = ibis.duckdb.connect(**_NO_FILES).read_parquet(data, **options)
+    except Exception as error:
+        raise InvalidInputError(
+            f"{data}: no Parquet files that can be read together ({type(error).__name__})"
+        ) from None
+    if any(name.removesuffix("_1") in table.columns for name in table.columns if name.endswith("_1")):
+        for file in glob(data, recursive=True):  # DuckDB renames the second of two columns of one name
+            check_distinct(file, pyarrow.parquet.read_schema(file).names)
+    return table

@@ -1,0 +1,130 @@
+"""Code from outside the package: not called proved before a kit passed it, nor after it has changed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from privopt.experiments.cli import check as check_command
+from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.oracles.errors import ConformanceError
+from privopt.oracles.minimize.enumerate import EnumerationOracle
+from privopt.oracles.minimize.wrappers import Counting
+from privopt.oracles.select import gibbs_oracle
+from privopt.oracles.vetting import remember, standing, state_file
+from privopt.problems import Numeric, Schema
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+
+RECORDS = np.array([[1, 0], [0, 1], [1, 1]]), np.array([1, -1, 1])
+SOURCE = """
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.opdisc import OPDisc
+from privopt.oracles.minimize.enumerate import EnumerationOracle
+
+class Mine(EnumerationOracle):
+    name = "mine"
+
+class MyMechanism(ExponentialMechanism):
+    name = "my-mechanism"
+"""
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of somebody else, and nothing remembered."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "of_somebody.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "of_somebody", raising=False)
+    found = importlib.import_module("of_somebody")
+    monkeypatch.setitem(sys.modules, "of_somebody", found)
+    return found
+
+
+def fitted(oracle: object, **settings: object) -> PrivateHalfspaceClassifier:
+    model = PrivateHalfspaceClassifier(
+        mechanism="opdisc",
+        oracle=oracle,
+        schema=Schema([Numeric("x0", 0, 1), Numeric("x1", 0, 1)]),
+        classes=(-1, 1),
+        epsilon=1.0,
+        delta=1e-3,
+        **settings,
+    )
+    return model.fit(*RECORDS)
+
+
+def test_a_card_of_an_unchecked_oracle_is_not_called_proved(outside: ModuleType, tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.json", epsilon=2.0, delta=1e-2)
+    for oracle in (outside.Mine(), Counting(outside.Mine())):
+        spend = fitted(oracle, ledger=ledger).spend_
+        assert spend.claim == "not checked"
+        assert "of_somebody:Mine: not checked by the kit" in spend.note
+        assert "not checked" in str(spend)
+    assert fitted("enumerate").spend_.claim == fitted(Counting(EnumerationOracle())).spend_.claim == "proved"
+
+
+def test_a_release_of_an_unchecked_mechanism_is_not_called_proved(outside: ModuleType) -> None:
+    lattice = OPDisc.default_lattice(2)
+    problem = ZeroOneHalfspace(*RECORDS, lattice)
+    for mechanism, claim in ((ExponentialMechanism, "proved"), (outside.MyMechanism, "not checked")):
+        plan = mechanism.plan(ZeroOneHalfspace, lattice, epsilon=1.0)
+        oracle = gibbs_oracle("enumerate").prepare(problem, plan.question)
+        assert plan.release(oracle, NoiseSource(insecure_seed=0)).spend.claim == claim
+
+
+def test_what_passed_is_remembered_until_its_source_changes(outside: ModuleType, tmp_path: Path) -> None:
+    assert "passed the kit of privopt" in remember(outside.Mine).words
+    spend = fitted(outside.Mine()).spend_
+    assert spend.claim == "proved"
+    assert "of_somebody:Mine: passed the kit of privopt" in spend.note
+    assert standing(outside.MyMechanism, "mechanism") is not None
+    assert not standing(outside.MyMechanism, "mechanism").passed  # type: ignore[union-attr]
+    with (tmp_path / "of_somebody.py").open("a") as file:
+        file.write("# changed\n")
+    spend = fitted(outside.Mine()).spend_
+    assert spend.claim == "not checked"
+    assert "it has changed since" in spend.note
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"of_somebody:Mine": {"digest": null}}'])
+def test_a_file_that_is_no_record_of_checks_vouches_for_nothing(outside: ModuleType, text: str) -> None:
+    state_file().parent.mkdir(parents=True)
+    state_file().write_text(text)
+    assert not standing(outside.Mine, "oracle").passed  # type: ignore[union-attr]
+
+
+def test_code_without_a_source_file_cannot_be_remembered(outside: ModuleType) -> None:
+    kind = type("Typed", (EnumerationOracle,), {"__module__": "nowhere"})
+    with pytest.raises(ValueError, match="cannot be read"):
+        remember(kind)
+    assert not standing(kind, "oracle").passed  # type: ignore[union-attr]
+
+
+def test_the_command_remembers_what_passes_alone(
+    outside: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(oracle: object) -> None:
+        raise ConformanceError("mine: 1 failure")
+
+    kit = check_command.check_oracle
+    monkeypatch.setattr(check_command, "check_oracle", fails)
+    found = CliRunner().invoke(check_command.app, ["of_somebody:Mine"])
+    assert found.exit_code != 0
+    assert not state_file().exists()
+    monkeypatch.setattr(check_command, "check_oracle", lambda oracle: kit(oracle, seeds=(0,)))
+    found = CliRunner().invoke(check_command.app, ["of_somebody:Mine"])
+    assert found.exit_code == 0, found.output
+    assert "checks passed" in found.output
+    assert list(json.loads(state_file().read_text())) == ["of_somebody:Mine"]
+    assert standing(outside.Mine, "oracle").passed  # type: ignore[union-attr]
