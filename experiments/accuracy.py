@@ -38,7 +38,7 @@ BALL = OPDisc.default_lattice(23)
 
 
 def settings(n: int) -> list[Setting]:
-    """Mechanisms, lattices and epsilons of the comparison; delta = 1/n^2 where there is one."""
+    """Return mechanisms, lattices and epsilons of the comparison; delta = 1/n^2, if there is one."""
     pairs: list[tuple[type[Any], IntegerLattice]] = [
         *((ExponentialMechanism, lattice) for lattice in (TERNARY, QUINARY, BALL)),
         *((PermuteAndFlip, lattice) for lattice in (TERNARY, QUINARY, BALL)),
@@ -50,7 +50,7 @@ def settings(n: int) -> list[Setting]:
 
 
 def run(output: Path, draws: int, console: Console) -> pd.DataFrame:
-    """Fill ``output``; returns all rows."""
+    """Run the comparison, write files to ``output``, and return all rows."""
     output.mkdir(parents=True, exist_ok=True)
     X, y, _ = load_adult23()
     test_X, test_y, _ = load_adult23_test()
@@ -75,7 +75,7 @@ def run(output: Path, draws: int, console: Console) -> pd.DataFrame:
 
 
 def _baseline(results: Results, draws: int, train: Any, test: Any, on_row: Any) -> None:
-    """DP-GD logistic regression, a row per draw."""
+    """Add rows of DP-GD logistic regression, one per draw."""
     (X, y), (test_X, test_y) = train, test
     delta = 1.0 / len(y) ** 2
     for epsilon in EPSILONS:
@@ -95,13 +95,13 @@ def _baseline(results: Results, draws: int, train: Any, test: Any, on_row: Any) 
 
 
 def exact_expectation(problem: ZeroOneHalfspace) -> dict[float, float]:
-    """The expected training accuracy of the exponential mechanism, by summation over all of {-1,0,1}^23."""
+    """Return the expected training accuracy of the exponential mechanism, a sum over all of {-1,0,1}^23."""
     oracle = gibbs_oracle("elimination").prepare(problem, Law.GIBBS)
     return {e: 1 - oracle.expected_loss(e / 2) / problem.n_records for e in EPSILONS}
 
 
 def pivot(rows: pd.DataFrame, measure: str, exact: dict[float, float]) -> pd.DataFrame:
-    """Mean and standard deviation: a line per mechanism and lattice, a column per epsilon."""
+    """Tabulate mean and standard deviation: a line per mechanism and lattice, a column per epsilon."""
     lines = []
     for (mechanism, lattice), group in rows.groupby(["mechanism", "lattice"], sort=False):
         points = group.groupby("epsilon")[measure]

@@ -1,10 +1,10 @@
-"""What a gradient step costs: time per full pass over Covertype against reading the matrix once, and peers.
+"""Cost of a gradient step: time per full pass over Covertype, relative to one read of the matrix, and peers.
 
     python -m privopt.experiments.benchmark_gradient [--output FOLDER]
 
-Everything is timed in one run, on the same matrix, best of a few. ``--output`` leaves ``gradient.md`` and
-``gradient.csv``, ``sparse-steps.csv``. Peers that are not installed are listed as such: see
-``privopt.experiments.workbench.peers``.
+All times are from one run on the same matrix, the minimum of several repetitions. ``--output`` writes
+``gradient.md``, ``gradient.csv`` and ``sparse-steps.csv``. Peers that are not installed are listed as such:
+see ``privopt.experiments.workbench.peers``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STEP = "one step of DP-GD, noise included"
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one call (the best of a few) and the memory that it took beyond what was there."""
+    """Seconds of one call (the minimum of several) and the additional memory at its peak."""
 
     what: str
     dtype: str
@@ -58,7 +58,7 @@ class Cost:
 
 
 def gradient_costs(X: Any, y: Any) -> Iterator[Cost]:
-    """What privopt, NumPy and the peers need for one iteration over all rows of a dense matrix."""
+    """Measure one iteration over all rows of a dense matrix by privopt, NumPy and the peers."""
     signs: Any = y.astype(X.dtype)
     w: Any = np.random.default_rng(0).normal(size=X.shape[1])
     lowered = w.astype(X.dtype)
@@ -98,12 +98,14 @@ def _peer_costs(cost: Any, X: NDArray[Any], signs: NDArray[Any], w: NDArray[Any]
 
 
 def _per_iteration(what: str, estimator: Any, X: Any, y: Any) -> Cost:
-    """Of a fit that takes a number of iterations: the difference of two fits, so that set-up cancels."""
+    """Measure one iteration of an iterative fit as a difference of two fits, so that set-up cancels."""
     few, many = 2, 8
 
     def fit(iterations: int) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it has not converged: it was told to stop
+            warnings.simplefilter(
+                "ignore"
+            )  # about convergence: the number of iterations is limited on purpose
             return estimator(max_iter=iterations, tol=1e-12, random_state=0).fit(X, y)
 
     long, short = (measure(what, partial(fit, k), X.dtype.name, repeats=3) for k in (many, few))
@@ -121,7 +123,7 @@ def _sum(values: NDArray[Any]) -> Any:
 def sparse_costs(
     n: int = 20_000, per_row: int = 50, features: Sequence[int] = (1_000, 10_000, 100_000, 1_000_000)
 ) -> pd.DataFrame:
-    """Seconds per DP-FW-L1 step against the number of features, at the same number of non-zeros."""
+    """Measure seconds per DP-FW-L1 step for several numbers of features, with equal numbers of non-zeros."""
     rng = np.random.default_rng(0)
     y = rng.choice([-1, 1], n)
     rows = []
@@ -152,10 +154,10 @@ def sparse_costs(
 def measure(
     what: str, run: Callable[[], object], dtype: str = "float64", *, calls: int = 1, repeats: int = _REPEATS
 ) -> Cost:
-    """The least of a few times, which is what the machine needs undisturbed, and peak memory.
+    """Measure time and peak memory of a call; the minimum of several times is least disturbed by other load.
 
     Args:
-        calls: how many iterations ``run`` is; the time is per iteration.
+        calls: the number of iterations of ``run``; the time is per iteration.
     """
     run()
     peak = peak_megabytes(run)
@@ -168,10 +170,10 @@ def measure(
 
 
 def peak_megabytes(run: Callable[[], object]) -> float:
-    """Memory that a call holds at most beyond what was there.
+    """Measure the additional memory of a call at its peak.
 
-    The larger of what Python's allocators counted, NumPy's among them, and by how much the resident memory of
-    the process grew, which sees PyTorch's but not what a library had kept from an earlier call.
+    It is the larger of two measures: the count of Python's allocators, which includes NumPy, and the growth
+    of the resident memory, which includes PyTorch but not memory that a library kept from an earlier call.
     """
     before = _resident_peak(reset=True)
     tracemalloc.start()
@@ -182,7 +184,7 @@ def peak_megabytes(run: Callable[[], object]) -> float:
 
 
 def _resident_peak(*, reset: bool = False) -> float:
-    """The most resident memory since the last reset, in bytes; 0 where the system does not tell."""
+    """Return the peak resident memory since the last reset, in bytes; 0 if the system does not report it."""
     try:
         if reset:
             Path("/proc/self/clear_refs").write_text("5")
@@ -193,7 +195,7 @@ def _resident_peak(*, reset: bool = False) -> float:
 
 
 def wide(costs: pd.DataFrame) -> pd.DataFrame:
-    """One line per measure: milliseconds, times reading, and memory, per dtype."""
+    """Tabulate milliseconds, multiples of one read, and memory per dtype; one line per measured call."""
     lines = []
     for what, group in costs.groupby("what", sort=False):
         line: dict[str, object] = {"one pass over the rows": what}
@@ -211,7 +213,7 @@ def wide(costs: pd.DataFrame) -> pd.DataFrame:
 
 
 def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> str:
-    """The page of the documentation."""
+    """Write the page of the documentation."""
     read = costs[costs["what"] == READ].set_index("dtype")["seconds"]
     speeds = ", ".join(
         f"{shape[0] * shape[1] * np.dtype(str(t)).itemsize / s / 1e9:.0f} GB/s for {t}"
@@ -245,7 +247,7 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
 def main(
     output: Annotated[Path | None, typer.Option(help="Folder for the page and its figures.")] = None,
 ) -> None:
-    """Time everything, print the page, and write it where asked."""
+    """Run the benchmark, print the page, and write it to the output folder if one is given."""
     costs: list[Cost] = []
     shape = (0, 0)
     for dtype in (np.float64, np.float32):

@@ -1,4 +1,4 @@
-"""Samples per second of the noise source, beside NumPy's generator, which is fast and not for privacy.
+"""Samples per second of the noise source, compared with NumPy's generator, which is not for privacy.
 
 Run: ``python -m privopt.experiments.benchmark_noise``.
 """
@@ -18,9 +18,9 @@ _REPEATS = 5
 
 
 def noise_rates(size: int = 1_000_000) -> pd.DataFrame:
-    """Millions of samples per second (the best of a few), and the ratio to NumPy's sampler of the same law.
+    """Measure millions of samples per second (the best of several) and the ratio to NumPy's sampler.
 
-    NumPy has no exact discrete Gaussian or Laplace: those are beside its rounded normal and Laplace draws.
+    NumPy has no exact discrete Gaussian or Laplace: those are compared with its rounded draws.
     """
     source, peer = NoiseSource(), np.random.default_rng(0)
     pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {

@@ -28,8 +28,7 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from privopt.experiments.workbench.filled import fill
-from privopt.experiments.workbench.kept import (
+from privopt.experiments.workbench.resumable import (
     Kept,
     isolated,
     machine,
@@ -37,6 +36,7 @@ from privopt.experiments.workbench.kept import (
     peak_megabytes,
     seconds,
 )
+from privopt.experiments.workbench.study_page import fill
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.draw.interface import Law
@@ -54,11 +54,11 @@ LAWS = {"exponential": Law.GIBBS, "permute-and-flip": Law.PERMUTE_AND_FLIP}
 
 @dataclass(frozen=True)
 class Unit:
-    """What one process does: one law at one epsilon.
+    """The work of one process: draws from one law at one epsilon.
 
     Attributes:
-        law: in ``LAWS``.
-        over: name of the lattice, see ``lattice``.
+        law: a key of ``LAWS``.
+        over: the name of the lattice, see ``lattice``.
         limit: seconds per draw.
         small: a synthetic task of 200 records instead of Adult.
     """
@@ -76,14 +76,14 @@ class Unit:
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw: what was asked, how long it took.
+    """One draw: its setting and its cost.
 
     Attributes:
         by: the oracle.
-        seconds: of the draw; where it was stopped, until then.
-        finished: whether there is a point.
-        loss: of the point; NaN without one.
-        build_seconds: once per data set, before the first draw; compilation excluded.
+        seconds: the time of the draw, up to the limit if it was stopped.
+        finished: whether the draw gave a point.
+        loss: the loss of the point; NaN without one.
+        build_seconds: the time of building the problem, once per data set; compilation excluded.
         peak_megabytes: peak memory of the process so far: interpreter, libraries and data included.
     """
 
@@ -106,7 +106,7 @@ TERNARY, QUINARY, BALL, WIDE = "{-1,0,1}^d", "[-2,2]^d", "OPDisc's ball", "[-4,4
 
 
 def lattice(name: str, d: int) -> IntegerLattice:
-    """The lattices of the comparison, by name."""
+    """Return a lattice of the comparison by its name."""
     if name == BALL:
         return OPDisc.default_lattice(d)
     bound = {TERNARY: 1, QUINARY: 2, WIDE: 4}[name]
@@ -114,7 +114,7 @@ def lattice(name: str, d: int) -> IntegerLattice:
 
 
 def units(draws: int, limit: float, *, small: bool) -> list[Unit]:
-    """The whole run, what is likely to be answered soonest first."""
+    """Return all units, those expected to be fast first."""
     both = [(law, over) for law in LAWS for over in (TERNARY, QUINARY, BALL)]
     return [
         Unit(law, over, e, draws, limit, small)
@@ -124,7 +124,7 @@ def units(draws: int, limit: float, *, small: bool) -> list[Unit]:
 
 
 def data(small: bool) -> tuple[IntArray, IntArray]:
-    """Features and labels."""
+    """Return features and labels."""
     if small:
         return make_cells(200, blocks=(3, 2), numeric=1, seed=0)
     X, y, _ = load_adult23()
@@ -132,7 +132,7 @@ def data(small: bool) -> tuple[IntArray, IntArray]:
 
 
 def work(unit: Unit) -> Iterator[Draw]:
-    """All draws of a unit, one by one. Meant for a fresh process."""
+    """Yield the draws of a unit one by one; to be run in a fresh process."""
     problem, law = _problem(unit), LAWS[unit.law]
     for name in ("elimination", "branch"):
         tiny = gibbs_oracle(name).prepare(_problem(replace(unit, small=True)), law)
@@ -148,7 +148,7 @@ def work(unit: Unit) -> Iterator[Draw]:
             d = oracle.draw(unit.epsilon / 2, source, Limits(seconds=unit.limit))
         except UnfinishedDrawError:
             yield Draw(*asked, time.perf_counter() - began, False, math.nan, build, peak_megabytes())
-            return  # later draws would only start again
+            return  # later draws would only repeat the unfinished preparation
         yield Draw(*asked, d.seconds, True, float(d.loss), build, peak_megabytes())
 
 
@@ -157,11 +157,11 @@ def _problem(unit: Unit) -> ZeroOneHalfspace:
     return ZeroOneHalfspace(X, y, lattice(unit.over, X.shape[1]))
 
 
-# --- What is made of the lines ------------------------------------------------------------------------
+# --- Tables and figures of the results ----------------------------------------------------------------
 
 
 def drawn(draws: pd.DataFrame, records: int) -> pd.DataFrame:
-    """Seconds of the first draw and of the next ones, and how accurate they are."""
+    """Tabulate seconds of the first and of later draws, and their accuracy."""
     lines = []
     for (law, over, epsilon), group in draws.groupby(["law", "over", "epsilon"], sort=False):
         first, rest = group[group["draw"] == 0], group[group["draw"] > 0]
@@ -191,13 +191,15 @@ def _drawing(group: pd.DataFrame) -> str:
 
 
 def profile(draws: pd.DataFrame) -> Figure:
-    """Share of draws finished within a time, one curve per law and lattice."""
+    """Draw the share of draws finished within a time, one curve per law and lattice."""
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
     last = max(1e-3, float(draws["seconds"].max()))
     for number, (name, group) in enumerate(draws.groupby(["law", "over"], sort=False)):
         times = np.sort(group.loc[group["finished"], "seconds"].to_numpy(dtype=float))
-        share = np.arange(1, len(times) + 1) / len(group)  # what was not finished counts, at no time
+        share = np.arange(1, len(times) + 1) / len(
+            group
+        )  # unfinished draws count in the total, at infinite time
         x, y = [*np.maximum(times, 1e-3), last], [*share, share[-1] if len(share) else 0.0]
         axes.step(x, y, where="post", ls=("-", "--", ":", "-.")[number % 4], label=", ".join(map(str, name)))
     axes.set(title="exact draws, first ones included", xlabel="seconds per draw", ylabel="share drawn")
@@ -208,7 +210,7 @@ def profile(draws: pd.DataFrame) -> Figure:
 
 
 def page(draws: pd.DataFrame, *, small: bool) -> str:
-    """The whole page, from whatever is finished."""
+    """Write the page from the finished draws."""
     X, _ = data(small)
     parts = [
         "# Exact draws, timed",
@@ -229,7 +231,7 @@ def page(draws: pd.DataFrame, *, small: bool) -> str:
 
 
 def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
+    """Run the missing units, then write the page; after Ctrl-C the page has the finished draws."""
     kept = Kept(output / "exact-draws.csv", Draw, KEY)
     told = partial(page, small=plan[0].small)
     return fill(kept, plan, lambda unit: _run_unit(kept, unit, console), told, profile, console)
@@ -239,14 +241,15 @@ def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:
     if complete(kept, unit):
         return
     for draw in isolated(work, unit):
-        if not kept.holds(draw):  # draws that came before an interruption are drawn again for the next
+        # Draws finished before an interruption are repeated, because later ones depend on them.
+        if not kept.holds(draw):
             kept.add(draw)
             end = "" if draw.finished else ", open"
             console.print(f"{unit}: {seconds(draw.seconds)} s{end}", markup=False, highlight=False)
 
 
 def complete(kept: Kept, unit: Unit) -> bool:
-    """Whether all draws of a unit are there; after an open one there are no more."""
+    """Return whether a unit is finished; an unfinished draw is always its last."""
     lines = kept.matching(law=unit.law, over=unit.over, epsilon=unit.epsilon)
     return len(lines) >= unit.draws or any(not line["finished"] for line in lines)
 

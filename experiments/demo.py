@@ -1,4 +1,4 @@
-"""The main job, end to end: private scorecards on the real Adult data, every oracle call certified."""
+"""Demonstration on the Adult data: private scorecards by every mechanism, each oracle call certified."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from privopt.problems.tables.schema import Schema
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 
-# What stands on the page: what one sees, and what to conclude.
+# Captions of the page: descriptions and conclusions.
 _TASK = (
     "15,682 people, 23 features, balanced classes: the task of Neel, Roth, Vietri and Wu (2020). Each "
     "mechanism chose integer weights at five values of ε. Neighbouring data sets differ by replacing one "
@@ -90,9 +90,9 @@ _CARD = (
 
 
 def run_demo(output: Path, draws: int, console: Console) -> None:
-    """Run every mechanism at a few epsilons, then leave a table, pictures and a report in ``output``.
+    """Run every mechanism at several epsilons, then write a table, figures and a report to ``output``.
 
-    Interrupted, it keeps the draws that are done; run again, it goes on from there.
+    An interrupted run keeps its finished draws and is resumed by the same call.
     """
     output.mkdir(parents=True, exist_ok=True)
     X, y, schema = load_adult23()
@@ -144,7 +144,7 @@ def _settings(n: int, dimension: int) -> list[Setting]:
 
 
 def _solve(problem: ZeroOneHalfspace, noise: Perturbation, oracle: str) -> tuple[Answer, list[Progress]]:
-    """One certified solve, and how its certificate came about."""
+    """Solve one problem with a certificate, and record the trace of its bounds."""
     trace: list[Progress] = []
     prepared = minimizer(oracle).prepare(problem, Task.NORMALIZED)
     answer = prepared.minimize(noise, Limits(seconds=180.0, on_progress=trace.append))
@@ -153,7 +153,7 @@ def _solve(problem: ZeroOneHalfspace, noise: Perturbation, oracle: str) -> tuple
 
 
 def _two_solvers(problem: ZeroOneHalfspace) -> tuple[Answer, Answer, list[Progress]]:
-    """The same noisy problem through the automatic oracle and through HiGHS."""
+    """Solve the same noisy problem by the automatic oracle and by HiGHS."""
     n, d = problem.n_records, problem.lattice.dimension
     plan = OPDisc.plan(ZeroOneHalfspace, problem.lattice, epsilon=1.0, delta=1.0 / n**2)
     eta = NoiseSource(insecure_seed=0).gaussian(plan.sigma, d + 1)
@@ -173,7 +173,7 @@ def _agreement(first: Answer, second: Answer) -> str:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One line per mechanism, lattice and epsilon."""
+    """Tabulate results, one line per mechanism, lattice and epsilon."""
     groups = rows.groupby(["mechanism", "lattice", "epsilon"], sort=False)
     table = groups.agg(
         delta=("delta", "first"),
@@ -188,7 +188,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def claims(settings: list[Setting]) -> pd.DataFrame:
-    """What each mechanism promises, and the noise that it pays for it at epsilon = 1."""
+    """Tabulate the guarantee of each mechanism and its noise at epsilon = 1."""
     lines = []
     for setting in (s for s in settings if s.epsilon == 1):
         plan = setting.mechanism.plan(
@@ -212,7 +212,7 @@ def claims(settings: list[Setting]) -> pd.DataFrame:
 
 
 def for_people(table: pd.DataFrame) -> pd.DataFrame:
-    """``summary`` with headings and numbers to read."""
+    """Format ``summary`` with display names and rounded numbers."""
     return pd.DataFrame(
         {
             "Mechanism": table["mechanism"].map(named),
@@ -231,19 +231,19 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spread(mean: float, sd: float) -> str:
-    """Mean and standard deviation; one draw has none."""
+    """Format mean and standard deviation; a single draw has no deviation."""
     return f"{mean:.3f}" if math.isnan(sd) else f"{mean:.3f} ± {sd:.3f}"
 
 
 def _print(table: pd.DataFrame, console: Console) -> None:
-    """Training accuracy, mean and standard deviation: a line per mechanism, a column per epsilon."""
+    """Print mean and deviation of the training accuracy: a line per mechanism, a column per epsilon."""
     columns = [Column(f"ε = {e:g}", justify="right") for e in EPSILONS]
     draws = table["draws"].max()
     of = "1 draw" if draws == 1 else f"mean ± s.d. of {draws} draws"
     title = f"Training accuracy, {of} (not private)"
     shown = Table(Column("mechanism", no_wrap=True), *columns, title=title)
     for name, group in table.groupby("mechanism", sort=False):
-        # Narrow terminals break a cell before the sign.
+        # Narrow terminals break a cell before the plus-minus sign.
         moments = zip(group["train_mean"], group["train_sd"], strict=True)
         cells = (_spread(mean, sd).replace("± ", "±") for mean, sd in moments)
         shown.add_row(str(name), *cells)

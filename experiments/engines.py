@@ -1,4 +1,4 @@
-"""Fits on large tables, against what the engine itself takes to read them: GROUP BY of DuckDB, a sum by Dask.
+"""Fits on large tables, compared with one read of them: a GROUP BY of DuckDB, a sum by Dask.
 
     python -m privopt.experiments.engines [--rows N] [--repeats K] [--folder DIR] [--output DIR]
 
@@ -24,8 +24,8 @@ import pandas as pd
 import typer
 from matplotlib.figure import Figure
 
-from privopt.experiments.workbench.kept import Kept, isolated, machine, peak_megabytes
 from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Binned, Categorical
 from privopt.problems.tables.schema import Schema
@@ -53,7 +53,7 @@ CARD, LOGISTIC = "scorecard", "logistic regression"
 IN_MEMORY = "logistic regression, pandas"
 SUM, STEP = "Dask sum, from the file", "Dask gradient, from the file"
 HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by workers"
-# What each is compared with.
+# The baseline of each subject.
 AGAINST = {
     CARD: GROUP_BY,
     LOGISTIC: GROUP_BY,
@@ -70,15 +70,15 @@ _CHUNK = 250_000  # rows of it
 
 @dataclass(frozen=True)
 class Measured:
-    """One subject on so many rows.
+    """Measurements of one subject at one number of rows.
 
     Attributes:
-        seconds: from opening the table to the result, after a fit of ``_FEW`` records; of a Dask gradient,
-            one step after another.
-        work: processor seconds of the process, which other users of the machine do not stretch.
-        plain, plain_work: those of what it is compared with.
-        peak: the largest resident memory of the process, MB, libraries included; with workers, the client's.
-        first: seconds of what was done once before, which imports libraries and loads compiled code.
+        seconds: time from opening the table to the result, after a warm-up fit of ``_FEW`` records; for a
+            Dask gradient, the time of one later step.
+        work: processor seconds of the process, which the load of the machine hardly changes.
+        plain, plain_work: the same times of the baseline.
+        peak: peak resident memory of the process, MB, libraries included; with workers, the client's.
+        first: seconds of the warm-up, which imports libraries and loads compiled code.
     """
 
     rows: int
@@ -92,12 +92,12 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        """Rows per second."""
+        """The number of rows per second."""
         return self.rows / self.seconds
 
 
 def make(folder: Path, rows: int) -> None:
-    """A folder of Parquet files, by DuckDB: records whose label depends on their columns."""
+    """Generate a folder of Parquet files by DuckDB: records whose label depends on their columns."""
     import duckdb
 
     def one_of(name: str, salt: int) -> str:
@@ -123,7 +123,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def group_by() -> str:
-    """The query that somebody would write by hand."""
+    """Return the GROUP BY query of the baseline, as written by hand."""
     bins = [
         "CASE " + " ".join(f"WHEN {name} < {e} THEN {k}" for k, e in enumerate(edges[1:-1]))
         + f" ELSE {len(edges) - 2} END AS {name}"
@@ -133,7 +133,7 @@ def group_by() -> str:
 
 
 def make_numbers(folder: Path, rows: int) -> None:
-    """An array of numbers and its labels, as NumPy's files."""
+    """Generate an array of numbers and its labels as NumPy files."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     X = np.lib.format.open_memmap(folder / "X.partial", "w+", np.float64, (rows, _NUMBERS))
@@ -147,9 +147,9 @@ def make_numbers(folder: Path, rows: int) -> None:
 
 
 def run(subject: str, folder: Path, address: str | None) -> Iterator[tuple[float, float, float, float]]:
-    """Seconds, processor seconds and peak memory of one subject, and the seconds of what came before.
+    """Measure seconds, processor seconds and peak memory of one subject, and the seconds of its warm-up.
 
-    ``address`` is that of a cluster.
+    ``address`` is that of a Dask cluster.
     """
     numbers, began = subject in (SUM, STEP, HELD_SUM, HELD_STEP), perf_counter()
     ask = _dask(subject, folder, address) if numbers else _query(subject, folder)
@@ -209,7 +209,7 @@ def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], objec
 
 
 def _partitions(path: Path) -> Any:
-    """A Dask array of a NumPy file, of which every worker reads its parts."""
+    """Return a Dask array of a NumPy file; every worker reads its own partitions."""
     dask: Any = import_module("dask")  # whose names are not typed
     whole, array = np.load(path, mmap_mode="r"), import_module("dask.array")
     parts = [
@@ -226,7 +226,7 @@ def _rows(path: Path, start: int) -> Any:
 
 
 def measured(rows: int, subject: str, folder: Path, repeats: int) -> Measured:
-    """The least of so many runs, and of what it is compared with, in turn."""
+    """Return the minimum over runs of a subject and of its baseline, run alternately."""
     runs = []
     with _workers(subject == HELD_STEP) as address:
         for _ in range(repeats):
@@ -239,7 +239,7 @@ def measured(rows: int, subject: str, folder: Path, repeats: int) -> Measured:
 
 @contextmanager
 def _workers(wanted: bool) -> Iterator[str | None]:
-    """The address of a cluster of two worker processes."""
+    """Start a cluster of two worker processes and provide its address."""
     if not wanted:
         yield None
         return
@@ -255,7 +255,7 @@ def _workers(wanted: bool) -> Iterator[str | None]:
 
 
 def table(results: Sequence[Measured]) -> pd.DataFrame:
-    """For people."""
+    """Format the measurements as a table with display names."""
     return pd.DataFrame(
         {
             "what": [m.subject for m in results],
@@ -275,7 +275,7 @@ def table(results: Sequence[Measured]) -> pd.DataFrame:
 
 
 def page(results: Sequence[Measured], command: str) -> str:
-    """The page of the documentation."""
+    """Write the page of the documentation."""
     distinct = math.prod(c.n_codes for c in SCHEMA.columns) * len(CLASSES)
     return (
         "# How long fits on large tables take\n\n"
@@ -305,7 +305,7 @@ def page(results: Sequence[Measured], command: str) -> str:
 
 
 def _fixed(results: Sequence[Measured]) -> str:
-    """What does not grow with the rows: what fits of the shortest table take beyond the query."""
+    """Describe the fixed cost: the time of fits of the shortest table beyond that of the query."""
     fits = [m for m in results if m.subject in (CARD, LOGISTIC)]
     if not fits:
         return ""
@@ -318,7 +318,7 @@ def _fixed(results: Sequence[Measured]) -> str:
 
 
 def _on_paper(results: Sequence[Measured]) -> str:
-    """What 10^10 rows would take, scaled from the longest tables."""
+    """Extrapolate the time for 10^10 rows from the longest tables."""
     longest = {m.subject: m for m in sorted(results, key=lambda m: m.rows)}
     rate = longest[CARD].rate
     text = (
@@ -339,7 +339,7 @@ def _on_paper(results: Sequence[Measured]) -> str:
 
 
 def picture(results: Sequence[Measured]) -> Figure:
-    """Seconds and memory against rows, a line for each subject; what it is compared with is dashed."""
+    """Draw seconds and memory against rows, one curve per subject; baselines are dashed."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     panels = figure.subplots(1, 3)
     marks = dict(zip(AGAINST, "osD^v", strict=True))
@@ -401,7 +401,7 @@ def main(
 
 
 def _records(subject: str, folder: Path, rows: int) -> Path:
-    """Where so many records of a subject are, made if they are not there yet."""
+    """Return the path of a subject's records; they are generated if missing."""
     grouped = AGAINST[subject] == GROUP_BY
     place = folder / (str(rows) if grouped else f"numbers-{rows}")
     if not list(place.glob("*.parquet" if grouped else "X.npy")):

@@ -1,8 +1,8 @@
-"""Errata of the source papers, each with a demonstration: what is claimed against what is true.
+"""Errata of the source papers, each with a numerical demonstration: claimed values against true ones.
 
 ``python -m privopt.experiments.errata`` prints the tables of ``experiments/docs/errata.md``. Every number is
-computed from the formulas as printed and from a derivation of ours; nothing is sampled, so the tables are the
-same everywhere. Neighbours: replace-one, number of records public.
+computed from the printed formulas and from our own derivations. Nothing is sampled, so the tables are the
+same on every machine. Neighbours: replace-one, number of records public.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Demonstration:
     """A table that shows one erratum.
 
     Attributes:
-        number: of the entry in the errata page.
-        title: what is wrong, in a line.
+        number: the number of the entry in the errata page.
+        title: the error in one line.
         columns, rows: the table.
     """
 
@@ -88,7 +88,7 @@ def the_winner_depends_on_the_noise() -> Demonstration:
 
 
 def _parity_rows(name: str, plans: Sequence[LatticeMechanism[Any]]) -> list[tuple[str, ...]]:
-    """One record, and for each plan the number of records that agree which is worst for it."""
+    """Return the rows for one record and for the worst number of equal records of each plan."""
     one = [_short(_true_epsilon(plan, 1)) for plan in plans]
     several = [max((_true_epsilon(plan, n), n) for n in range(1, 60)) for plan in plans]
     d = str(plans[0].lattice.dimension)
@@ -207,7 +207,7 @@ def _log_excess(likelier: Floats, other: Floats, delta: float) -> float:
 
 
 def epsilon_for_rho() -> Demonstration:
-    """What the composition of Algorithm 3's proof gives for the per-coordinate budget that it prints."""
+    """Composition in the proof of Algorithm 3, applied to the per-coordinate budget that is printed."""
     delta, rows = 1e-5, []
     for epsilon in (0.1, 0.5, 1.0):
         tilde = math.sqrt(-2 * math.log(delta) + 2 * epsilon) - math.sqrt(-2 * math.log(delta))
@@ -332,7 +332,7 @@ def a_variance_without_the_steps() -> Demonstration:
 
 
 def _excess(m: int, p: float, delta: float) -> float:
-    """What the mean of m coins exceeds p by with a probability of at most delta, by Chernoff's bound."""
+    """Return the excess of the mean of m coins over p that has probability at most delta, by Chernoff."""
 
     def rare(excess: float) -> bool:
         v = min(p + excess, 1.0)

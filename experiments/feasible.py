@@ -1,4 +1,4 @@
-"""What is feasible: columns, levels, rows and epsilon against accuracy and time.
+"""Accuracy and time of private scorecards against columns, levels, rows and epsilon.
 
     python -m privopt.experiments.feasible --output FOLDER
 
@@ -23,10 +23,10 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from privopt.experiments.workbench.filled import fill
-from privopt.experiments.workbench.kept import Kept, isolated, machine, peak_megabytes, seconds
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
+from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes, seconds
+from privopt.experiments.workbench.study_page import fill
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
@@ -41,16 +41,16 @@ EPSILONS = (0.1, 1.0, 10.0)
 CARD, LINEAR, FREE = "card", "logistic", "not private"
 CLOSE = 0.02  # of AUC
 _TESTED = 20_000
-_LARGEST = 10**8  # rows times features: more belongs in an engine
+_LARGEST = 10**8  # rows times features; larger tables belong in an engine
 _COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7")
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A table of so many rows, and one draw of it.
+    """One table: its size and the number of its draw.
 
     Attributes:
-        columns, levels: of a drawn table; 0 for Adult.
+        columns, levels: the numbers of columns and levels of a drawn table; 0 for Adult.
     """
 
     columns: int
@@ -68,13 +68,13 @@ class Unit:
 
 @dataclass(frozen=True)
 class Line:
-    """A fit.
+    """The result of one fit.
 
     Attributes:
-        epsilon: infinite for no privacy.
-        seconds: of work of all cores together, encoding included.
-        peak_megabytes: of the process so far, interpreter and table included.
-        best: the AUC of the law itself on the same records; NaN where nobody knows it.
+        epsilon: the budget; infinite for no privacy.
+        seconds: processor time over all cores, encoding included.
+        peak_megabytes: peak memory of the process so far, interpreter and table included.
+        best: the AUC of the true law on the same records; NaN if unknown.
     """
 
     table: str
@@ -92,7 +92,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Task:
-    """Records to fit and records to measure on."""
+    """Training and test records."""
 
     schema: Schema
     records: pd.DataFrame
@@ -104,7 +104,7 @@ class Task:
 
 
 def drawn(unit: Unit) -> Task:
-    """A table from a logistic law: points of levels are normal, their sum has deviation 2; 20% positive."""
+    """Draw a table from a logistic law: normal points of levels, whose sum has deviation 2; 20% positive."""
     rng = np.random.default_rng([unit.columns, unit.rows, unit.run])
     codes = rng.integers(0, unit.levels, (unit.rows + _TESTED, unit.columns))
     points = rng.normal(size=(unit.columns, unit.levels))
@@ -119,7 +119,7 @@ def drawn(unit: Unit) -> Task:
 
 
 def adult(unit: Unit) -> Task:
-    """Some of the training file, all of its columns; the test file to measure on."""
+    """Return some records of Adult's training file, with all columns, and its test file."""
     train, test = load_adult("train"), load_adult("test")
     some = train.iloc[np.random.default_rng(unit.run).permutation(len(train))[: unit.rows]]
     X, others = (frame.drop(columns=[ADULT_TARGET]) for frame in (some, test))
@@ -129,7 +129,7 @@ def adult(unit: Unit) -> Task:
 
 
 def work(unit: Unit) -> Iterator[Line]:
-    """The lines of a unit. Meant for a fresh process: memory is its own, and a small fit compiles first."""
+    """Yield the results of a unit; to be run in a fresh process, after a small fit that compiles."""
     task = drawn(unit) if unit.columns else adult(unit)
     small = drawn(Unit(2, 2, 100, 0))
     for model in _models(1.0, small).values():
@@ -160,7 +160,7 @@ def _models(epsilon: float, task: Task) -> dict[str, Any]:
 
 
 def units() -> list[Unit]:
-    """All tables, small ones first; several draws where few records leave much to chance."""
+    """Return all tables, small ones first; tables of few records have several draws."""
     found = [Unit(0, 0, rows, run) for rows in ADULT_ROWS for run in range(_runs(rows))]
     for columns, levels in SHAPES:
         for rows in ROWS:
@@ -173,13 +173,13 @@ def _runs(rows: int) -> int:
     return 8 if rows <= 3_000 else 4 if rows <= 30_000 else 2 if rows <= 100_000 else 1
 
 
-# --- What is made of the lines ------------------------------------------------------------------------
+# --- Tables and figures of the results ----------------------------------------------------------------
 
 
 def gaps(lines: pd.DataFrame) -> pd.DataFrame:
-    """What privacy costs: AUC below the fit without it, or below the law itself where that was not fitted.
+    """Compute the loss of AUC by privacy: against the fit without it or, if that is missing, the true law.
 
-    A line per table, rows, run, model and epsilon; ``ratio`` is records times epsilon per feature.
+    One line per table, rows, run, model and epsilon; ``ratio`` is records times epsilon per feature.
     """
     where = ["table", "rows", "run"]
     free = lines[lines["model"] == FREE].set_index(where)["auc"].rename("free")
@@ -190,7 +190,7 @@ def gaps(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def enough(found: pd.DataFrame) -> float:
-    """The least ratio from which on the card's mean gap stays within ``CLOSE``, or NaN."""
+    """Return the smallest ratio from which the card's mean gap stays within ``CLOSE``, or NaN."""
     cards = found[found["model"] == CARD].groupby(["table", "rows", "epsilon"])[["ratio", "gap"]].mean()
     cards = cards.sort_values("ratio")
     wide = cards[cards["gap"] > CLOSE]
@@ -199,7 +199,7 @@ def enough(found: pd.DataFrame) -> float:
 
 
 def _loss(found: pd.DataFrame) -> str:
-    """What is lost below 1,000, by powers of ten of the ratio."""
+    """Describe the mean loss for ratios below 1,000, by powers of ten."""
     cards = found[found["model"] == CARD]
     powers = np.floor(np.log10(cards["ratio"])).astype(int)
     parts = [
@@ -211,7 +211,7 @@ def _loss(found: pd.DataFrame) -> str:
 
 
 def overview(lines: pd.DataFrame) -> pd.DataFrame:
-    """A line per table and rows: AUC of the card at each epsilon, without privacy, seconds and memory."""
+    """Tabulate the card's AUC at each epsilon and without privacy, seconds and memory, per table and rows."""
     rows = []
     for (table, features, n), group in lines.groupby(["table", "features", "rows"], sort=False):
         cards = group[group["model"] == CARD]
@@ -228,7 +228,7 @@ def overview(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def picture(lines: pd.DataFrame) -> Figure:
-    """What privacy costs against records times epsilon per feature, and seconds against records."""
+    """Draw the loss of AUC against records times epsilon per feature, and seconds against records."""
     found = gaps(lines)
     cards = found[found["model"] == CARD]
     names = sorted(cards["table"].unique(), key=lambda t: int(cards[cards["table"] == t]["features"].iloc[0]))
@@ -250,7 +250,7 @@ def picture(lines: pd.DataFrame) -> Figure:
 
 
 def page(lines: pd.DataFrame) -> str:
-    """The whole page, from whatever is finished."""
+    """Write the page from the finished fits."""
     found = gaps(lines)
     least = enough(found)
     apart = found.pivot_table(index=["table", "rows", "epsilon"], columns="model", values="auc")
@@ -279,7 +279,7 @@ def page(lines: pd.DataFrame) -> str:
 
 
 def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
+    """Run the missing units, then write the page; after Ctrl-C the page has the finished fits."""
     kept = Kept(output / "feasible.csv", Line, ("table", "rows", "run"))
     return fill(kept, plan, lambda unit: _run_unit(kept, unit), page, picture, console)
 

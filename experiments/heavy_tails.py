@@ -31,7 +31,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from privopt.experiments.reproduce import wang_xiao2020 as descents
 from privopt.experiments.reproduce.tables import spread
 from privopt.experiments.workbench import localisation
-from privopt.experiments.workbench.kept import Kept, each, machine, markdown
+from privopt.experiments.workbench.resumable import Kept, each, machine, markdown
 from privopt.mechanisms import (
     PrivateLinearRegression,
     PrivateLogisticRegression,

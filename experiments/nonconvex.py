@@ -1,4 +1,4 @@
-"""Non-convex mechanisms measured: saddles left, minima certified, excess risk, steps in one run.
+"""Benchmark of non-convex mechanisms: escapes from saddle points, certified minima, excess risk, step times.
 
     python -m privopt.experiments.nonconvex --output FOLDER [--quick]
 
@@ -25,7 +25,6 @@ from scipy.optimize import minimize
 
 from privopt.experiments.workbench import nonconvex_figures as figures
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import Kept, each
 from privopt.experiments.workbench.nonconvex_page import page
 from privopt.experiments.workbench.nonconvex_peers import (
     DOUBLES,
@@ -35,6 +34,7 @@ from privopt.experiments.workbench.nonconvex_peers import (
     PrintedFrankWolfeL2,
     printed_steps,
 )
+from privopt.experiments.workbench.resumable import Kept, each
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
@@ -78,7 +78,7 @@ _RIDGE = 0.01
 
 @dataclass(frozen=True)
 class Line:
-    """One figure of one draw; ``records`` and ``epsilon`` are what was planned for."""
+    """One measured value of one draw; ``records`` and ``epsilon`` are those of the plan."""
 
     part: str
     problem: str
@@ -92,7 +92,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of work that is done as a whole: lines of one problem under one mechanism, a draw each."""
+    """A unit of work: the results of one mechanism on one problem, one line per draw."""
 
     part: str
     problem: str
@@ -117,8 +117,8 @@ def saddles() -> dict[str, Planted]:
     return {problem.name: problem for problem in found}
 
 
-_LEAST = {"sigmoid, d = 3": 0.25}  # what F tends to; 0 is attained by the others
-# Sets that hold the minima, for the mechanism that wants one; the sigmoid problem has none.
+_LEAST = {"sigmoid, d = 3": 0.25}  # the infimum of F, which is not attained; the others attain 0
+# Radii of balls that contain the minima, for mechanisms that need a set; the sigmoid problem has no minimum.
 _RADIUS = {"quartic, d = 2": 1.2, "phase retrieval, d = 3": 1.2, "factorisation, 3 x 2": 1.6}
 SADDLED: dict[str, type[Any]] = {
     kind.name: kind
@@ -164,7 +164,10 @@ def _from_the_saddle(part: Part, draw: int) -> dict[str, float]:
 
 
 def judged(problem: Planted, w: Floats) -> dict[str, float]:
-    """By exact values and Hessians. Left: at least half of the way from the saddle down to the least."""
+    """Evaluate a point by exact values, gradients and Hessians.
+
+    The saddle point counts as left if F fell at least halfway from its value there to the infimum.
+    """
     risk, least = problem.risk, _LEAST.get(problem.name, 0.0)
     excess = risk.value(w) - least
     return {
@@ -176,7 +179,7 @@ def judged(problem: Planted, w: Floats) -> dict[str, float]:
 
 
 def _holds(plan: Any, problem: Planted, w: Floats) -> bool:
-    """Whether a point is what was tested for, by the exact gradient and Hessian."""
+    """Return whether a point has the tested property, by the exact gradient and Hessian."""
     g, H = problem.risk.gradient(w), problem.risk.hessian(w)
     if not isinstance(plan, DPConstrainedStationaryPoint):
         return bool(np.linalg.norm(g) <= plan.alpha and np.linalg.eigvalsh(H)[0] >= -plan.gamma)
@@ -190,9 +193,9 @@ def _holds(plan: Any, problem: Planted, w: Floats) -> bool:
 
 
 def wanted_records(problem: Planted, epsilon: float) -> float:
-    """n of theorem 7, its hidden constant and logarithm of d set to 1, at alpha = curvature^2 / rho.
+    """Return n of theorem 7 at alpha = curvature^2 / rho, with hidden constant and logarithm of d set to 1.
 
-    There a saddle is no alpha-SOSP any more.
+    At this alpha a saddle point is not an alpha-SOSP.
     """
     facts = problem.risk.facts
     least = float(np.linalg.eigvalsh(problem.risk.hessian(problem.saddle))[0])
@@ -207,7 +210,7 @@ def wanted_records(problem: Planted, epsilon: float) -> float:
 
 @cache
 def classes(n: int, dimension: int, draw: int) -> EmpiricalRisk:
-    """Two classes, one of them in two lumps on either side of the other: more than one local minimum."""
+    """Generate two classes, one of them in two clusters around the other: several local minima."""
     rng = np.random.default_rng([n, dimension, draw])
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     side = np.where(rng.random(n) < 0.75, 1.0, -1.0)
@@ -223,7 +226,7 @@ def _penalised(risk: EmpiricalRisk, w: Floats) -> float:
 
 @cache
 def least_risk(n: int, dimension: int, draw: int) -> float:
-    """The least penalised risk, from several starts."""
+    """Return the least penalised risk found by local search from several starts."""
     risk = classes(n, dimension, draw)
 
     def value(w: Floats) -> float:
@@ -252,7 +255,7 @@ def _excess(part: Part, draw: int) -> dict[str, float]:
     return {"excess": _penalised(risk, w) - least_risk(part.records, 2, draw)}
 
 
-# --- What came after the paper ---------------------------------------------------------------------------
+# --- Later methods than the paper ------------------------------------------------------------------------
 
 
 @cache
@@ -352,7 +355,7 @@ def _frank_wolfe(part: Part, draw: int) -> dict[str, float]:
 
 
 def _speed(part: Part, draw: int) -> dict[str, float]:
-    """Best of several, in milliseconds."""
+    """Measure times in milliseconds, the minimum of several."""
     rng = np.random.default_rng(0)
     n, d = part.records, 50
     risk = EmpiricalRisk(rng.standard_normal((n, d)) / 10, np.sign(rng.standard_normal(n)), SigmoidLoss())
@@ -394,7 +397,7 @@ def _milliseconds(way: Callable[[], object]) -> float:
 
 
 def parts(quick: bool) -> Iterator[Part]:
-    """All there is to do, what takes longest last."""
+    """Return all parts, the longest last."""
     draws = 2 if quick else 10
     yield Part("speed", "one machine", "all", 20_000 if quick else 200_000, 1.0, 1, _speed)
     for problem in list(saddles())[: 2 if quick else None]:
@@ -427,7 +430,7 @@ def parts(quick: bool) -> Iterator[Part]:
 
 
 def run(output: Path, quick: bool, console: Console) -> str:
-    """Fill the folder; returns the page."""
+    """Run the missing parts, write all files to the folder, and return the page."""
     output.mkdir(parents=True, exist_ok=True)
     kept = Kept(output / "nonconvex.csv", Line, [f.name for f in dataclasses.fields(Line)][:-1])
     key = ("part", "problem", "mechanism", "records", "epsilon")
@@ -452,7 +455,7 @@ def run(output: Path, quick: bool, console: Console) -> str:
 
 
 def paths() -> tuple[Planted, dict[str, Floats]]:
-    """Ways out of the saddle of a quartic in the plane at n = 5,000."""
+    """Return iterates from the saddle point of a quartic in the plane at n = 5,000."""
     problem = saddles()["quartic, d = 2"]
     found = {}
     for name in (DPStationaryPoint.name, DPCubicNewton.name, DPSpider.name):
@@ -461,7 +464,7 @@ def paths() -> tuple[Planted, dict[str, Floats]]:
         found[name] = plan.release(
             problem.risk, NoiseSource(insecure_seed=seed), start=problem.saddle
         ).trajectory
-    start = np.array([0.0, 1.1])  # without noise the slope leads into the saddle, and ends there
+    start = np.array([0.0, 1.1])  # without noise the iterates converge to the saddle point
     quiet, w = [start], start
     for _ in range(400):
         w = w - problem.risk.gradient(w) / problem.risk.facts.smoothness

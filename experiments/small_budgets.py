@@ -1,4 +1,4 @@
-"""Linear models at their defaults where the budget is small: regression and classes, beside AdaSSP.
+"""Linear models at their defaults under small budgets: regression and classification, compared with AdaSSP.
 
     python -m privopt.experiments.small_budgets [--draws 5] [--output FOLDER]
 
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Task:
-    """Records split in two, with what is public: the norm of rows; labels lie in [0, 1], or are 0 and 1."""
+    """Training and test records with a public bound on row norms; labels lie in [0, 1], or are 0 and 1."""
 
     name: str
     X: Floats
@@ -56,7 +56,7 @@ class Task:
 
 
 def tasks() -> Iterator[Task]:
-    """Synthetic tables of categories and of numbers, Adult and Covertype."""
+    """Generate synthetic tables of categories and of numbers, and load Adult and Covertype."""
     for seed, (n, columns, levels) in enumerate([(4_000, 10, 4), (8_000, 7, 4), (26_000, 12, 5)]):
         rng = np.random.default_rng(seed)
         chosen = [rng.choice(levels, n, p=rng.dirichlet(np.ones(levels))) for _ in range(columns)]
@@ -86,10 +86,10 @@ def _labelled(name: str, X: Floats, rng: np.random.Generator, norm: float) -> It
 
 
 def ada_ssp(task: Task, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
-    """Predictions of AdaSSP (Wang 2018, algorithm 2) for the held-out records.
+    """Return predictions of AdaSSP (Wang 2018, algorithm 2) for the held-out records.
 
-    Its three releases (the smallest eigenvalue, X'X and X'y) have the exact Gaussian noise of a third of
-    mu^2 each, for replacing one record, in place of the looser noise that is printed.
+    Its three releases (the smallest eigenvalue, X'X and X'y) have exact Gaussian noise for a third of mu^2
+    each, under replace-one, instead of the larger printed noise.
     """
     X, y = task.X[: task.trained], task.y[: task.trained] - 0.5
     Z = np.column_stack([X, np.full(len(X), task.norm / 2)])
@@ -109,7 +109,7 @@ def ada_ssp(task: Task, epsilon: float, delta: float, rng: np.random.Generator) 
 
 
 def mean_alone(task: Task, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
-    """The mean label, with the exact Gaussian noise of the whole budget, for every held-out record."""
+    """Return the mean label, with Gaussian noise for the whole budget, as prediction of every record."""
     noise = rng.normal() / (task.trained * gaussian_mu(epsilon, delta))
     return np.full(len(task.X) - task.trained, float(np.mean(task.y[: task.trained])) + noise)
 
@@ -141,7 +141,7 @@ def draw(task: Task, mechanism: str, epsilon: float) -> dict[str, float]:
 
 
 def measured(draws: int) -> pd.DataFrame:
-    """A row for each draw and figure."""
+    """Return a row for each draw and measure."""
     rows = []
     for task in track(list(tasks()), description="tasks"):
         about = {"task": task.name, "records": task.trained, "features": task.X.shape[1]}
@@ -163,7 +163,7 @@ def measured(draws: int) -> pd.DataFrame:
 
 
 def page(table: pd.DataFrame, draws: int) -> str:
-    """The page of the documentation: a table for each measure."""
+    """Write the page of the documentation: a table for each measure."""
     parts = []
     for measure, lines in table.groupby("measure", sort=False):
         rows = []
@@ -198,7 +198,7 @@ def main(
     draws: Annotated[int, typer.Option(min=1, help="Draws of each figure.")] = 5,
     output: Annotated[Path | None, typer.Option(help="Folder for page and draws.")] = None,
 ) -> None:
-    """Measure, print the page, and write it where asked."""
+    """Run the benchmark, print the page, and write it to the output folder if one is given."""
     table = measured(draws)
     text = page(table, draws)
     if output is not None:

@@ -45,7 +45,9 @@ _HOMES = {
     "PrivateLogisticRegression": "estimators.linear",
     "PrivateRobustClassifier": "estimators.robust",
     "PrivateRobustRegression": "estimators.robust",
+    "PrivateRuleListClassifier": "estimators.tree",
     "PrivateSigmoidClassifier": "estimators.linear",
+    "PrivateTreeClassifier": "estimators.tree",
     "RISK_MECHANISMS": "registry",
     "ROBUST_FITS": "registry",
     "ROBUST_MECHANISMS": "registry",
@@ -97,6 +99,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.estimators.scorecard import (
         PrivateHalfspaceClassifier as PrivateHalfspaceClassifier,
     )
+    from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier as PrivateRuleListClassifier
+    from privopt.mechanisms.estimators.tree import PrivateTreeClassifier as PrivateTreeClassifier
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton
     from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent as MeasuredRobustDescent
     from privopt.mechanisms.heavy_tails.measured_descent import (

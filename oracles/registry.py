@@ -169,7 +169,7 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "auto",
         "select:AutoGibbs",
-        "the first that fits of enumerate, elimination, branch, stream",
+        "the first that fits of enumerate, elimination, branch, branching, stream",
         "",
         _EXACT_LAW,
     ),
@@ -208,6 +208,13 @@ GIBBS: Mapping[str, Entry] = _table(
         "select:gibbs_branch",
         "wider weights and norm balls: branch and bound, time depends on the records",
         "as native, minimising",
+        _EXACT_LAW,
+    ),
+    (
+        "branching",
+        "draw.branching:GibbsBranching",
+        "decision trees and rule lists: sums over all of them, whatever the records say",
+        "10 minutes of work as estimated, 4 GB of tables",
         _EXACT_LAW,
     ),
     (

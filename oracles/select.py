@@ -148,13 +148,14 @@ class AutoOracle(DiscreteOracle):
 
 @dataclass(frozen=True)
 class AutoGibbs(GibbsOracle):
-    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound, a stream.
+    """The first of some oracles that takes the problem: enumeration, elimination, branch and bound, the
+    recursion over trees and rule lists, a stream.
 
     "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
-    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "stream")
+    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "branching", "stream")
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.

@@ -11,8 +11,10 @@ from privopt.problems.lazy import lazily
 _HOMES = {
     "Binned": "tables.columns",
     "Categorical": "tables.columns",
+    "CostMatrix": "discrete.cost_matrix",
     "Costs": "discrete.costs",
     "CountedRecords": "tables.counted",
+    "DecisionTree": "discrete.tree",
     "DiscreteProblem": "discrete.problem",
     "InfeasibleDomainError": "errors",
     "IntegerLattice": "discrete.lattice",
@@ -25,6 +27,7 @@ _HOMES = {
     "PointRule": "tables.rules",
     "PrivOptError": "errors",
     "PrivacyLeakWarning": "errors",
+    "RuleList": "discrete.rule_list",
     "Schema": "tables.schema",
     "SeparatorSet": "discrete.problem",
     "ZeroOneHalfspace": "discrete.halfspace",
@@ -37,12 +40,15 @@ __all__ = sorted(_HOMES)
 if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.problems.discrete.conjunction import MonotoneConjunction as MonotoneConjunction
     from privopt.problems.discrete.conjunction import MonotoneDisjunction as MonotoneDisjunction
+    from privopt.problems.discrete.cost_matrix import CostMatrix as CostMatrix
     from privopt.problems.discrete.costs import Costs as Costs
     from privopt.problems.discrete.halfspace import ZeroOneHalfspace as ZeroOneHalfspace
     from privopt.problems.discrete.lattice import IntegerLattice as IntegerLattice
     from privopt.problems.discrete.objective import Perturbation as Perturbation
     from privopt.problems.discrete.problem import DiscreteProblem as DiscreteProblem
     from privopt.problems.discrete.problem import SeparatorSet as SeparatorSet
+    from privopt.problems.discrete.rule_list import RuleList as RuleList
+    from privopt.problems.discrete.tree import DecisionTree as DecisionTree
     from privopt.problems.errors import InfeasibleDomainError as InfeasibleDomainError
     from privopt.problems.errors import InvalidInputError as InvalidInputError
     from privopt.problems.errors import PrivacyLeakWarning as PrivacyLeakWarning

@@ -1,4 +1,4 @@
-"""``privopt audit``: can the privacy claims of the package be refuted, and would a wrong one be?"""
+"""``privopt audit``: statistical tests of the privacy claims, and of mutants that the tests must reject."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = typer.Typer()
 say = Console(stderr=True, emoji=False)
 tell = Console(emoji=False)
 
-# What the columns of the table and the keys of the JSON file mean.
+# Meanings of the columns of the table and of the keys of the JSON file.
 MEANINGS = {
     "claimed": "(epsilon, delta), what a mechanism promises for any two data sets that differ in a record",
     "exact": "smallest epsilon that holds at that delta on the pair of data sets named, from the exact law",
@@ -101,7 +101,7 @@ def run_audits(
             claims += AUDITS[name]()
             bar.advance(planning)
         bar.remove_task(planning)
-        # Every subject has as many chunks of runs as any other.
+        # All subjects have the same number of chunks of runs.
         subjects = [(c, s.name) for c in claims for s in (c.claim, *c.mutants)]
         order = {(id(c), name): k for k, (c, name) in enumerate(subjects)}
         whole = bar.add_task("audits")
@@ -125,7 +125,7 @@ def run_audits(
 
 
 def audit_report(lines: Sequence[AuditLine]) -> dict[str, Any]:
-    """A JSON-ready account: whether all is well, every line, and what their keys mean."""
+    """Return a JSON-ready report: whether the audit passed, every line, and the meanings of the keys."""
     return {
         "passed": all(line.passed for line in lines),
         "lines": [line.to_dict() for line in lines],
@@ -149,7 +149,7 @@ def audit_report(lines: Sequence[AuditLine]) -> dict[str, Any]:
 
 
 def audit_table(lines: Sequence[AuditLine]) -> Table:
-    """Claimed against found: the mechanism and its pair of data sets, then itself and its mutants."""
+    """Tabulate claims and lower bounds, per pair of data sets: the mechanism and its mutants."""
     caption = "\n".join(f"{name}: {meaning}." for name, meaning in MEANINGS.items())
     whole = [Column(name, no_wrap=True) for name in ("claimed", "exact", "lower bound", "verdict")]
     table = Table("mechanism, pair of data sets", *whole, caption=caption, caption_justify="left")

@@ -1,6 +1,6 @@
-"""``privopt budget``: ledgers of what has been spent, for people and for programs.
+"""``privopt budget``: ledgers of privacy loss, as text and as JSON.
 
-The libraries for databases and accounting are imported by the commands, not for their help.
+The libraries for databases and accounting are imported when a command runs, not when its help is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from privopt.experiments.cli.files import check_files, showing
-from privopt.experiments.cli.whole import print_whole
+from privopt.experiments.cli.table_output import print_table
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.files import write_atomically
@@ -82,7 +82,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
             *(f"{spent.delta:.3g} of {budget.delta:g}", budget.rule, str(len(mine))),
             escape(mine[-1].time[:10]) if mine else "",
         )
-    print_whole(tell, table)
+    print_table(tell, table)
     _tell_if_closed(now.moved_to)
 
 
@@ -101,7 +101,7 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
             *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
             *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:.3g}"),
         )
-    print_whole(tell, table)
+    print_table(tell, table)
     _tell_state(now.budgets, now.moved_to)
 
 
@@ -222,7 +222,7 @@ def _opened(address: str) -> Ledger:
 
 
 def budget_report(now: Snapshot) -> dict[str, Any]:
-    """The machine-readable state of a ledger."""
+    """Return the JSON-ready state of a ledger."""
     budgets = {name: _account(*pair) for name, pair in now.budgets.items()}
     only = next(iter(budgets.values())) if len(budgets) == 1 else {}
     return {
@@ -253,14 +253,16 @@ def _account(budget: Budget, spent: Total) -> dict[str, Any]:
 def _as_csv(entries: list[Entry]) -> str:
     columns = ("epsilon", "delta", "notion", "level", "mechanism", "note")
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")  # which Windows makes its own of when a file is written
+    writer = csv.writer(text, lineterminator="\n")  # Windows translates it when a file is written
     writer.writerow(["time", "who", "state", "budgets", *columns, "identifier"])
     for e in entries:
         spend = e.spend.to_dict()
         writer.writerow(
             [e.time, e.who, e.state, " ".join(e.budgets), *(spend[c] for c in columns), e.identifier]
         )
-    return text.getvalue().encode("utf-8", "backslashreplace").decode()  # arguments may be no text
+    return (
+        text.getvalue().encode("utf-8", "backslashreplace").decode()
+    )  # command-line arguments may not be valid Unicode
 
 
 def _tell_state(budgets: dict[str, tuple[Budget, Total]], moved_to: str) -> None:

@@ -1,4 +1,4 @@
-"""``privopt calibrate``: the noise that a guarantee costs, from public facts."""
+"""``privopt calibrate``: the noise that a privacy guarantee requires, from public facts."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def calibration_report(
     separators: int | None,
     calibration: str,
 ) -> dict[str, Any]:
-    """Noise and spend from public facts alone. Proofs: ``privopt.mechanisms.discrete.calibration``."""
+    """Return noise and spend from public facts alone. Proofs: ``privopt.mechanisms.discrete.calibration``."""
     given = {
         "--radius": radius,
         "--separation": separation,
@@ -130,7 +130,7 @@ def calibration_report(
         raise InvalidInputError(f"calibrate {mechanism} needs --delta, in (0, 1)")
     if radius is not None and not radius > 0:
         raise InvalidInputError(f"--radius must be > 0, got {radius}")
-    if mechanism in ("exponential", "permute-and-flip"):  # the same over every lattice
+    if mechanism in ("exponential", "permute-and-flip"):  # the same for every lattice
         kind, anywhere = MECHANISMS[mechanism], IntegerLattice(-1, 1, dimension=1)
         plan = kind.plan(ZeroOneHalfspace, anywhere, epsilon=epsilon, calibration=calibration)
         return {**plan.noise, **plan.spend.to_dict()}
@@ -168,7 +168,7 @@ def calibrate_linear(
     records: int | None,
     options: LinearOptions,
 ) -> dict[str, Any]:
-    """Noise and spend of a mechanism for linear models, from public facts alone."""
+    """Return noise and spend of a mechanism for linear models, from public facts alone."""
     sizes = {"--dimension": dimension, "--records": records}
     if dimension is None or records is None:
         missing = [option for option, value in sizes.items() if value is None]
@@ -218,14 +218,14 @@ def _risk_report(
 
 
 def set_text(convex_set: ConvexSet) -> str:
-    """A default set in the words of ``--set``; "none" for the whole space."""
+    """Write a default set as an argument of ``--set``; "none" for the whole space."""
     kinds = {L1Ball: "l1", L2Ball: "l2"}
     kind = kinds.get(type(convex_set))  # type: ignore[arg-type]
     return "none" if kind is None else f"{kind}:{convex_set.radius:.6g}"
 
 
 def calibration_lines(report: dict[str, Any]) -> list[str]:
-    """What ``privopt calibrate`` prints for people: nothing empty, levels by their name."""
+    """Return the lines that ``privopt calibrate`` prints: no empty values, privacy levels by name."""
     names = {"level": {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")}
     lines = []
     for key, value in report.items():

@@ -1,4 +1,4 @@
-"""``privopt card``: a saved scorecard as a page to print, Markdown, JSON or SQL."""
+"""``privopt card``: a saved scorecard as a printable page, Markdown, JSON or SQL."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ import typer
 
 from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import load_linear
+from privopt.experiments.cli.tree import TreeModel, load_tree
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.estimators.tree_page import tree_page
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import write_atomically
 
 app = typer.Typer()
-_KINDS = {".html": "html", ".md": "markdown", ".json": "json", ".sql": "sql"}
+_KINDS = {".html": "html", ".md": "markdown", ".json": "json", ".sql": "sql", ".svg": "svg"}
 
 
 @app.command()
 def card(
-    model: Annotated[Path, typer.Argument(help="A scorecard written by `privopt fit --save`.")],
+    model: Annotated[
+        Path, typer.Argument(help="A scorecard, tree or rule list written by `privopt fit --save`.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Write here: .html (a page to print), .md, .json or .sql. Default: print Markdown."
+            help="Write here: .html (a page to print), .md, .json or .sql; of trees .svg, a picture, too. "
+            "Default: print Markdown."
         ),
     ] = None,
     no_negative_points: Annotated[
@@ -39,7 +44,7 @@ def card(
     title: Annotated[str, typer.Option(help="For the page: its heading.")] = "",
     table: Annotated[str, typer.Option(help="For SQL: the table.")] = "records",
 ) -> None:
-    """Print a scorecard: points, threshold, risks; as a page, Markdown, JSON or SQL. Costs nothing."""
+    """Print a scorecard, a tree or a rule list, with its risks; as a page, Markdown, JSON or SQL. Free."""
     kind = "markdown" if output is None else _KINDS.get(output.suffix.lower(), "")
     if not kind:
         raise InvalidInputError(f"--output {output}: its name must end in {', '.join(_KINDS)}")
@@ -50,6 +55,8 @@ def card(
     ):
         if given and kind != where:
             raise InvalidInputError(f"{option} belongs to an --output that ends in .{where}")
+    if kind == "svg" and load_tree(model) is None:
+        raise InvalidInputError("a picture (.svg) is of a tree or a rule list: for a scorecard write .html")
     if kind == "sql" and no_negative_points:
         raise InvalidInputError("--no-negative-points is for people; SQL adds up the points of the model")
     check_files({"--output": output})
@@ -58,7 +65,13 @@ def card(
             f"{model} holds a linear model ({type(linear).__name__}): cards are of scorecards, which are "
             "fitted without --loss, --robust and the names of linear mechanisms"
         )
-    text = _text(PrivateHalfspaceClassifier.load(model), kind, no_negative_points, evaluation, title, table)
+    if (tree := load_tree(model)) is not None:
+        if no_negative_points:
+            raise InvalidInputError("--no-negative-points is for scorecards: trees have no points")
+        text = _tree_text(tree, kind, evaluation, title, table)
+    else:
+        card = PrivateHalfspaceClassifier.load(model)
+        text = _text(card, kind, no_negative_points, evaluation, title, table)
     if output is None:
         sys.stdout.write(text)
     else:
@@ -88,11 +101,23 @@ def _text(
     return card_page(shown, own, seen=True, title=title)
 
 
+def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:
+    if kind == "sql":
+        return model.to_sql(table)
+    if kind == "svg":
+        return model.card_.to_svg() + "\n"
+    if kind == "markdown":
+        return model.card_.to_markdown()
+    if kind == "json":
+        return json.dumps(model.card_.to_dict(), indent=2) + "\n"
+    return tree_page(model.card_, None if evaluation is None else _evaluation(evaluation), title=title)
+
+
 def _evaluation(path: Path) -> Evaluation:
-    """What ``privopt evaluate --json`` wrote.
+    """Read an evaluation that ``privopt evaluate --json`` wrote.
 
     Raises:
-        InvalidInputError: something else.
+        InvalidInputError: another kind of file.
     """
     try:
         return Evaluation.from_dict(json.loads(path.read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""``privopt check``: an oracle of another package through the conformance kit, remembered when it passes."""
+"""``privopt check``: conformance kit for oracles of other packages; a pass is recorded."""
 
 from __future__ import annotations
 

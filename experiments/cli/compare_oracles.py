@@ -1,4 +1,4 @@
-"""``privopt compare-oracles``: a race of oracles on the same questions, and the questions as files."""
+"""``privopt compare-oracles``: benchmark of oracles on the same instances, and the instances as files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def compare_oracles(
 
 
 def _checked(name: str) -> str:
-    entrant(name)  # a name that there is not is an error before anything runs
+    entrant(name)  # an unknown name is an error before anything runs
     return name
 
 

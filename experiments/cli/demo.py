@@ -1,4 +1,4 @@
-"""``privopt demo``: the main job, once through."""
+"""``privopt demo``: private scorecards on the Adult data, from data to figure."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from privopt.problems.errors import PrivOptError
 
 
 class InterruptedRunError(PrivOptError):
-    """Ctrl-C came before a release, or before all was said about it."""
+    """Ctrl-C interrupted a command before a release, or before its result was printed."""
 
 
 class UnshownResultError(PrivOptError):
-    """A result was released and is paid for, and could not be shown, or not be written where it was to be."""
+    """A released result, covered by the budget, could not be printed or written to its file."""

@@ -1,4 +1,4 @@
-"""``privopt evaluate``: how good a saved classifier is, at a price and with intervals."""
+"""``privopt evaluate``: private evaluation of a saved classifier, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def evaluate(
                 ledger=book,
                 insecure_seed=insecure_seed,
             )
-        # Kept before it is shown: no terminal, pipe or full disk takes it away.
+        # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
         with showing("the evaluation was released, and is paid for", kept):
             show_evaluation(found, tell)
 
 
 def show_evaluation(found: Evaluation, console: Console) -> None:
-    """Numbers with intervals, the confusion matrix and calibration, for people."""
+    """Print measures with intervals, the confusion matrix and calibration."""
     subject = "the population" if found.target == "population" else "the records at hand"
     numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
     for name, estimate in found.metrics.items():

@@ -1,4 +1,4 @@
-"""Files that a command writes: checked before anything is spent; results are kept before they are shown."""
+"""Output files of a command: checked before any budget is spent, and written before results are printed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from privopt.experiments.cli.errors import InterruptedRunError, UnshownResultErr
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import ReservedFile, check_writable
 
-# Of the disk for a result, taken before anything is spent: a card of a thousand levels has half of it.
+# Bytes of disk reserved for a result before any budget is spent; a card of a thousand levels needs half.
 _ROOM = 1 << 20
 _KEPT = "privopt-kept-"
 
 
 class _Say(Console):
-    """Standard error: what cannot be said there ends no run."""
+    """Console on standard error; a failing write never ends the run."""
 
     def print(self, *words: Any, **more: Any) -> None:
         with suppress(OSError):
@@ -39,7 +39,7 @@ say = _Say(stderr=True, emoji=False)
 
 
 def check_files(outputs: dict[str, Path | None]) -> None:
-    """Find out before anything is spent that a file cannot be written; say so if one is replaced."""
+    """Check before any budget is spent that files can be written; note those that will be replaced."""
     for option, path in outputs.items():
         check_writable(path, option)
         if path is not None and path.exists():
@@ -49,12 +49,12 @@ def check_files(outputs: dict[str, Path | None]) -> None:
 
 
 class PaidFile:
-    """The file for a result that is paid for. Room for it is taken before anything is spent.
+    """A file for a result that costs budget; its disk space is reserved before any budget is spent.
 
-    Without a path it is a temporary file, which is removed once the result has been shown.
+    Without a path it is a temporary file, which is removed once the result has been printed.
 
     Raises:
-        InvalidInputError: there is no room. Nothing was run.
+        InvalidInputError: no disk space. Nothing was run.
     """
 
     def __init__(self, path: Path | None, option: str) -> None:
@@ -78,10 +78,10 @@ class PaidFile:
         self._file.close()
 
     def keep(self, text: str) -> None:
-        """Write the result; if it cannot be written there any more, to a temporary file.
+        """Write the result, to a temporary file if the file itself fails.
 
         Raises:
-            UnshownResultError: it stands in a temporary file, or nowhere: the error says it.
+            UnshownResultError: the file failed; the message names the temporary file or contains the result.
         """
         with _uninterrupted():
             try:
@@ -90,7 +90,7 @@ class PaidFile:
                 self._elsewhere(text, error)
 
     def shown(self) -> None:
-        """Remove what was only kept until it was shown."""
+        """Remove a temporary file after its result was printed."""
         if self.is_temporary:
             self.path.unlink(missing_ok=True)
 
@@ -113,7 +113,7 @@ def _temporary() -> Path:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait for the moment that it takes to write a result."""
+    """Ignore Ctrl-C while a result is written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -126,14 +126,15 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def showing(what: str, kept: PaidFile | None = None) -> Iterator[None]:
-    """Print what was paid for. A terminal or a pipe that fails changes the exit code, and nothing else.
+    """Guard the printing of a released result: a failing terminal or pipe changes only the exit code.
 
     Args:
-        what: says what stays, for people.
-        kept: where the result is; a temporary file is removed once all has been printed.
+        what: the part of the message that says what has been done.
+        kept: the file of the result; a temporary one is removed once all is printed.
 
     Raises:
-        UnshownResultError: it could not be printed.
+        UnshownResultError: the result could not be printed.
+        InterruptedRunError: Ctrl-C while printing.
     """
     where = "" if kept is None else f": it is in {kept.path}"
     try:
@@ -141,7 +142,7 @@ def showing(what: str, kept: PaidFile | None = None) -> Iterator[None]:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "it is closed")
         sys.stdout.flush()
-    except (OSError, SystemExit) as error:  # Rich and typer make a SystemExit of a broken pipe
+    except (OSError, SystemExit) as error:  # Rich and typer turn a broken pipe into SystemExit
         _silence()
         reason = (getattr(error, "strerror", None) or "broken pipe").lower()
         raise UnshownResultError(f"standard output: {reason}. {what}{where}") from None
@@ -152,6 +153,6 @@ def showing(what: str, kept: PaidFile | None = None) -> Iterator[None]:
 
 
 def _silence() -> None:
-    """Let the interpreter have nothing to complain of when it ends."""
+    """Redirect standard output to the null device, so that the interpreter's final flush cannot fail."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

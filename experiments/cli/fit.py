@@ -1,4 +1,4 @@
-"""``privopt fit``: a table and public facts in, a private scorecard or linear model out."""
+"""``privopt fit``: private scorecards and linear models from a table and public facts."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ from privopt.experiments.cli.scorecard import (
     show_card,
 )
 from privopt.experiments.cli.tables import TableOption, read_labelled
+from privopt.experiments.cli.tree import (
+    DepthOption,
+    ModelOption,
+    fit_tree,
+    is_tree,
+    show_tree,
+    tree_report,
+)
 from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 
@@ -59,6 +67,8 @@ privopt fit --data adult23 --epsilon 1
 privopt fit --data patients.csv --target state --classes well,ill --schema s.toml --epsilon 1 --save m.json
 
 privopt fit --data bills.csv --target cost --epsilon 1 --robust --loss squared --save m.json
+
+privopt fit --data patients.csv --target state --schema s.toml --classes well,ill --epsilon 1 --model tree
 
 privopt fit --data adult23 --epsilon 0.5 --mechanism exponential --lattice -4:4:4.8
 
@@ -145,6 +155,8 @@ def fit(
             rich_help_panel=PROBLEM,
         ),
     ] = None,
+    model: ModelOption = None,
+    max_depth: DepthOption = "auto",
     max_columns: Annotated[
         int | None,
         typer.Option(
@@ -164,8 +176,8 @@ def fit(
     risk_share: Annotated[
         float,
         typer.Option(
-            help="Share of epsilon, in [0, 1), for a table from score to risk: `privopt predict --proba`. "
-            "Try 0.2.",
+            help="Share of epsilon, in [0, 1), for a table from score to risk, of trees from leaf to risk: "
+            "`privopt predict --proba`. Try 0.2, for trees 0.1.",
             rich_help_panel=PROBLEM,
         ),
     ] = 0.0,
@@ -210,13 +222,16 @@ def fit(
     ] = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear model; print it."""
+    """Learn an integer scorecard, with a --loss a linear model, with --model a tree or rules; print it."""
     check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
     options = LinearOptions(
         loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None
     )
     card = CardOptions(oracle, lattice, calibration, max_columns, max_work, risk_share)
-    linear = is_linear(mechanism, options, card.given)
+    others = dict.fromkeys(options.names, True) | card.given
+    others |= {"--mechanism": mechanism != "auto", "--delta": delta != "auto", "--risk-share": False}
+    tree = is_tree(model, max_depth, others)
+    linear = not tree and is_linear(mechanism, options, card.given)
     check_delta_option(delta, mechanism)
     weights, shares = parse_weights(class_weight), parse_prevalence(prevalence)
     with ExitStack() as files:
@@ -238,15 +253,25 @@ def fit(
                 "insecure_seed": insecure_seed,
             }
             began = time.monotonic()
-            model: Any
+            fitted: Any
             with accounted(book):
-                model = (
-                    fit_linear(records, options, **budget) if linear else fit_card(records, card, **budget)
-                )
-            # Kept before anything is said of it: no terminal, pipe or full disk takes it away.
-            kept.keep(json.dumps(model.to_dict(), indent=2) + "\n")
+                if tree:
+                    pure = {k: value for k, value in budget.items() if k not in ("delta", "mechanism")}
+                    fitted = fit_tree(records, model, max_depth, risk_share=risk_share, **pure)
+                elif linear:
+                    fitted = fit_linear(records, options, **budget)
+                else:
+                    fitted = fit_card(records, card, **budget)
+            # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
+            kept.keep(json.dumps(fitted.to_dict(), indent=2) + "\n")
+        told, shown = (tree_report, show_tree) if tree else _account(linear)
         with showing("the model was released, and is paid for", kept):
-            account = (linear_report if linear else card_report)(model, records, time.monotonic() - began)
+            account = told(fitted, records, time.monotonic() - began)
             if report is not None:
                 report.keep(json.dumps(account, indent=2) + "\n")
-            (show_linear if linear else show_card)(model, account, tell)
+            shown(fitted, account, tell)
+
+
+def _account(linear: bool) -> tuple[Any, Any]:
+    """What reports a model, and what shows it."""
+    return (linear_report, show_linear) if linear else (card_report, show_card)

@@ -1,4 +1,4 @@
-"""The part of ``privopt fit`` and ``predict`` that is about linear models: real weights."""
+"""Linear models, with real weights, for ``privopt fit`` and ``privopt predict``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
-from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.estimators.labels import check_label_range
@@ -31,7 +31,7 @@ from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError
 
 NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
-# Of first-order steps: what they release needs no proof of a minimum.
+# For first-order mechanisms: their guarantee needs no proof of a minimum.
 NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
 _NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
 _CLASSIFYING = ("logistic", "sigmoid")  # losses for classes; the first is the default
@@ -48,7 +48,7 @@ _ESTIMATORS: dict[str, type[Any]] = {e.__name__: e for e in get_args(LinearModel
 
 @dataclass(frozen=True)
 class LinearOptions:
-    """What the command line says about a linear model beside mechanism and budget; None: nothing."""
+    """Command-line options of linear models other than mechanism and budget; None: not given."""
 
     loss: str | None = None
     convex_set: str | None = None
@@ -65,21 +65,21 @@ class LinearOptions:
 
     @property
     def names(self) -> list[str]:
-        """The options that were given, as the command line writes them."""
+        """The names of the given options, as on the command line."""
         given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
         return [f"--{'set' if name == 'convex_set' else name.replace('_', '-')}" for name in given]
 
 
 def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]) -> bool:
-    """Whether a linear model is asked for: by the mechanism's name, or, under "auto", by its options.
+    """Return whether a linear model is requested, by the mechanism's name or, under "auto", by its options.
 
     Args:
         mechanism: a name.
-        options: what only linear models have.
-        scorecard: what only scorecards have: option names, and whether they were given.
+        options: the options that only linear models have.
+        scorecard: the names of options that only scorecards have, and whether they were given.
 
     Raises:
-        InvalidInputError: options of one with a mechanism of the other.
+        InvalidInputError: options of one kind of model with a mechanism of the other.
     """
     linear = is_robust(mechanism, options) or mechanism in RISK_MECHANISMS
     linear = linear or (mechanism == "auto" and options.loss is not None)
@@ -106,7 +106,7 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
 
 
 def is_robust(mechanism: str, options: LinearOptions) -> bool:
-    """Whether a model of records of unknown size is asked for."""
+    """Return whether a robust model is requested: for records without public bounds."""
     return bool(options.robust) or mechanism in ROBUST_FITS
 
 
@@ -122,14 +122,14 @@ def _check_robust(mechanism: str, options: LinearOptions) -> None:
 
 
 def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> LinearModel:
-    """A fitted model.
+    """Fit a linear model.
 
-    Privacy: as the estimator's. Encoding costs nothing, and the bound on row norms is the schema's own unless
-    another is declared. Without a schema, one is read off the data with a PrivacyLeakWarning. The norm is l2,
-    or for dp-fw-l1 l-infinity, whose noise grows with it.
+    Privacy: as the estimator's. Encoding costs no budget. The bound on row norms is that of the schema unless
+    another is declared. Without a schema, one is inferred from the data with a PrivacyLeakWarning. The norm
+    is l2, for dp-fw-l1 l-infinity, on which its noise depends.
     """
     loss = options.loss or _CLASSIFYING[0]
-    parse_loss(loss)  # a name that there is
+    parse_loss(loss)  # the name is known here
     if records.classes is not None and loss not in _CLASSIFYING:
         raise InvalidInputError(f"--classes belongs to classification, --loss {loss} to regression")
     robust = is_robust(budget["mechanism"], options)
@@ -150,7 +150,7 @@ def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> Line
 
 
 def _robust(records: Labelled, loss: str, common: dict[str, Any]) -> Any:
-    """An estimator of records of unknown size, not fitted."""
+    """Build an unfitted estimator for records without public bounds."""
     if loss == "squared":
         return PrivateRobustRegression(schema=records.schema, **common)
     return PrivateRobustClassifier(schema=records.schema, classes=records.classes, **common)
@@ -163,7 +163,7 @@ def _bounded(
     weighted: dict[str, Any],
     common: dict[str, Any],
 ) -> Any:
-    """An estimator of records within public bounds, not fitted."""
+    """Build an unfitted estimator for records within public bounds."""
     common |= {
         "norm": checked_norm(options.norm, common["mechanism"]),
         "data_norm": options.data_norm,
@@ -179,7 +179,7 @@ def _bounded(
 
 
 def linear_report(model: LinearModel, records: Labelled, seconds: float) -> dict[str, Any]:
-    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     regression = isinstance(model, PrivateLinearRegression | PrivateRobustRegression)
     if regression:
         score = float(model.score(records.frame, records.labels))
@@ -205,21 +205,21 @@ def linear_report(model: LinearModel, records: Labelled, seconds: float) -> dict
 
 
 def _searched(model: LinearModel) -> dict[str, Any]:
-    """Whether weights passed the test of a search for a local minimum, class by class."""
+    """Return, for searches of a local minimum, whether the weights of each class passed the final test."""
     releases = [r for r in model.releases_ if isinstance(r, LocalMinimumRelease)]
     return {"found": [r.found for r in releases]} if releases else {}
 
 
 def _plain(values: Any) -> Any:
-    """Of one release, its weights; of several, a list per class."""
+    """Convert weights to a list, or to a list per class if there are several."""
     array = np.asarray(values)
     return (array[0] if array.ndim and len(array) == 1 else array).tolist()
 
 
 def certificate(model: LinearModel) -> dict[str, Any]:
-    """The evidence of a perturbed minimum: of several classes, that with the largest gap. NOT private.
+    """Return the certificate of a perturbed minimum, over classes that with the largest gap. NOT private.
 
-    value and bound are of the noisy, penalised objective; the proof needs gradient_norm.
+    value and bound are of the noisy, penalised objective; the privacy proof needs gradient_norm.
     """
     proofs = [r.certificate for r in model.releases_ if r.certificate is not None]
     if not proofs:
@@ -235,7 +235,7 @@ def certificate(model: LinearModel) -> dict[str, Any]:
 
 
 def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
-    """The norm that rows are clipped in: as asked, or what the mechanism's noise depends on."""
+    """Return the norm for clipping rows: the given one, or that on which the mechanism's noise depends."""
     if norm is None:
         return natural_norm(mechanism)
     if norm not in ("l2", "linf"):
@@ -244,10 +244,10 @@ def checked_norm(norm: str | None, mechanism: str) -> RowNorm:
 
 
 def load_linear(path: Path) -> LinearModel | None:
-    """A saved linear model; None for other files.
+    """Load a saved linear model; None for other files.
 
     Raises:
-        InvalidInputError: a damaged one.
+        InvalidInputError: a damaged file of a linear model.
     """
     try:
         name = json.loads(path.read_text("utf-8-sig"))["estimator"]
@@ -260,7 +260,7 @@ def load_linear(path: Path) -> LinearModel | None:
 
 
 def parse_label_range(text: str) -> tuple[float, float]:
-    """LOW:HIGH, two finite numbers in order."""
+    """Parse LOW:HIGH, two finite increasing numbers."""
     try:
         low, high = (float(bound) for bound in text.split(":"))
     except ValueError as error:
@@ -271,16 +271,16 @@ def parse_label_range(text: str) -> tuple[float, float]:
 
 
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
-    """Weights, spend and noise for people; the numbers that are not private say so."""
+    """Print weights, spend and noise; numbers that are not private are marked as such."""
     rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
     if "intercept" not in report["features"]:
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
-    elif np.any(report["intercept"]):  # the schema's constant is the intercept, for labels that were centred
+    elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
         rows.append(("added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
-    print_whole(console, card)
+    print_table(console, card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
     for line in (
@@ -306,6 +306,6 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
 
 
 def _weight_columns(model: LinearModel) -> list[str]:
-    """One column of weights, or one per class."""
+    """Return one column of weights, or one per class."""
     classes = getattr(model, "classes_", ())
     return [escape(str(c)) for c in classes] if len(classes) > 2 else ["weight"]

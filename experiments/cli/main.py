@@ -21,7 +21,7 @@ from privopt.experiments.cli.files import say
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import PrivOptError
 
-# What ``--help`` says about each: the first paragraph of its own help.
+# Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
     "fit": "Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear "
     "model; print it.",
@@ -47,14 +47,14 @@ COMMANDS = {
 
 
 def load(name: str) -> Any:
-    """The command itself."""
+    """Import a command."""
     command = typer.main.get_command(import_module(f"privopt.experiments.cli.{name.replace('-', '_')}").app)
     command.name = name
     return command
 
 
 class _Announced(TyperCommand):
-    """A command by name and summary, imported when it is run or asked for help."""
+    """A command known by name and summary; its module is imported when it runs or shows its help."""
 
     def make_context(self, info_name: str | None, *words: Any, **settings: Any) -> Any:
         return load(str(self.name)).make_context(info_name, *words, **settings)
@@ -92,23 +92,25 @@ def top(
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
-    """What stands before a command; the docstring of the application is its help."""
+    """Handle the options before a command. The help is that of the application."""
 
 
-# What typer raises for words it does not understand; where the class lives depends on typer's version.
+# The class of typer's usage errors; its module depends on typer's version.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def main() -> None:
-    """Entry point: errors that privopt raises on purpose become one line and an exit code."""
+    """Run the command line; errors of privopt become one line on standard error and an exit code."""
     warnings.showwarning = lambda message, *_, **__: say.print(
         f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
     )
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what a console cannot show must not end a paid run
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # a character that the console cannot encode must not end a run that spent budget
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False) or 0
-        if code == 130:  # what typer makes of Ctrl-C
+        if code == 130:  # typer's exit code for Ctrl-C
             say.print("Interrupted")
         sys.exit(code)
     except InterruptedRunError as error:
@@ -131,7 +133,7 @@ def main() -> None:
 
 
 def _fail(kind: str, error: PrivOptError | str, code: int) -> NoReturn:
-    """One line on standard error, then the exit."""
+    """Print one line on standard error and exit."""
     text = ". ".join([str(error).rstrip("."), *getattr(error, "__notes__", ())])
     name = f"[red]{kind}:[/] " if kind else ""
     say.print(f"{name}{escape(text)}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Saved models of any kind."""
+"""Loading of saved models of any kind, and their predictions."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from typing import Any
 import pandas as pd
 
 from privopt.experiments.cli.linear import load_linear
+from privopt.experiments.cli.tree import load_tree
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import missing_columns
 
 
 def load_model(path: Path) -> Any:
-    """A fitted scorecard or linear model, whichever the file holds.
+    """Load a fitted scorecard, linear model, tree or rule list.
 
     Raises:
-        InvalidInputError: neither.
+        InvalidInputError: the file has none of them.
     """
-    return load_linear(path) or PrivateHalfspaceClassifier.load(path)
+    return load_tree(path) or load_linear(path) or PrivateHalfspaceClassifier.load(path)
 
 
 def check_proba(model: Any, proba: bool) -> None:
-    """Raise InvalidInputError if a model without probabilities was asked for them."""
+    """Raise InvalidInputError if probabilities are requested of a model without them."""
     if proba and not hasattr(model, "predict_proba"):
         raise InvalidInputError(f"--proba: {_without_probabilities(model)}")
 
 
 def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.DataFrame:
-    """Scores where there is one per record, predictions, and on request probabilities of the classes.
+    """Predict: predictions, scores of models with two classes, and on request class probabilities.
 
     Raises:
         InvalidInputError: an unusable table.
@@ -52,6 +53,8 @@ def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.Data
 
 
 def _without_probabilities(model: Any) -> str:
+    if hasattr(model, "branches_"):
+        return "this model was fitted without risks; `privopt fit --risk-share` pays for them"
     if isinstance(model, PrivateHalfspaceClassifier):
         return "this scorecard was fitted without risks; `privopt fit --risk-share` pays for them"
     if hasattr(model, "classes_"):

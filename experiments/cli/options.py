@@ -1,4 +1,4 @@
-"""Options that several commands take, and what their texts mean."""
+"""Options shared by several commands, and their parsers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ JsonOption = Annotated[
 
 
 def parse_weights(text: str | None) -> dict[Any, float] | str | None:
-    """LABEL=WEIGHT with commas, or balanced, or None."""
+    """Parse class weights: LABEL=WEIGHT pairs with commas, "balanced", or None."""
     if text is None or text == "balanced":
         return text
     try:
@@ -106,7 +106,7 @@ def parse_weights(text: str | None) -> dict[Any, float] | str | None:
 
 
 def parse_prevalence(text: str | None) -> float | list[float] | None:
-    """A share, or shares with commas, or None."""
+    """Parse a prevalence: a share, shares with commas, or None."""
     if text is None:
         return None
     try:
@@ -117,7 +117,7 @@ def parse_prevalence(text: str | None) -> float | list[float] | None:
 
 
 def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:
-    """LOW:HIGH[:RADIUS], or None for the mechanism's own lattice."""
+    """Parse a lattice, LOW:HIGH[:RADIUS]; None for the mechanism's own lattice."""
     if text is None:
         return None
     try:
@@ -141,7 +141,7 @@ def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
 
 
 def split_classes(text: str | None) -> tuple[str, ...] | None:
-    """The labels of --classes, read as a line of a CSV file: a label with a comma stands in double quotes.
+    """Split the labels of --classes like a line of a CSV file: a label with a comma needs double quotes.
 
     Raises:
         InvalidInputError: a quote that is not closed.
@@ -150,7 +150,7 @@ def split_classes(text: str | None) -> tuple[str, ...] | None:
 
 
 def split_labels(option: str, text: str) -> list[str]:
-    """The cells of a line of CSV; blanks after a comma belong to none."""
+    """Split a line of CSV into cells; blanks after a comma are ignored."""
     try:
         return next(csv.reader([text], skipinitialspace=True, strict=True), [])
     except csv.Error:
@@ -161,7 +161,7 @@ def split_labels(option: str, text: str) -> list[str]:
 
 
 def marked_schema(file: Path | None, na_values: str | None) -> Schema | None:
-    """The schema in a file, with what ``--na-values`` lists as further missing-value markers.
+    """Load a schema and add the missing-value markers of ``--na-values``.
 
     Raises:
         InvalidInputError: markers without a schema.
@@ -178,7 +178,7 @@ def marked_schema(file: Path | None, na_values: str | None) -> Schema | None:
 
 
 def parse_delta(text: str) -> float | str:
-    """A number, or "auto"."""
+    """Parse delta: a number, or "auto"."""
     if text == "auto":
         return text
     try:

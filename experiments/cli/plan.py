@@ -1,4 +1,4 @@
-"""``privopt plan``: what a fit will do and cost, from public facts alone."""
+"""``privopt plan``: mechanism, spend, noise and time of a fit, from public facts alone."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from privopt.experiments.cli.options import (
 )
 from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import CardOptions
+from privopt.experiments.cli.tree import DepthOption, ModelOption, is_tree, made_tree
+from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
+from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
@@ -65,9 +68,11 @@ def plan(
     robust: RobustOption = False,
     loss: LossOption = None,
     steps: StepsOption = None,
+    model: ModelOption = None,
+    max_depth: DepthOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say, before any data, what fitting a scorecard, or with --robust a linear model, will do and why."""
+    """Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, and why."""
     if mechanism in RISK_MECHANISMS and not robust:
         raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
     check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *ROBUST_FITS))
@@ -78,6 +83,21 @@ def plan(
         "--prevalence": prevalence is not None,
         "--classes": classes is not None,
     }
+    others = dict.fromkeys(options.names, True) | card.given
+    others |= {"--mechanism": mechanism != "auto", "--delta": delta != "auto", "--risk-share": False}
+    if is_tree(model, max_depth, others):
+        made = made_tree(
+            model,
+            max_depth,
+            epsilon,
+            schema=Schema.load(schema),
+            classes=split_classes(classes),
+            class_weight=parse_weights(class_weight),
+            prevalence=parse_prevalence(prevalence),
+            risk_share=risk_share,
+        ).plan(records)
+        show(tree_plan_report(made), tree_plan_lines(made), made.spend, as_json=as_json, ledger=ledger)
+        return
     if is_robust(mechanism, options):
         is_linear(mechanism, options, {**card.given, **weighing})
         fitted = robust_plan(Schema.load(schema), records, epsilon, delta, mechanism, options)
@@ -121,7 +141,7 @@ def show(
 def robust_plan(
     schema: Schema, records: int, epsilon: float, delta: str, mechanism: str, options: LinearOptions
 ) -> tuple[dict[str, Any], list[str], PrivacySpend]:
-    """Report, lines and spend of a linear model of records of unknown size."""
+    """Return report, lines and spend of a linear model for records without public bounds."""
     numbers = options.loss == "squared"
     made, reason = choose_robust(
         *(mechanism, records, schema.n_features, PLAIN_SQUARES if numbers else LogisticLoss()),
@@ -156,7 +176,7 @@ def robust_plan(
 
 
 def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
-    """Where a linear model is planned, with what the schema says."""
+    """Return the hint to plan a linear model by ``privopt calibrate``, with the facts of the schema."""
     dimension = len(schema.feature_names) + (not schema.intercept)
     return (
         f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
@@ -165,7 +185,7 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
 
 
 def plan_report(planned: CardPlan) -> dict[str, Any]:
-    """The plan as plain numbers and strings. ``seconds`` is None where time depends on the records."""
+    """Return the plan as plain numbers and strings; ``seconds`` is None if time depends on the records."""
     made = planned.plan
     return {
         **planned.spend.to_dict(),
@@ -198,7 +218,7 @@ def _lines(planned: CardPlan) -> list[str]:
 
 
 def _weights(lattice: IntegerLattice) -> str:
-    """The box in words where few kinds of features differ in their bounds, and the last is an intercept."""
+    """Describe the bounds of the weights: by groups of features if at most three differ, else the lattice."""
     pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
     kinds = Counter(pairs[:-1])
     if len(set(pairs)) == 1 or len(kinds) > 3:

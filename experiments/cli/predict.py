@@ -1,4 +1,4 @@
-"""``privopt predict``: a saved model and records in, a table of predictions out."""
+"""``privopt predict``: predictions of a saved model for a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``privopt reproduce``: the figures and tables of the papers, measured again."""
+"""``privopt reproduce``: reproduction of the figures and tables of the papers."""
 
 from __future__ import annotations
 

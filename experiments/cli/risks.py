@@ -1,4 +1,4 @@
-"""Tables of risks, for people and for programs."""
+"""Tables of risks, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privopt.mechanisms.evaluation.risk import RiskTable
 
 
 def risk_table(risks: RiskTable, positive: str) -> Table:
-    """A row per range of scores."""
+    """Tabulate risks, one row per range of scores."""
     interval = f"{risks.confidence:.0%} interval"
     table = Table("points", f"risk of {escape(positive)}", interval, "share of records")
     table.columns[0].no_wrap = True
@@ -22,13 +22,13 @@ def risk_table(risks: RiskTable, positive: str) -> Table:
 
 
 def risk_rows(risks: RiskTable) -> list[dict[str, Any]]:
-    """The same, JSON-ready: None for an open end."""
+    """Return the rows of the table JSON-ready, with None for an open end."""
     rows = risks.frame.to_dict("records")
     return [{str(k): None if math.isnan(v) else v for k, v in row.items()} for row in rows]
 
 
 def between(above: float, up_to: float) -> str:
-    """A range of scores, nan for an open end."""
+    """Describe a range of scores; NaN is an open end."""
     low, high = (None if math.isnan(x) else f"{x:.4g}" for x in (above, up_to))
     if low is None:
         return "all" if high is None else f"up to {high}"

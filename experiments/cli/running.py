@@ -1,4 +1,4 @@
-"""A run on the command line: its ledger, its limits, its progress, and Ctrl-C."""
+"""Runs of a mechanism on the command line: ledger, limits, progress, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from privopt.problems.errors import PrivOptError
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
-# After so many seconds in which nothing was solved yet, a line says what may take the time.
+# Seconds of waiting for the solve to start after which a line explains the delay.
 _PATIENCE = 5.0
 _PREPARING = (
     "still preparing; a mechanism's first run on a machine compiles its solver, which can take minutes. A "
     "time limit starts after that, and later runs find it compiled"
 )
 
-# Set by the first Ctrl-C during a solve: what fails after that was interrupted.
+# Set by the first Ctrl-C during a solve; later errors count as an interruption.
 _interrupted = threading.Event()
 
 
 def open_ledger(address: str) -> Ledger:
-    """The ledger at an address; its library is loaded where there is one."""
+    """Open the ledger at an address; its libraries are imported only here."""
     from privopt.mechanisms.privacy.ledger import Ledger
 
     return Ledger(address)
@@ -42,7 +42,7 @@ def open_ledger(address: str) -> Ledger:
 
 @contextmanager
 def accounted(book: Ledger | None) -> Iterator[None]:
-    """Whatever fails before a release says what has been booked."""
+    """Add to errors before a release whether anything was booked in the ledger."""
     try:
         yield
     except (PrivOptError, KeyboardInterrupt) as error:
@@ -57,7 +57,7 @@ def accounted(book: Ledger | None) -> Iterator[None]:
 
 
 class _Steps(BarColumn):
-    """A bar where the amount of work is known."""
+    """A progress bar, hidden while the total amount of work is unknown."""
 
     def render(self, task: Task) -> Any:
         return "" if task.total is None else super().render(task)
@@ -65,14 +65,14 @@ class _Steps(BarColumn):
 
 @contextmanager
 def stoppable(seconds: float | None) -> Iterator[Limits]:
-    """Limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
+    """Provide limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
     told = threading.Event()
     _interrupted.clear()
     patience = threading.Timer(_PATIENCE, say.print, [_PREPARING])
     patience.daemon = True
 
     def is_cancelled() -> bool:
-        if not told.is_set():  # the first question comes when the solve starts
+        if not told.is_set():  # the first call comes when the solve starts
             told.set()
             patience.cancel()
             say.print("solving; Ctrl-C stops the solve and releases nothing")
@@ -100,7 +100,7 @@ def stoppable(seconds: float | None) -> Iterator[Limits]:
 
 
 def described(now: Progress) -> str:
-    """What is shown while a solve runs. Only a number of steps that is fixed in advance tells nothing."""
+    """Describe the progress of a solve. It is not private unless the number of steps is fixed in advance."""
     if now.total is not None:
         return f"{now.nodes} of {now.total} steps"
     known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "

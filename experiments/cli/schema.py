@@ -1,4 +1,4 @@
-"""``privopt schema``: names and types of a table's columns in, a schema to be filled in out."""
+"""``privopt schema``: skeleton of a schema, from names and types of a table's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of ``privopt fit`` that is about scorecards: integer points, a rule, risks."""
+"""Scorecards for ``privopt fit``: integer points, a decision rule, risks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.table import Table
 
 from privopt.experiments.cli.options import parse_lattice
 from privopt.experiments.cli.risks import risk_rows, risk_table
+from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
-from privopt.experiments.cli.whole import print_whole
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
@@ -21,7 +21,7 @@ from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.errors import InvalidInputError
 
-# What a report says about itself: everything else in it is covered by epsilon and delta.
+# Entries of a report that are not private; epsilon and delta cover all others.
 NOT_PRIVATE = [
     "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
 ]  # fmt: skip
@@ -30,7 +30,7 @@ _PURE = (ExponentialMechanism, LaplaceRSPM)  # the first one's subclass is permu
 
 @dataclass(frozen=True)
 class CardOptions:
-    """What the command line says about a scorecard beside mechanism and budget."""
+    """Command-line options of scorecards other than mechanism and budget."""
 
     oracle: str = "auto"
     lattice: str | None = None
@@ -41,7 +41,7 @@ class CardOptions:
 
     @property
     def given(self) -> dict[str, bool]:
-        """Every option as the command line writes it, and whether it was given."""
+        """Return every option, named as on the command line, and whether it was given."""
         nothing = CardOptions()
         return {
             f"--{name.replace('_', '-')}": value != getattr(nothing, name)
@@ -50,13 +50,13 @@ class CardOptions:
 
 
 def check_delta_option(delta: str, mechanism: str) -> None:
-    """Raise InvalidInputError for a delta of a mechanism that is pure."""
+    """Raise InvalidInputError if a pure mechanism is given a delta."""
     if delta != "auto" and mechanism in MECHANISMS and issubclass(MECHANISMS[mechanism], _PURE):
         raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
 
 
 def fit_card(records: Labelled, options: CardOptions, **budget: Any) -> PrivateHalfspaceClassifier:
-    """A fitted scorecard. Privacy: as the estimator's."""
+    """Fit a scorecard. Privacy: as the estimator's."""
     model = PrivateHalfspaceClassifier(
         **budget,
         oracle=options.oracle,
@@ -74,7 +74,7 @@ def fit_card(records: Labelled, options: CardOptions, **budget: Any) -> PrivateH
 
 
 def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: float) -> dict[str, Any]:
-    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     spend, proof = model.spend_, model.certificate_
     said, truth = model.predict(records.X), records.labels
     certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
@@ -114,11 +114,11 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
                 card.add_row(*(escape(str(cell)) for cell in row))
         else:
             without.append(str(name))
-    print_whole(console, card)
+    print_table(console, card)
     if without:
         console.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
     if model.risk_ is not None:
-        print_whole(console, risk_table(model.risk_, model.card_.names[1]))
+        print_table(console, risk_table(model.risk_, model.card_.names[1]))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
@@ -134,7 +134,7 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
 
 
 def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> list[str]:
-    """What to say of a card that says the same of all records."""
+    """Return a note if the card predicts one class for all records."""
     if 0 < report["said_to_be_positive"] < 1:
         return []
     only = model.classes_[int(report["said_to_be_positive"])]

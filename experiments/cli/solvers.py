@@ -1,4 +1,4 @@
-"""``privopt solvers``: which oracles there are."""
+"""``privopt solvers``: list of the oracles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``privopt`` starts: quickly, and Ctrl-C meanwhile ends it with a word, not a traceback."""
+"""Entry point of ``privopt``: a fast start, during which Ctrl-C exits without a traceback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from types import FrameType
 
 def main() -> None:
     """Import the command line, then run it."""
-    gc.set_threshold(20_000)  # modules stay: looking for garbage among them takes a tenth of a start
+    gc.set_threshold(
+        20_000
+    )  # modules are never freed: collecting garbage among them takes a tenth of the start
     signal.signal(signal.SIGINT, _interrupted)
     from privopt.experiments.cli.main import main as run
 
@@ -19,6 +21,6 @@ def main() -> None:
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    # An exception could be swallowed, or turned into another one, by whatever is being imported.
+    # A module that is being imported could catch an exception or replace it.
     os.write(2, b"Interrupted\n")
     os._exit(130)

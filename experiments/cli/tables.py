@@ -1,4 +1,4 @@
-"""What ``--data`` and ``--table`` name: labelled records, in memory or counted by an engine."""
+"""Labelled records of ``--data`` and ``--table``, in memory or counted by an engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_address, open_table
 
-# Records that are predicted at a time: some tens of megabytes.
+# Number of records per batch of predictions: some tens of megabytes.
 _PART = 100_000
 
 TableOption = Annotated[
@@ -39,12 +39,13 @@ TableOption = Annotated[
 
 
 class Labelled:
-    """Records with labels as they are written, and the public facts about them.
+    """Labelled records and the public facts about them.
 
-    Estimators take ``unread``, and read it once that is booked; then all else about the records is there.
+    An estimator takes ``unread`` and reads it once the spend is booked. The other properties of the records
+    are available only after that.
 
     Attributes:
-        schema, classes: as declared; None: neither.
+        schema, classes: the declarations; None: not declared.
         target: the name of the label column.
     """
 
@@ -56,11 +57,11 @@ class Labelled:
         self._read: tuple[pd.DataFrame | CountedRecords, pd.Series[Any] | None] | None = None
 
     def unread(self, *, counted: bool = False) -> Unread[Any]:
-        """The records for an estimator; a long table ``counted``, for the fit and for what is said of it."""
+        """Return the records for an estimator; with ``counted``, a long table is reduced to its counts."""
         return self._records.then(partial(self._kept, counted))
 
     def inferred(self, ledger: object) -> Schema:
-        """The schema as declared, or read off the records, a leak, which a ledger does not allow."""
+        """Return the declared schema, or infer one from the records: a leak, which a ledger refuses."""
         if self.schema is not None:
             return self.schema
         return Schema.infer(read_off(ledger, self._records, ["--schema"])[0])
@@ -72,13 +73,13 @@ class Labelled:
 
     @property
     def X(self) -> pd.DataFrame | CountedRecords:
-        """Records, as estimators take them."""
+        """The records in the form that estimators take."""
         assert self._read is not None, "records are read by a fit, once it is booked"
         return self._read[0]
 
     @property
     def y(self) -> pd.Series[Any] | None:
-        """Their labels; None where ``X`` counts records with their labels."""
+        """The labels; None if ``X`` counts records with their labels."""
         assert self._read is not None, "records are read by a fit, once it is booked"
         return self._read[1]
 
@@ -87,7 +88,7 @@ class Labelled:
         """The records of a table in memory.
 
         Raises:
-            InvalidInputError: they are in an engine.
+            InvalidInputError: the table is in an engine.
         """
         if isinstance(self.X, CountedRecords):
             raise InvalidInputError("regression needs a table in memory: an engine counts records by class")
@@ -99,7 +100,7 @@ class Labelled:
         return self.X.labels if isinstance(self.X, CountedRecords) else np.asarray(self.y)
 
     def share(self, rows: NDArray[np.bool_]) -> float:
-        """The share of records that are in some rows."""
+        """Return the share of the records in the selected rows."""
         counts = record_counts(self.X.counts if isinstance(self.X, CountedRecords) else None, len(rows))
         return float(np.sum(counts[rows]) / np.sum(counts))
 
@@ -111,9 +112,9 @@ def read_labelled(
     classes: tuple[Any, ...] | None,
     table: str | None = None,
 ) -> Labelled:
-    """Labelled records of a file, of the package or of an engine, before a cell is looked at.
+    """Open labelled records of a file, of the package or of an engine; no cell is interpreted yet.
 
-    A file is parsed to count its records: what is refused of it here is its form, whatever the schema says.
+    A file is parsed to count its records. Errors here concern its format, not the schema's rules for cells.
 
     Raises:
         InvalidInputError: facts that are missing, or a table that cannot be read.
@@ -144,7 +145,7 @@ def read_labelled(
 
 
 def read_parts(data: str, schema: Schema | None, table: str | None = None) -> Iterator[pd.DataFrame]:
-    """Records in their order: of a file, all; of an engine, some at a time, with the schema's columns.
+    """Yield records in order: of a file, all at once; of an engine, in batches of the schema's columns.
 
     Raises:
         InvalidInputError, SchemaError: a table that cannot be read, or, of an engine, without a schema.
@@ -162,7 +163,7 @@ def read_parts(data: str, schema: Schema | None, table: str | None = None) -> It
 def _as_written(
     data: str, schema: Schema | None, target: str | None = None, classes: tuple[Any, ...] | None = None
 ) -> list[str]:
-    """The columns of a file that are not converted: with a schema, all but labels without classes."""
+    """Return the columns to read as text: with a schema, all except labels without declared classes."""
     if schema is None:
         return [] if target is None or classes is None else [target]
     header = header_of(data)
@@ -186,7 +187,7 @@ def _counted(
 
 
 def _written(label: Any) -> str:
-    """A label as a person types it: 1 for 1.0, which Parquet files hold for integers with gaps."""
+    """Write a label as text: "1" for 1.0, which Parquet stores for integers with missing values."""
     if isinstance(label, float | np.floating) and float(label).is_integer():
         return str(int(label))
     return str(label)

@@ -1,1 +1,1 @@
-"""A race of minimising oracles: what is asked, who runs, what is made of it, what can be taken away."""
+"""Benchmark of minimising oracles: workloads, timed runs, report, and instances as files."""

@@ -1,4 +1,4 @@
-"""Instances as files that any solver reads, with their proved optima: for people outside Python."""
+"""Export of instances as MPS and LP files with their proved optima, for any solver."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from privopt.problems.discrete.objective import Perturbation, from_fixed
 
 @dataclass(frozen=True)
 class Exported:
-    """A line of ``optima.csv``: a file, its size and what is proved about it.
+    """A line of ``optima.csv``: a file, its size and its proved optimum.
 
     Attributes:
-        file: without its ending; there is one .mps and one .lp of the name.
+        file: the name without extension; there is one .mps and one .lp file.
         model: "rows" or "cells".
-        integers: integer columns among ``columns``.
-        optimum: of the file's objective, constant included: exact, a multiple of 2**-20.
-        proved: whether ``optimum`` is; else it is the best value known.
-        bound: proved lower bound.
-        by: the oracle that proved it.
-        point: weights that attain it.
+        integers: the number of integer columns among ``columns``.
+        optimum: the optimum of the file's objective, constant included: exact, a multiple of 2**-20.
+        proved: whether ``optimum`` is proved; else it is the best known value.
+        bound: the proved lower bound.
+        by: the oracle that proved the bound.
+        point: weights that attain ``optimum``.
     """
 
     file: str
@@ -50,11 +50,13 @@ class Exported:
 
 
 def export(folder: Path, instances: Sequence[Instance], limit: float) -> list[Exported]:
-    """Write every instance as .mps and .lp, rows and (where one model is the problem) cells; ``optima.csv``.
+    """Write every instance as .mps and .lp files, and ``optima.csv``.
+
+    Each instance is written as a row model and, if one cell model is the whole problem, as a cell model.
 
     Args:
-        folder: made if it is not there; files of these names are written again.
-        instances: what is exported; one that an oracle cannot settle in ``limit`` seconds says so.
+        folder: the folder, created if missing; existing files are overwritten.
+        instances: the instances; those without a proof within ``limit`` have ``proved`` false.
         limit: seconds for each proof.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +101,10 @@ def _data(instance: Instance) -> tuple[str, int, int, str]:
 
 
 def _formulations(problem: Problem, instance: Instance, p: Perturbation) -> list[tuple[str, Formulation]]:
-    """The models that are the whole problem; a cell model with numbers is one of many, and is left out."""
+    """Return the models that are the whole problem.
+
+    A cell model of numeric columns is one of several models of the problem and is left out.
+    """
     found = []
     for kind, module in (("rows", row_model), ("cells", cell_model)):
         try:

@@ -1,12 +1,13 @@
-"""Every oracle of a comparison on every instance, in processes of their own; lines kept as they come.
+"""Timed runs of every oracle on every instance, in separate processes; results are saved one by one.
 
-A runner is one process that answers all instances for one oracle, on a processor of its own where the system
-lets it choose. If it dies, the instance that it was at is lost, and the next runner goes on behind it.
+A runner is one process that solves all instances by one oracle, pinned to one core if the system allows it.
+If it dies, its current instance is lost, and a new runner continues with the next one.
 
-Time is processor time where the system tells it, of the runner and all that it starts: what else the machine
-does then changes little. Oracles that listen while they run are stopped by it, the others by the clock after
-twenty times as long, and what they have proved later than allowed does not count. Building has the same limit
-and warming up, in which kernels are compiled, a longer one; a runner that exceeds one is ended.
+Time is processor time of the runner and its child processes, if the system reports it, so that the load of
+the machine changes little. Oracles that poll for cancellation are stopped at the limit of processor time.
+Others are stopped by wall-clock time, at twenty times the limit, and a proof after the limit does not count.
+Building has the same limit. Warming up, in which kernels are compiled, has a longer one. A runner that
+exceeds a limit is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rich.progress import Progress as Bar
 
 from privopt.experiments.comparison import workload
 from privopt.experiments.comparison.workload import Instance
-from privopt.experiments.workbench.kept import Kept, WorkerDiedError, isolated
+from privopt.experiments.workbench.resumable import Kept, WorkerDiedError, isolated
 from privopt.oracles.errors import OracleError
 from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
@@ -39,11 +40,11 @@ from privopt.problems.errors import InvalidInputError
 
 SOLVED, OPEN, REFUSED, FAILED, DIED = "solved", "open", "refused", "failed", "died"
 TIMED_OUT = "timed out"
-_POINTS = 200  # of a trace at most
-_CLOCK = 20.0  # seconds on the clock for each second of processor time
-_LOOK = 0.1  # seconds between two looks at the processor time
-_START = 5.0  # seconds that a stage may take beyond its limit: a process starts, data are read
-_COMPILING = 120.0  # processor seconds to warm up in, at least
+_POINTS = 200  # largest number of points of a trace
+_CLOCK = 20.0  # wall-clock seconds for each second of processor time
+_LOOK = 0.1  # seconds between two readings of the processor time
+_START = 5.0  # extra seconds of every stage, for the start of a process and the loading of data
+_COMPILING = 120.0  # smallest limit of warming up, in processor seconds
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,16 @@ class Solve:
     """One oracle on one instance.
 
     Attributes:
-        oracle: its name, and after a colon its model where it has a choice.
-        status: "solved" (proved optimal within the limit), "open" (stopped by it, proved too late, or
-            without a proof), "refused", "failed", "died" (the process was killed), or "timed out" (it was
-            ended, for it had not warmed up, built or answered within the limit).
-        seconds: of wall-clock time.
-        processor_seconds: of this process and all that it started; NaN where the system does not tell.
-        build_seconds: wall-clock time before the first noise was known; once per problem.
-        value, bound, gap: in errors, noise included; NaN where there is none.
+        oracle: its name, followed by a colon and its model if it has several.
+        status: "solved" (proved optimal within the limit), "open" (stopped at the limit, proved after it, or
+            without a proof), "refused", "failed", "died" (the process was killed from outside), or "timed
+            out" (killed after its limit for warming up, building or solving).
+        seconds: wall-clock time of the solve.
+        processor_seconds: of the process and its children; NaN if the system does not report it.
+        build_seconds: wall-clock time of building the problem, before the noise is known; once per problem.
+        value, bound, gap: in errors, noise included; NaN if unknown.
         exact: whether the bound was proved in integers.
-        said: the solver's own words, or the reason of a refusal.
+        said: the solver's own status, or the reason of a refusal.
     """
 
     data: str
@@ -84,7 +85,7 @@ class Solve:
 
 @dataclass(frozen=True)
 class Moment:
-    """What was known at a time of one solve."""
+    """The incumbent and the bound at one time of a solve."""
 
     data: str
     n: int
@@ -102,11 +103,11 @@ KEY = ("data", "n", "d", "question", "epsilon", "draw", "oracle")
 
 
 def entrant(name: str) -> DiscreteOracle:
-    """An oracle by name, or by name and model ("highs:rows"), on one thread.
+    """Return an oracle by name, or by name and model ("highs:rows"), on one thread.
 
     Raises:
         UnknownOracleError, MissingSolverError: see ``minimizer``.
-        InvalidInputError: a model of an oracle that has no choice.
+        InvalidInputError: a model of an oracle that has none to choose.
     """
     name, _, model = name.partition(":")
     oracle = minimizer(name)
@@ -127,10 +128,10 @@ def run(
     jobs: int,
     console: Console,
 ) -> tuple[Kept, Kept]:
-    """Fill ``solves.csv`` and ``moments.csv`` with what is missing there; Ctrl-C keeps what is finished.
+    """Run the missing solves; each is appended to ``solves.csv`` and ``moments.csv`` when it is finished.
 
     Raises:
-        InvalidInputError: the files are of another version, or of another time limit.
+        InvalidInputError: the files have another version or another time limit.
     """
     output.mkdir(parents=True, exist_ok=True)
     _same_limit(output / "limit.txt", limit)
@@ -149,7 +150,7 @@ def run(
             for moment in trace:
                 moments.add(moment)
             bar.update(line, advance=1, description=f"{solve.oracle}, {solve.data} d={solve.d}")
-            if not console.is_terminal:  # nothing is drawn there before the end
+            if not console.is_terminal:  # the progress bar is drawn only at the end there
                 console.print(
                     f"{solve.oracle}, {solve.data} n={solve.n} d={solve.d}: {solve.status}", markup=False
                 )
@@ -157,7 +158,7 @@ def run(
 
 
 def _same_limit(path: Path, limit: float) -> None:
-    """Times under another limit are no times of this comparison."""
+    """Raise InvalidInputError if the results in the folder have another time limit."""
     if path.exists() and float(path.read_text()) != limit:
         raise InvalidInputError(
             f"{path.parent} was begun with a time limit of {path.read_text()} s, not {limit:g}. To do: the "
@@ -170,7 +171,7 @@ Finding = tuple[Solve, list[Moment]]
 
 
 def _all(missing: dict[str, list[Instance]], limit: float, jobs: int) -> Iterator[Finding]:
-    """Everything that is found, as it comes, from at most ``jobs`` runners at a time."""
+    """Yield results as they are found, by at most ``jobs`` runners at a time."""
     todo: queue.SimpleQueue[tuple[str, list[Instance]]] = queue.SimpleQueue()
     for item in missing.items():
         todo.put(item)
@@ -222,7 +223,7 @@ def _survived(
     core: int | None,
     started: Callable[[BaseProcess], None] | None = None,
 ) -> Iterator[Finding]:
-    """All instances by one oracle, whatever becomes of its runners."""
+    """Yield the results of one oracle on all instances; a runner that dies or times out is replaced."""
     left = list(instances)
     while left:
         timer = StageTimer(limit)
@@ -238,7 +239,7 @@ def _survived(
             yield _solve(left[0], name, DIED, said=str(error)), []
             left = left[1:]
         except StageTimeoutError as error:
-            # Without warming up no other runner would get any farther.
+            # Every other runner would fail to warm up too.
             lost = left if timer.stage is Stage.WARM_UP else left[:1]
             for instance in lost:
                 yield _solve(instance, name, TIMED_OUT, said=str(error)), []
@@ -254,14 +255,14 @@ class Stage(Enum):
 
 
 class StageTimeoutError(Exception):
-    """A runner has taken longer for a stage than it may."""
+    """A runner exceeded the time limit of a stage."""
 
 
 class StageTimer:
-    """Limits of the stage that a runner is in, by its processor time, or by a wider one of the clock.
+    """Time limits of a runner's stages, by its processor time or by a larger limit of wall-clock time.
 
     Args:
-        limit: processor seconds of a build, and of a solve, which stops by itself unless its oracle is deaf.
+        limit: processor seconds of a build and of a solve; most oracles stop a solve by themselves.
     """
 
     def __init__(self, limit: float) -> None:
@@ -273,7 +274,7 @@ class StageTimer:
 
     @property
     def allowed(self) -> float:
-        """Processor seconds of the stage."""
+        """The limit of the stage in processor seconds."""
         longest = max(self.limit, _COMPILING) if self.stage is Stage.WARM_UP else self.limit
         return 1.1 * longest + _START
 
@@ -283,7 +284,7 @@ class StageTimer:
         if math.isnan(self._used_before):
             self._used_before = used
         by_clock = passed > _CLOCK * self.allowed
-        # A solver that does not listen has the clock alone.
+        # Solvers that never poll for cancellation are limited by wall-clock time alone.
         by_processor = self.stage is not Stage.SOLVE and used - self._used_before > self.allowed
         if by_clock or by_processor:
             raise StageTimeoutError(
@@ -295,7 +296,7 @@ class StageTimer:
 def runner(
     name: str, instances: Sequence[Instance], limit: float, core: int | None
 ) -> Iterator[Finding | Stage]:
-    """All instances by one oracle, one by one, each problem built once. Meant for a fresh process."""
+    """Solve instances in order by one oracle, building each problem once; to be run in a fresh process."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     oracle = entrant(name)
@@ -316,7 +317,7 @@ def runner(
 
 
 def _warm(oracle: DiscreteOracle) -> None:
-    """Libraries loaded and kernels compiled, before a clock runs."""
+    """Load libraries and compile kernels before times are measured."""
     for tiny in workload.workload("tiny", 1):
         prepared, _ = _built(oracle, tiny)
         if isinstance(prepared, PreparedOracle):
@@ -371,37 +372,37 @@ def _solve(instance: Instance, name: str, status: str, **known: object) -> Solve
 
 
 class Spent:
-    """Processor time since this was made."""
+    """The processor time since the creation of the object."""
 
     def __init__(self) -> None:
         self._before, self._last = processor_seconds(), (time.monotonic(), 0.0)
 
     @property
     def known(self) -> bool:
-        """Whether the system tells it."""
+        """Whether the system reports processor time."""
         return not math.isnan(self._before)
 
     def __call__(self) -> float:
         return processor_seconds() - self._before
 
     def soon(self) -> float:
-        """The same, at most a moment ago: it is asked often."""
+        """Return the processor time, cached for ``_LOOK`` seconds because it is polled often."""
         if (now := time.monotonic()) - self._last[0] > _LOOK:
             self._last = now, self()
         return self._last[1]
 
 
 def processor_limits(spent: Spent, seconds: float) -> Limits:
-    """A limit of processor time, with a wider one of the clock; of the clock alone if there is no other."""
+    """Return limits of processor time and, larger, of wall-clock time; of the latter alone if need be."""
     if not spent.known:
         return Limits(seconds=seconds)
     return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)
 
 
 def processor_seconds(pid: int | None = None) -> float:
-    """Processor time of a process and all that it has started so far; NaN where /proc is not Linux's.
+    """Return the processor time of a process and its descendants; NaN without Linux's /proc.
 
-    In hundredths of a second for what still runs, finer for the rest.
+    The resolution is a hundredth of a second for running processes and finer for others.
     """
     if not Path("/proc/self/stat").exists():
         return math.nan
@@ -409,10 +410,10 @@ def processor_seconds(pid: int | None = None) -> float:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
         number = int(stat.parent.name)
-        # State, parent, ...; user, system, and both of the children that were waited for.
+        # Fields: state, parent, ...; user and system time, and both of children that were waited for.
         parents[number], used[number] = int(words[1]), sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
     family = {os.getpid() if pid is None else pid}
     while grown := {p for p, parent in parents.items() if parent in family} - family:

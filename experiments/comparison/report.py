@@ -1,4 +1,4 @@
-"""What a comparison shows: profiles, times against size, gaps over time, disagreements; one page in HTML."""
+"""Report of a benchmark of oracles: profiles, times by size, gaps over time, disagreements; one HTML page."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from matplotlib.figure import Figure
 
 from privopt.experiments.comparison.race import SOLVED
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import machine, markdown, seconds
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, panels_figure
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
+from privopt.experiments.workbench.resumable import machine, markdown, seconds
 from privopt.problems.files import write_atomically
 
 Section = tuple[str, list[Part]]
 INSTANCE = ["data", "n", "d", "question", "epsilon", "draw"]
 # Two proofs in floating point may differ by twice a solver's tolerance, in errors.
 _TOLERANCE = 1e-4
-_SHORTEST = 1e-3  # seconds: what is faster counts as this fast
+_SHORTEST = 1e-3  # seconds; shorter times are raised to it
 _LIBRARIES = ("privopt", "numpy", "pulp", "highspy", "ortools", "pyscipopt", "numba", "scipy")
-# Colour-blind safe (Okabe and Ito 2008): one per solver.
+# One colour per solver, colour-blind safe (Okabe and Ito 2008).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 def disagreements(solves: pd.DataFrame) -> pd.DataFrame:
-    """Instances on which two proofs, or a proof and a point, contradict each other. There must be none.
+    """Return the solves whose bound contradicts the value of any oracle on the instance. There must be none.
 
-    A bound above somebody's value refutes it, whoever is right. Proofs in integers must agree exactly.
+    A lower bound above an attained value is wrong. Bounds proved in integers have no tolerance.
     """
     known = solves.assign(slack=np.where(solves["exact"], 0.0, _TOLERANCE))
     groups = known.groupby(INSTANCE, sort=False)
@@ -41,7 +41,7 @@ def disagreements(solves: pd.DataFrame) -> pd.DataFrame:
 
 
 def certified(solves: pd.DataFrame, limit: float) -> pd.DataFrame:
-    """For each oracle: what it took on, what it proved, how fast."""
+    """Tabulate, for each oracle, the instances accepted and proved, and its times."""
     lines = []
     for oracle, group in solves.groupby("oracle", sort=False):
         asked = group[group["status"] != "refused"]
@@ -64,7 +64,7 @@ def certified(solves: pd.DataFrame, limit: float) -> pd.DataFrame:
 
 
 def _median(group: pd.DataFrame, limit: float) -> str:
-    """Over all instances; what was not proved took longer than any that was."""
+    """Return the median time over all instances; unproved ones count as infinite."""
     times = np.where(group["status"] == SOLVED, _time(group), np.inf)
     middle = float(np.median(times))
     return _words(middle) if math.isfinite(middle) else "not within the limit"
@@ -75,12 +75,12 @@ def _words(value: float) -> str:
 
 
 def _time(solves: pd.DataFrame) -> pd.Series[float]:
-    """Processor seconds where they are known: what else the machine does does not count."""
+    """Return processor seconds if known, else wall-clock seconds."""
     return solves["processor_seconds"].fillna(solves["seconds"]).clip(lower=_SHORTEST)
 
 
 def _groups(solves: pd.DataFrame) -> dict[str, list[str]]:
-    """Panels by title, each with its oracles: models of cells, models of rows beside our own search."""
+    """Return the oracles of each panel by its title: cell models; row models and the package's own search."""
     names = list(dict.fromkeys(solves["oracle"]))
     rows = [name for name in names if name.endswith(":rows")]
     cells = [name for name in names if name not in rows]
@@ -96,7 +96,7 @@ def _groups(solves: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _colours(solves: pd.DataFrame) -> dict[str, str]:
-    """One per solver, whatever it is given."""
+    """Return one colour per solver, the same for all of its models."""
     names = list(dict.fromkeys(solves["oracle"]))
     solvers = list(dict.fromkeys(name.partition(":")[0] for name in names))
     return {name: _COLOURS[solvers.index(name.partition(":")[0]) % len(_COLOURS)] for name in names}
@@ -107,7 +107,7 @@ def _points(x: Any, y: Any) -> pd.DataFrame:
 
 
 def performance_profile(solves: pd.DataFrame) -> Figure:
-    """Dolan and More (2002): for each factor, the share of instances solved within it of the fastest."""
+    """Draw performance profiles (Dolan and More 2002): the share solved within a factor of the fastest."""
     times = _time(solves).where(solves["status"] == SOLVED, np.inf)
     best = times.groupby([solves[k] for k in INSTANCE]).transform("min")
     ratios = (times / best).where(np.isfinite(best), np.inf)
@@ -130,7 +130,7 @@ def performance_profile(solves: pd.DataFrame) -> Figure:
 
 
 def ladder(solves: pd.DataFrame, question: str) -> Figure:
-    """Adult: time against the number of features, panels for each number of records; open ones on top."""
+    """Draw time against the number of features on Adult, a panel per number of records; unsolved on top."""
     chosen = solves[(solves["data"] == "adult") & (solves["question"] == question) & (solves["epsilon"] == 1)]
     ceiling = 3 * float(_time(chosen).max())
     colours, panels = _colours(solves), []
@@ -152,7 +152,7 @@ def ladder(solves: pd.DataFrame, question: str) -> Figure:
 
 
 def gap_over_time(solves: pd.DataFrame, moments: pd.DataFrame) -> Figure:
-    """The gap left, as a median over the instances that the oracle did not refuse, against the clock."""
+    """Draw the median gap over the instances that an oracle ran against wall-clock time."""
     taken = solves[~solves["status"].isin(["refused", "failed", "died"])]
     grid = np.geomspace(0.02, max(0.1, float(taken["seconds"].max())), 60)
     curves = {}
@@ -172,7 +172,7 @@ def gap_over_time(solves: pd.DataFrame, moments: pd.DataFrame) -> Figure:
 
 
 def _gaps(trace: pd.DataFrame, grid: np.ndarray) -> np.ndarray:
-    """The gap at each time of a grid; before the first news as large as it was then."""
+    """Return the gap at each time of a grid; before the first report, the first gap."""
     trace = trace.sort_values("seconds")
     gaps = np.minimum.accumulate((trace["incumbent"] - trace["bound"]).fillna(np.inf).to_numpy())
     index = np.searchsorted(trace["seconds"].to_numpy(), grid, side="right") - 1
@@ -180,7 +180,7 @@ def _gaps(trace: pd.DataFrame, grid: np.ndarray) -> np.ndarray:
 
 
 def reach(solves: pd.DataFrame) -> pd.DataFrame:
-    """Adult at epsilon 1: for each oracle and number of records, the most features that it proved all of."""
+    """Tabulate the most features at which an oracle proved all instances, on Adult at epsilon 1."""
     chosen = solves[(solves["data"] == "adult") & (solves["epsilon"] == 1) & (solves["status"] != "refused")]
     lines = []
     for (oracle, question), group in chosen.groupby(["oracle", "question"], sort=False):
@@ -193,7 +193,7 @@ def reach(solves: pd.DataFrame) -> pd.DataFrame:
 
 
 def ratios(solves: pd.DataFrame, one: str, other: str) -> dict[str, float]:
-    """Medians, over instances that both proved, of one oracle's seconds over another's."""
+    """Return the median ratios of two oracles' seconds, over instances that both proved."""
     proved = solves[solves["status"] == SOLVED].set_index(INSTANCE)
     a, b = (proved[proved["oracle"] == name] for name in (one, other))
     common = a.merge(b, left_index=True, right_index=True, suffixes=("_a", "_b"))
@@ -204,7 +204,7 @@ def ratios(solves: pd.DataFrame, one: str, other: str) -> dict[str, float]:
 
 
 def facts(limit: float) -> pd.DataFrame:
-    """Machine and versions."""
+    """Tabulate the machine and versions."""
     lines = {"machine": machine(), "time limit": f"{limit:g} processor seconds"}
     for name in _LIBRARIES:
         try:
@@ -215,7 +215,7 @@ def facts(limit: float) -> pd.DataFrame:
 
 
 def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Section]:
-    """The sections of the page."""
+    """Write the sections of the page."""
     wrong = disagreements(solves)
     whose = "" if wrong.empty else ": see the last table"
     words = (
@@ -263,12 +263,12 @@ def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Sec
 
 
 def html(sections: Sequence[Section]) -> str:
-    """The whole page, self-contained."""
+    """Write the report as one self-contained HTML page."""
     return page("Oracles compared", sections)
 
 
 def write_markdown(folder: Path, sections: Sequence[Section]) -> None:
-    """``report.md`` with the tables, and its pictures beside it."""
+    """Write ``report.md`` with the tables, and its figures as files."""
     lines, pictures = ["# Oracles compared"], 0
     for heading, contents in sections:
         lines.append(f"## {heading}")

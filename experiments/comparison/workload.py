@@ -1,4 +1,4 @@
-"""What is asked of every oracle: problems, sizes, noise levels, draws; the same ones on every machine."""
+"""Workloads of the benchmark: problems, sizes, noise levels, draws; the same on every machine."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from privopt.problems.errors import InvalidInputError
 
 NO_NOISE = math.inf
 Problem = ZeroOneHalfspace | MonotoneConjunction
-# Columns of Adult's 23 features: three numbers and sex, then race, relationship and marital status as well.
+# Columns of Adult's 23 features: three numbers and sex; then race, relationship and marital status too.
 _ADULT_COLUMNS = {
     5: (*range(3), 21, 22),
     10: (*range(3), *range(16, 23)),
     16: (*range(3), *range(10, 23)),
     23: tuple(range(23)),
 }
-# One-hot blocks of the synthetic tables, by dimension: without numbers, so that one cell model is it all.
+# One-hot blocks of the synthetic tables, by dimension. Without numbers, one cell model is the whole problem.
 _BLOCKS = {12: (4, 4, 4), 20: (6, 5, 5, 4), 30: (8, 8, 7, 7)}
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One question.
+    """One instance of the benchmark: a problem and the noise of one draw.
 
     Attributes:
         data: "adult", "synthetic" or "conjunction".
-        n: records.
-        d: features.
-        question: "rspm" or "opdisc": the noise, and the lattice that goes with it.
-        epsilon: of the noise; infinite for none.
-        draw: number of the draw, which seeds the noise.
+        n: the number of records.
+        d: the number of features.
+        question: the mechanism, "rspm" or "opdisc", which determines noise and lattice.
+        epsilon: the epsilon of the noise; infinite for no noise.
+        draw: the number of the draw, which seeds the noise.
     """
 
     data: str
@@ -66,18 +66,18 @@ class Instance:
 
     @property
     def file_name(self) -> str:
-        """A name for files."""
+        """The name of the instance in file names."""
         return f"{self.data}-n{self.n}-d{self.d}-{self.question}-eps{self.epsilon:g}-{self.draw}"
 
 
 def workload(name: str, draws: int) -> list[Instance]:
-    """The instances of a workload, small ones first.
+    """Return the instances of a workload, small ones first.
 
     Args:
         name: "tiny" (seconds), "ladder" (Adult from 200 to 15,682 records and from 5 to 23 features),
             "synthetic", "conjunctions", "noise" (the full Adult task at other levels of noise), "all" (these
             but the first), or "hard" (small files that general solvers find hard, for ``--export``).
-        draws: of noise, wherever there is any.
+        draws: the number of draws of the noise, if there is noise.
     """
     parts = {
         "tiny": _grid("synthetic", (60,), (12,), ("rspm", "opdisc"), (1.0,), draws)
@@ -116,7 +116,7 @@ def _grid(
 
 @lru_cache(maxsize=4)
 def problem(data: str, n: int, d: int, question: str) -> Problem:
-    """The data of an instance over the lattice of its question."""
+    """Build the problem of an instance: its data over the lattice of its mechanism."""
     if data == "conjunction":
         return _conjunction(n, d)
     X, y = _adult(n, d) if data == "adult" else make_cells(n, _BLOCKS[d], numeric=0, seed=d)
@@ -136,7 +136,7 @@ def _adult(n: int, d: int) -> tuple[IntArray, IntArray]:
 
 
 def _conjunction(n: int, d: int) -> MonotoneConjunction:
-    """Features that are 1 in nine of ten records, labels of a hidden conjunction of four, a tenth flipped."""
+    """Generate features, 1 with probability 0.9, and labels of a conjunction of four with a tenth flipped."""
     rng = np.random.default_rng([n, d])
     X = (rng.random((n, d)) < 0.9).astype(np.int64)
     hidden = rng.choice(d, 4, replace=False)
@@ -145,13 +145,13 @@ def _conjunction(n: int, d: int) -> MonotoneConjunction:
 
 
 def perturbation(instance: Instance) -> Perturbation:
-    """The noise of an instance, seeded by its draw. The data is public, and the noise protects nobody."""
+    """Return the noise of an instance, seeded by its draw; it protects nobody, and the data is public."""
     asked = problem(instance.data, instance.n, instance.d, instance.question)
     return noise_of(instance.question, asked, instance.epsilon, instance.draw)
 
 
 def noise_of(mechanism: str, problem: Problem, epsilon: float, seed: int) -> Perturbation:
-    """The perturbation that the mechanism's plan asks for at delta = 1/n^2, seeded."""
+    """Return a seeded perturbation by the mechanism's plan at delta = 1/n^2."""
     kind, lattice = type(problem), problem.lattice
     if math.isinf(epsilon):
         return Perturbation.zero(lattice)

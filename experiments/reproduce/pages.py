@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from privopt.experiments.reproduce.interface import Reproduction, Verdict
 from privopt.experiments.reproduce.runner import frame, stem
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import machine, markdown
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.peers import versions
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
+from privopt.experiments.workbench.resumable import machine, markdown
 from privopt.problems.files import write_atomically
 
 _NOT_PRIVATE = (

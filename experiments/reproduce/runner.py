@@ -11,7 +11,7 @@ import pandas as pd
 
 from privopt.experiments.reproduce.interface import Cell, Line, Reproduction
 from privopt.experiments.reproduce.registry import reproduction
-from privopt.experiments.workbench.kept import Kept
+from privopt.experiments.workbench.resumable import Kept
 from privopt.problems.errors import PrivOptError
 
 # Libraries of linear algebra, each with threads of its own: cells run side by side instead.

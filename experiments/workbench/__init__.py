@@ -1,1 +1,1 @@
-"""What experiments share: kept results, isolated runs, figures, reports, peers."""
+"""Tools shared by experiments: resumable results, runs in processes, figures, reports, other libraries."""

@@ -1,4 +1,4 @@
-"""Full-batch DP-GD logistic regression, tuned generously: what a scorecard has to be compared with."""
+"""Full-batch DP-GD logistic regression, tuned on the data for free: the baseline of scorecards."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
 STEPS = (5, 20, 80, 200)
-# In units of 1/L: the smoothness is a worst case, steps far beyond it often pay.
+# In units of 1/L. The smoothness L is a worst case; much longer steps are often better.
 STEP_SIZES = (1.0, 4.0, 16.0, 64.0)
 _PILOT_DRAWS = 3
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Hyper-parameters of one run: T, the step size in units of 1/L, and which iterate."""
+    """Hyper-parameters of one run: T, the step size in units of 1/L, and the iterate that is returned."""
 
     steps: int
     step_size: float
@@ -42,21 +42,21 @@ def dpgd_accuracies(
     draws: int,
     seed: int,
 ) -> list[tuple[float, float, float]]:
-    """(training accuracy, test accuracy, seconds) of ``draws`` fits of DP-GD at its best.
+    """Return (training accuracy, test accuracy, seconds) of ``draws`` fits of DP-GD with tuned parameters.
 
     Privacy: each fit at fixed hyper-parameters is (epsilon, delta)-differentially private, neighbours by
-    replacing one record, n public. The comparison is generous to DP-GD and NOT private: the scale of the
-    features is read off the data and not paid for, nor is the choice of the hyper-parameters, the best of
-    the grid ``STEPS`` x ``STEP_SIZES`` x (last iterate, average) by mean training accuracy of a few pilot
-    fits; and the noise is seeded.
+    replacing one record, n public. The comparison favours DP-GD and is NOT private: the budget does not
+    cover the scale of the features, which is read off the data, nor the choice of the hyper-parameters. They
+    are the best of the grid ``STEPS`` x ``STEP_SIZES`` x (last iterate, average) by mean training accuracy
+    of a few pilot fits. The noise is seeded.
 
     Args:
         X, X_test: features, shapes (n, d) and (m, d), in any unit: a constant as large as the largest entry
             is appended for the intercept, and rows are clipped to the largest row norm.
         y, y_test: labels -1 or +1.
         epsilon, delta: the budget of one fit.
-        draws: how many fits.
-        seed: of the noise; equal seeds give equal figures.
+        draws: the number of fits.
+        seed: the seed of the noise; equal seeds give equal results.
 
     Source: Bassily, Smith and Thakurta (2014) and Wang, Ye and Xu (2017), Algorithm 4, with T steps
     accounted as exactly one Gaussian release.
@@ -85,7 +85,7 @@ def best_tuning(
     delta: float,
     seed: int,
 ) -> Tuning:
-    """The tuning of the grid with the best mean training accuracy over a few fits. NOT private."""
+    """Return the tuning of the grid with the best mean training accuracy over a few fits. NOT private."""
     source = NoiseSource(insecure_seed=seed + 1_000_003)
     grid = [Tuning(*cell) for cell in product(STEPS, STEP_SIZES, (Output.LAST, Output.AVERAGE))]
 
@@ -97,7 +97,7 @@ def best_tuning(
 
 
 def dpgd(risk: EmpiricalRisk, tuning: Tuning, epsilon: float, delta: float, source: NoiseSource) -> Vector:
-    """One fit: x+ = x - eta (grad F(x) + noise) from 0. Privacy: as ``DPGradientDescent``."""
+    """Fit once: x+ = x - eta (grad F(x) + noise) from 0. Privacy: as ``DPGradientDescent``."""
     facts = risk.facts
     noise = gaussian_steps(
         epsilon, delta, steps=tuning.steps, sensitivity=facts.sensitivity, dimension=facts.dimension
@@ -113,5 +113,5 @@ def _extended(X: NDArray[Any], y: NDArray[Any], constant: float) -> tuple[NDArra
 
 
 def sign_accuracy(w: Vector, X: NDArray[np.float64], y: NDArray[np.int64]) -> float:
-    """Share of labels -1 or +1 that the sign of X w gives; 0 predicts -1."""
+    """Return the accuracy of the sign of X w for labels -1 or +1; 0 predicts -1."""
     return float(np.mean(np.where(X @ w > 0, 1, -1) == y))

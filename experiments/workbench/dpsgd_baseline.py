@@ -26,7 +26,7 @@ _ORDERS = (*range(2, 65), 128, 256, 512)
 
 @dataclass(frozen=True)
 class Tuning:
-    """The triple of the grid: norm that gradients are clipped to, expected batch size, learning rate."""
+    """Hyper-parameters of one run: clipping norm of gradients, expected batch size, learning rate."""
 
     clip: float
     batch: int
@@ -40,12 +40,12 @@ def grid() -> list[Tuning]:
 def noise_multiplier(
     epsilon: float, delta: float, batch: int, n: int, d: int, accounting: Accounting
 ) -> float:
-    """Noise in units of the clipping norm, for ``EPOCHS`` passes of Poisson batches.
+    """Return the noise in units of the clipping norm, for ``EPOCHS`` epochs of Poisson batches.
 
     Args:
-        accounting: "printed": for adding or removing a record, by moments (Renyi divergences of sampled
-            Gaussians), as the source's library has it; "sound": for replacing a record, which is what the
-            other mechanisms promise, by privacy loss distributions.
+        accounting: "printed": add/remove neighbours, by Renyi divergences of the sampled Gaussian, as in the
+            source's library; "sound": replace-one neighbours, as for the other mechanisms, by privacy loss
+            distributions.
     """
     q, steps = min(1.0, batch / n), math.ceil(EPOCHS * n / batch)
     if accounting == "sound":
@@ -55,7 +55,7 @@ def noise_multiplier(
 
 @lru_cache(maxsize=64)
 def _moments_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:
-    from dp_accounting import dp_event  # slow to import, and needed by few
+    from dp_accounting import dp_event  # slow to import, and rarely needed
     from dp_accounting.rdp import RdpAccountant
 
     def spent(z: float) -> float:
@@ -72,7 +72,7 @@ def _moments_multiplier(epsilon: float, delta: float, q: float, steps: int) -> f
 
 
 def dpsgd(X: Floats, y: Labels, tuning: Tuning, multiplier: float, rng: np.random.Generator) -> Floats:
-    """The average of all iterates, from 0. Seeded noise: for experiments on public data only."""
+    """Return the average of all iterates from 0. The noise is seeded: for public data only."""
     n, d = X.shape
     q, steps = min(1.0, tuning.batch / n), math.ceil(EPOCHS * n / tuning.batch)
     lengths = np.linalg.norm(X, axis=1)
@@ -95,7 +95,7 @@ def _shape(X: Floats) -> tuple[int, int]:
 def best_tuning(
     X: Floats, y: Labels, epsilon: float, delta: float, accounting: Accounting, choices: Sequence[Tuning]
 ) -> Tuning:
-    """The choice with the best mean training accuracy of a few fits. NOT private, as in the source."""
+    """Return the tuning with the best mean training accuracy of a few fits. NOT private, as in the source."""
     rng = np.random.default_rng(1)
 
     def quality(tuning: Tuning) -> float:
@@ -108,10 +108,10 @@ def best_tuning(
 def dpsgd_fits(
     X: Floats, y: Labels, epsilon: float, delta: float, accounting: Accounting, runs: int
 ) -> list[tuple[Floats, float]]:
-    """Weights and seconds of some fits with the best of the grid.
+    """Return the weights and seconds of several fits with the best tuning of the grid.
 
-    Privacy: each fit at fixed hyper-parameters is (epsilon, delta)-differentially private; the choice of the
-    hyper-parameters is not paid for, and the noise is seeded.
+    Privacy: each fit at fixed hyper-parameters is (epsilon, delta)-differentially private. The budget does
+    not cover the choice of the hyper-parameters, and the noise is seeded.
     """
     tuning = best_tuning(X, y, epsilon, delta, accounting, grid())
     z = noise_multiplier(epsilon, delta, tuning.batch, *_shape(X), accounting)
@@ -124,5 +124,5 @@ def dpsgd_fits(
 
 
 def accuracy(w: Floats, X: Floats, y: Labels) -> float:
-    """Share of labels that the sign of X w gives; 0 predicts -1."""
+    """Return the accuracy of the sign of X w; 0 predicts -1."""
     return float(np.mean(np.where(X @ w > 0, 1, -1) == y))

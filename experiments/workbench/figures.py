@@ -1,4 +1,4 @@
-"""Pictures: accuracy against epsilon, solve times, certificates over time. Names for people are made here."""
+"""Figures of accuracy against epsilon, solve times and certificates; display names of mechanisms."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.oracles.limits import Progress
 
-# Colour-blind safe (Okabe and Ito 2008). Lattices differ by marker and line.
+# Colour-blind safe (Okabe and Ito 2008). Lattices are told apart by marker and line.
 _COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-# One colour is one mechanism, wherever it is drawn. Those that share a hue share no panel.
+# The colour of each mechanism in all figures. Mechanisms of the same hue never share a panel.
 _PALETTE = {
     "exponential": "#0072B2",
     "permute-and-flip": "#D55E00",
@@ -75,21 +75,21 @@ mpl.rcParams["svg.hashsalt"] = "privopt"
 
 
 def named(mechanism: str) -> str:
-    """A mechanism's name for people."""
+    """Return the display name of a mechanism."""
     return _NAMES.get(mechanism, mechanism)
 
 
 def colour(mechanism: str) -> str:
-    """The colour of a mechanism, by the name that it has on the command line.
+    """Return the colour of a mechanism, by its name on the command line.
 
     Raises:
-        KeyError: it has none yet; add it to the palette.
+        KeyError: the palette has no colour for it; add one.
     """
     return _PALETTE[mechanism]
 
 
 def weights(lattice: str) -> str:
-    """A lattice for people: [-1, 1]²³ for [-1, 1]^23."""
+    """Return the display name of a lattice: [-1, 1]²³ for [-1, 1]^23."""
     whole, _, ball = lattice.partition(" with ")
     base, power, exponent = whole.partition("^")
     text = base + exponent.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")) if power else whole
@@ -97,11 +97,11 @@ def weights(lattice: str) -> str:
 
 
 def guarantee(delta: float) -> str:
-    """Which notion a curve is about."""
+    """Return the display name of a privacy guarantee, pure or with its delta."""
     return "pure (δ = 0)" if delta == 0 else f"δ = {delta:.2g}"
 
 
-# Which mechanisms of a comparison over lattices share a panel: seven curves at most, no hue twice.
+# The mechanisms of each panel in a comparison over lattices: at most seven curves, no hue twice.
 OVER_LATTICES = {
     "Exact draws": ("exponential", "permute-and-flip"),
     "Noise on an objective, or on gradients": ("opdisc", "rspm", "rspm-laplace", "dp-gd logistic"),
@@ -114,13 +114,13 @@ def accuracy_figure(
     measure: str,
     groups: Mapping[str, Sequence[str]] = OVER_LATTICES,
 ) -> Figure:
-    """Mean accuracy against epsilon with one standard deviation, one curve per mechanism and lattice.
+    """Draw mean accuracy against epsilon with one standard deviation, one curve per mechanism and lattice.
 
     Args:
         rows: the rows of ``privopt.experiments.workbench.runs.Results``.
         optimum: non-private accuracies to draw as horizontal lines, by label.
         measure: "train_accuracy" or "test_accuracy".
-        groups: panels by title, each with its mechanisms; those that were not measured are left out.
+        groups: the mechanisms of each panel, by its title; panels without measurements are left out.
     """
     means = rows.groupby(["mechanism", "lattice", "epsilon"])[measure].agg(["mean", "std"]).fillna(0.0)
     ends = [(means["mean"] - means["std"]).min(), (means["mean"] + means["std"]).max(), *optimum.values()]
@@ -142,7 +142,7 @@ def accuracy_figure(
 
 
 def _accuracy_curves(rows: pd.DataFrame, measure: str) -> list[Curve]:
-    """Hues are for mechanisms, dashes for further curves of the same hue."""
+    """Return the curves: the hue shows the mechanism, dashes distinguish curves of the same hue."""
     curves: list[Curve] = []
     for key, group in rows.groupby(["mechanism", "lattice"], sort=False):
         mechanism, lattice = map(str, key)
@@ -157,7 +157,7 @@ def _accuracy_curves(rows: pd.DataFrame, measure: str) -> list[Curve]:
 
 
 def solver_profile(rows: pd.DataFrame) -> Figure:
-    """Share of draws that were finished within a time, one curve per mechanism and lattice."""
+    """Draw the share of draws finished within a time, one curve per mechanism and lattice."""
     curves = list(rows.groupby(["mechanism", "lattice"], sort=False))
     figure = Figure(figsize=(7, 3.4 + 0.2 * len(curves)), layout="constrained")
     axes = figure.subplots()
@@ -182,9 +182,9 @@ def solver_profile(rows: pd.DataFrame) -> Figure:
 
 
 def certificate_figure(trace: Sequence[Progress], title: str) -> Figure:
-    """Best value found and proved bound over the time of one solve, and the gap between them.
+    """Draw the incumbent value, the proved bound and the gap between them over the time of one solve.
 
-    Both are drawn as their distance to the best value of all, on a scale that shows large and small ones.
+    Value and bound are drawn as distances to the best value of all, on a scale for large and small distances.
     """
     figure = Figure(figsize=(7, 5), layout="constrained")
     values, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
@@ -217,7 +217,7 @@ def _span(group: pd.DataFrame) -> str:
 
 
 def _finish(figure: Figure, axes: Axes) -> None:
-    """A grid, and the legend below the axes, where it hides nothing."""
+    """Add a grid, and a legend below the axes, where it covers no data."""
     axes.grid(alpha=0.3)
     handles: tuple[list[Any], list[str]] = axes.get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", fontsize=9, frameon=False)

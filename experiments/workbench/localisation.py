@@ -1,14 +1,16 @@
 """Localisation after Asi, Liu and Tian (2024), and plain clipped descent: baselines, never mechanisms.
 
-Their reduction (Private Stochastic Convex Optimization with Heavy Tails, NeurIPS 2024), as we read it: in
-phases on disjoint parts of the records, each half as large as the one before, the risk with a penalty
-around the previous answer is minimised privately by clipped descent, several times on parts of the part,
-and the answer that is nearest to most others is kept; penalties grow by a factor from phase to phase.
-Different here: descent takes full batches of a part, where theirs draws single records many times, and
-noise is accounted exactly, which is less than their bounds ask for. A record is in one run of one phase, so
-all of it is mu-GDP if each run is; replace-one.
+Their reduction (Private Stochastic Convex Optimization with Heavy Tails, NeurIPS 2024), as we read it, has
+phases on disjoint parts of the records, each half as large as the one before. A phase minimises the risk
+with a penalty around the previous answer privately, by clipped descent. It does so several times, on
+disjoint subsets of its part, and keeps the answer with the smallest median distance to all answers. The
+penalty grows by a factor from phase to phase.
 
-Constants are the best of a grid *on the true error*, for free: more than anybody could have.
+Two differences: descent here uses full batches, theirs samples single records many times; and the noise is
+accounted exactly, which needs less than their bounds. Each record is in one run of one phase, so the whole
+is mu-GDP under replace-one if each run is.
+
+Constants are the best of a grid *by the true error*, not paid for: better than any user could choose them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from scipy.spatial.distance import cdist
 from privopt.problems.convex.losses import Loss
 
 Floats = NDArray[np.float64]
-_LEAST = 200  # records of a part
+_LEAST = 200  # smallest number of records of a subset
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class Tuning:
     """Constants of a run.
 
     Attributes:
-        clip: the norm that gradients are clipped to.
-        penalty: of the first phase.
-        growth: of the penalty from phase to phase; theirs is 32.
-        copies: answers per phase, of which one is kept.
-        phases: 1 is plain clipped descent on all records.
-        steps: of each descent.
+        clip: the clipping norm of gradients.
+        penalty: the penalty of the first phase.
+        growth: the factor of the penalty from phase to phase; 32 in the paper.
+        copies: the number of answers per phase, of which one is kept.
+        phases: the number of phases; 1 is plain clipped descent on all records.
+        steps: the number of steps of each descent.
     """
 
     clip: float
@@ -51,12 +53,12 @@ class Tuning:
 
 
 def plain() -> Iterator[Tuning]:
-    """Clipped descent."""
+    """Yield the candidates of plain clipped descent."""
     return (Tuning(float(clip)) for clip in np.geomspace(0.1, 10, 7))
 
 
 def localising(n: int) -> Iterator[Tuning]:
-    """Phases until parts would be too small."""
+    """Yield the candidates of localisation, with as many phases as the number of records allows."""
     grid = itertools.product(np.geomspace(0.1, 10, 7), (0.0, 0.01, 0.1), (4.0, 32.0), (1, 5))
     for clip, penalty, growth, copies in grid:
         phases = max(2, int(math.log2(n / (_LEAST * copies))))
@@ -72,10 +74,10 @@ def best(
     error: Callable[[Floats], float],
     runs: int,
 ) -> list[float]:
-    """The errors of the candidate whose mean error is the smallest."""
+    """Return the errors of the candidate with the smallest mean error."""
     curve = loss.smoothness * float(
         np.linalg.eigvalsh(X.T @ X / len(X))[-1]
-    )  # read off the records, for free
+    )  # NOT private: computed from the records
     tried = (
         [error(localised(X, y, loss, mu, one, curve, np.random.default_rng(run))) for run in range(runs)]
         for one in candidates
@@ -86,10 +88,10 @@ def best(
 def localised(
     X: Floats, y: Floats, loss: Loss, mu: float, tuning: Tuning, curve: float, rng: np.random.Generator
 ) -> Floats:
-    """Weights, mu-GDP for one replaced record but for what the constants were chosen by.
+    """Fit weights by localisation; mu-GDP under replace-one for fixed constants and a fixed ``curve``.
 
     Args:
-        curve: the largest curvature of the mean loss: steps are as long as it allows.
+        curve: the largest curvature of the mean loss; steps have the length 1 / (curve + penalty).
     """
     order, w = rng.permutation(len(X)), np.zeros(X.shape[1])
     for phase in range(tuning.phases):
@@ -108,7 +110,10 @@ def localised(
 
 
 def deviation(tuning: Tuning, n: int, mu: float) -> float:
-    """Of the noise on a mean gradient of n records: T Gaussian releases are one of sqrt(T) times the mu."""
+    """Return the standard deviation of the noise on a mean gradient of n records.
+
+    T Gaussian releases compose to one with sqrt(T) times the mu.
+    """
     return 2 * tuning.clip * math.sqrt(tuning.steps) / (n * mu)
 
 
@@ -123,7 +128,7 @@ def _descent(
     curve: float,
     rng: np.random.Generator,
 ) -> Floats:
-    """Steps along clipped mean gradients with noise, later iterates weighing more."""
+    """Descend along noisy clipped mean gradients; return the average of iterates, the k-th weighted by k."""
     n, lengths = len(X), np.maximum(np.linalg.norm(X, axis=1), 1e-300)
     sigma, clip = deviation(tuning, n, mu), tuning.clip
     w, total, weight = centre.copy(), np.zeros_like(centre), 0

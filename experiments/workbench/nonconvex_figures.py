@@ -1,4 +1,4 @@
-"""Pictures of ``privopt.experiments.nonconvex``: ways out of a saddle, how far down, and excess risk."""
+"""Figures of ``privopt.experiments.nonconvex``: escapes from saddle points, and excess risk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privopt.problems.nonconvex.planted import Planted
 
 
 def trajectories(problem: Planted, paths: Mapping[str, NDArray[np.float64]]) -> Figure:
-    """Contours of F in the plane, and iterates from the saddle, or into it."""
+    """Draw contours of F in the plane, and iterates that start at the saddle point or converge to it."""
     figure = Figure(figsize=(7, 5.2), layout="constrained")
     axes = figure.subplots()
     x, y = np.meshgrid(np.linspace(-1.5, 1.5, 121), np.linspace(-1.2, 1.25, 101))
@@ -45,7 +45,7 @@ def trajectories(problem: Planted, paths: Mapping[str, NDArray[np.float64]]) -> 
 
 
 def escapes(rows: pd.DataFrame, wanted: Mapping[str, float]) -> Figure:
-    """Excess risk of runs from a saddle against the number of records, a panel per problem."""
+    """Draw the excess risk of runs from a saddle point against the number of records, a panel per problem."""
     rows = rows[(rows["part"] == "saddle") & (rows["measure"] == "excess")]
     problems = list(dict.fromkeys(rows["problem"]))
     tall = -(-len(problems) // 2)
@@ -71,7 +71,7 @@ def escapes(rows: pd.DataFrame, wanted: Mapping[str, float]) -> Figure:
 
 
 def excesses(rows: pd.DataFrame) -> Figure:
-    """Median excess risk against n and against epsilon."""
+    """Draw median excess risk against n and against epsilon."""
     rows = rows[rows["part"] == "excess"]
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -84,7 +84,7 @@ def excesses(rows: pd.DataFrame) -> Figure:
 
 
 def _lines(axes: Axes, rows: pd.DataFrame, along: str) -> None:
-    """Median and quartiles, one curve a mechanism, its name beside its end."""
+    """Draw median and quartiles, one curve per mechanism, labelled at its right end."""
     ends = []
     for name, group in rows.groupby("mechanism", sort=False):
         points = group.groupby(along)["value"]
@@ -97,7 +97,7 @@ def _lines(axes: Axes, rows: pd.DataFrame, along: str) -> None:
     axes.grid(alpha=0.3)
     bottom, top = np.log(axes.get_ylim())
     last: dict[float, float] = {}
-    for height, end, name in sorted(ends):  # none over another at the same end
+    for height, end, name in sorted(ends):  # labels at the same height must not overlap
         last[end] = max(height, last.get(end, -np.inf) + 0.07 * (top - bottom))
         axes.text(end * 1.15, np.exp(last[end]), name, color=colour(name), va="center", fontsize=9)
     left, right = axes.get_xlim()

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from privopt.experiments.workbench.kept import machine
 from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.resumable import machine
 
 _WHAT = """\
 # Minimising without convexity
@@ -104,7 +104,7 @@ _ERRATA = """\
 
 
 def page(rows: pd.DataFrame, wanted: Mapping[str, float], quick: bool, missing: Sequence[str]) -> str:
-    """Everything, in Markdown."""
+    """Write the page in Markdown."""
     columns = ["name", "what it does", "what it promises beside privacy", "when"]
     lines = [" | ".join(("", *row, "")).strip() for row in (columns, ["---"] * 4, *_NAMES)]
     short = ["**A quick run: few draws of few settings.**\n"] if quick else []
@@ -234,7 +234,7 @@ mechanisms. Lines on which dp-spider has the shortest gradient of the mechanisms
 
 
 def _ahead(some: pd.DataFrame) -> dict[str, str]:
-    """On how many lines the one setting of each grid has smaller gradients than all defaults."""
+    """Count the cases where the best overall setting of a grid has smaller gradients than all defaults."""
     some = some[some["measure"].str.startswith("gradient")]
     middle = some.groupby(["mechanism", "measure", "problem", "records"], sort=False)["value"].median()
     overall = np.log(middle).groupby(level=[0, 1], sort=False).mean()
@@ -246,7 +246,7 @@ def _ahead(some: pd.DataFrame) -> dict[str, str]:
 
 
 def _best(some: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """A line per problem and n: medians, and of grids the best, and the one that is best over all."""
+    """Tabulate medians per problem and n; of a grid, the best setting per line and the best overall."""
     some = some[some["measure"].str.startswith(measure)]
     middle = some.groupby(["mechanism", "measure", "problem", "records"], sort=False)["value"].median()
     overall = np.log(middle).groupby(level=[0, 1], sort=False).mean()

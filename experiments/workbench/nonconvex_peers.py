@@ -1,6 +1,6 @@
-"""What came after Wang, Chen and Xu (2019), and the steps that they print: to measure against, not to use.
+"""Later methods than Wang, Chen and Xu (2019), and the step sizes printed there: for comparison, not for use.
 
-Noise is that of ``NumPy`` here, in floating point, where the mechanisms of the package draw exactly.
+Noise is sampled by NumPy in floating point; the mechanisms of the package sample it exactly.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Floats = NDArray[np.float64]
 class DoubleNoise:
     """Newton steps with noise on the gradient and on the step (Ganesh, Haghifam, Steinke and Thakurta 2023).
 
-    The step is -Psi(H)^-1 g, g noisy, Psi(H) with max(|d|, floor) for every eigenvalue d. Psi moves by no
-    more than H does in the Frobenius norm, 2 M_F / n, so the step by at most |g| 2 M_F / (n floor^2): for
-    convex losses theirs is Psi(H) = max(d, floor), and half of that.
+    The step is -Psi(H)^-1 g with a noisy gradient g; Psi(H) replaces every eigenvalue d by max(|d|, floor).
+    The Frobenius distance of Psi(H) under replace-one is at most that of H, 2 M_F / n, so the step changes by
+    at most |g| 2 M_F / (n floor^2). For convex losses theirs is Psi(H) = max(d, floor), and half of that.
     """
 
     steps: int
-    floor: float  # in units of the noise that a step would have on the whole Hessian
+    floor: float  # in units of the noise that one step would add to the whole Hessian
     share: float = 0.5
 
     def __call__(
@@ -55,26 +55,26 @@ class DoubleNoise:
 
 Peer = Callable[[TwiceDifferentiableRisk, RiskFacts, float, Floats, np.random.Generator], Floats]
 
-# A grid from which the best member per problem is shown, chosen by the result: in its favour.
+# The page shows the best of this grid per problem, chosen by the result, which favours this peer.
 DOUBLES = tuple(DoubleNoise(steps, floor) for steps in (10, 30) for floor in (1.0, 3.0))
 
 
 class PrintedFrankWolfeL2(DPFrankWolfeL2):
-    """gamma = 1 / sqrt(T), as theorem 5 has it up to constants."""
+    """Frank-Wolfe with gamma = 1 / sqrt(T), as in theorem 5 up to constants."""
 
     def _rate(self) -> Callable[[int], float]:
         return lambda k: 1 / math.sqrt(self.steps)
 
 
 class PrintedFrankWolfeL1(DPFrankWolfeL1):
-    """gamma = sqrt(2 / T), at most 1, as theorem 6 has it up to constants."""
+    """Frank-Wolfe with gamma = sqrt(2 / T), at most 1, as in theorem 6 up to constants."""
 
     def _rate(self) -> Callable[[int], float]:
         return lambda k: min(1.0, math.sqrt(2 / self.steps))
 
 
 def printed_steps(facts: RiskFacts, epsilon: float, delta: float, vertices: bool) -> int:
-    """T of theorem 5, n epsilon / sqrt(d ln(1/delta)), or of theorem 6 at eta = 0.05, constants 1."""
+    """Return T of theorem 5, n epsilon / sqrt(d ln(1/delta)), or of theorem 6 at eta = 0.05; constants 1."""
     n, d = facts.n_records, facts.dimension
     if vertices:
         return max(1, math.ceil(n * epsilon / (math.sqrt(math.log(1 / delta)) * math.log(d * n / 0.05))))

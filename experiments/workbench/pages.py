@@ -1,4 +1,4 @@
-"""Parts that pages of the documentation share."""
+"""Formatting shared by pages of the documentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 
 def markdown_table(table: pd.DataFrame) -> str:
-    """A table in Markdown, cells as they print, all columns but the first aligned to the right."""
+    """Format a table in Markdown by ``str``; all columns but the first are aligned to the right."""
     header = "| " + " | ".join(str(c).strip() for c in table.columns) + " |"
     rule = "|---|" + "---:|" * (len(table.columns) - 1)
     body = ["| " + " | ".join(str(v).replace("|", "\\|") for v in row) + " |" for row in table.to_numpy()]
@@ -18,14 +18,14 @@ def markdown_table(table: pd.DataFrame) -> str:
 
 
 def readable(value: object) -> str:
-    """A number in four digits, thousands with commas; anything else as it prints."""
+    """Format a number in four digits, thousands with commas; anything else by ``str``."""
     if isinstance(value, float) and not 1e3 <= abs(value) < 1e15:
         return f"{value:.4g}"
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
 def processor() -> str:
-    """What the system says its processor is, and the number of its cores."""
+    """Return the name of the processor and the number of its cores."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:  # not Linux

@@ -1,4 +1,4 @@
-"""Pictures of several panels, curves named where they end: one colour is one mechanism throughout."""
+"""Figures of several panels, with curves labelled at their right ends and one colour per mechanism."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scipy import optimize
 
 MOST_CURVES = 7
 _LINES = {"": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.5))}
-_HEIGHT = 3.1  # inches of a panel
+_HEIGHT = 3.1  # height of a panel in inches
 
 Scale = Literal["linear", "log", "symlog"]
 
@@ -26,12 +26,13 @@ class Curve:
     """A curve of means with one standard deviation to either side.
 
     Attributes:
-        label: what stands at its end.
-        colour: of its mechanism: ``privopt.experiments.workbench.figures.colour``, or ``shade`` of it.
-        points: index: positions on the axis; columns "mean" and "std".
+        label: the text at its right end.
+        colour: the mechanism's colour, ``privopt.experiments.workbench.figures.colour``, or a ``shade`` of
+            it.
+        points: the index has positions on the x axis; the columns are "mean" and "std".
         dashes: "", "dashed" or "dotted".
         spread: "bars" for few points, "band" for many.
-        steps: whether it stays where it is until the next point.
+        steps: whether the curve is a step function, constant until the next point.
     """
 
     label: str
@@ -44,7 +45,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """A picture with axes of its own.
+    """One pair of axes with curves.
 
     Attributes:
         levels: horizontal lines for reference, by label.
@@ -61,19 +62,19 @@ class Panel:
 
 
 def averaged(frame: pd.DataFrame, measure: str, by: str = "at") -> pd.DataFrame:
-    """Mean and standard deviation of a measure over runs, by position; a single run has deviation 0."""
+    """Return mean and standard deviation of a measure over runs, by position; 0 for a single run."""
     points = frame[frame["measure"] == measure].groupby(by)["value"].agg(["mean", "std"])
     return points.fillna({"std": 0.0})
 
 
 def shade(base: str, share: float) -> str:
-    """A colour between white (share 0) and the base (share 1): one mechanism at several levels."""
+    """Mix a colour with white: white at share 0, the base at share 1."""
     red, green, blue = (1 - share * (1 - c) for c in mpl.colors.to_rgb(base))
     return mpl.colors.to_hex((red, green, blue))
 
 
 def panels_figure(panels: Sequence[Panel]) -> Figure:
-    """Panels one below the other, as wide as a page: a phone shows each whole."""
+    """Draw panels one below the other, as wide as a page, so that each fits on a phone."""
     figure = Figure(figsize=(7, _HEIGHT * len(panels) + 0.2), layout="constrained")
     for axes, panel in zip(np.atleast_1d(figure.subplots(len(panels), 1)), panels, strict=True):
         _draw(axes, panel)
@@ -89,7 +90,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     for k, curve in enumerate(panel.curves):
         x, mean, std = _columns(curve.points)
         if curve.spread == "bars" and panel.xscale == "log":
-            # Beside each other rather than on top: curves that agree would hide one another.
+            # Curves are shifted sideways: those that agree would hide one another.
             x = x * 1.015 ** (2 * k - count + 1)
         low, high = mean - std, mean + std
         if panel.yscale == "log":
@@ -131,20 +132,20 @@ def _draw(axes: Axes, panel: Panel) -> None:
 
 
 def _can_be_read(places: Sequence[float]) -> bool:
-    """Whether numbers below each of these places, in increasing order, stand apart."""
+    """Return whether tick labels at these increasing positions do not overlap."""
     x = np.log(places)
     return bool(np.all(np.diff(x) >= 0.07 * (x[-1] - x[0])))
 
 
 def _subs(axes: Axes) -> tuple[float, ...]:
-    """Which multiples of powers of ten are ticks: the more, the fewer powers there are."""
+    """Return the multiples of powers of ten that are ticks; fewer decades get more ticks each."""
     low, high = axes.get_ylim()
     decades = float(np.log10(high / low))
     return (1.0, 2.0, 3.0, 4.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
 
 
 def _name_ends(axes: Axes, panel: Panel) -> None:
-    """The labels to the right of the axes, at the height where their curves end, or near it."""
+    """Write the labels to the right of the axes, near the heights of the right ends of their curves."""
     low, high = axes.get_ylim()
     place = axes.transData + axes.transAxes.inverted()
     heights = []
@@ -175,7 +176,7 @@ def _name_ends(axes: Axes, panel: Panel) -> None:
 
 
 def _apart(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
-    """Ascending heights in [0, 1], moved as little as it takes (in squares) to be ``gap`` apart."""
+    """Move ascending heights in [0, 1] at least ``gap`` apart, by the least sum of squares."""
     steps = gap * np.arange(len(heights))
     level = optimize.isotonic_regression(heights - steps).x
     return np.asarray(np.clip(level, 0.0, max(0.0, 1.0 - steps[-1])) + steps)

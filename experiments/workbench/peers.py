@@ -1,9 +1,9 @@
-"""Other libraries for the same tasks, where they are installed: to compare with, never needed.
+"""Other libraries for the same tasks, for comparison; all are optional.
 
     pip install 'privopt[peers]'
 
 A library that is missing, or that does not import, is reported and left out. Modules are loaded by name, so
-that nothing here is imported, or type-checked, with the package.
+that none is imported, or type-checked, with the package.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Features = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Weights = tuple[NDArray[np.float64], float]  # coefficients and intercept
 
-# DP-SGD as its users would begin. 2 is one over the smoothness for rows of norm at most 1 and an intercept;
-# eight times that was worse on Covertype and, at epsilon 0.1, on Adult.
+# DP-SGD with usual first choices. The learning rate 2 is one over the smoothness for rows of norm at most 1
+# and an intercept; eight times that was worse on Covertype and, at epsilon 0.1, on Adult.
 BATCH, EPOCHS, LEARNING_RATE, CLIP = 1024, 10, 2.0, 1.0
 
 
 @cache
 def module(name: str) -> Any:
-    """The module, or None if it is not installed or does not import."""
+    """Import a module; None if it is not installed or does not import."""
     try:
         return importlib.import_module(name)
-    except Exception:  # whatever a broken installation raises, it is no failure of ours
+    except Exception:  # a broken installation can raise anything
         return None
 
 
 def versions(*names: str) -> dict[str, str]:
-    """What is installed of some distributions, and Python."""
+    """Return the installed versions of some distributions and of Python."""
     found = {"Python": platform.python_version()}
     for name in names:
         try:
@@ -55,14 +55,14 @@ def versions(*names: str) -> dict[str, str]:
 
 
 def diffprivlib_fit(X: Features, y: Labels, norm: float, epsilon: float, delta: float, seed: int) -> Weights:
-    """diffprivlib's logistic regression with its defaults, for rows of norm at most ``norm``.
+    """Fit diffprivlib's logistic regression with its defaults, for rows of norm at most ``norm``.
 
     Objective perturbation (Chaudhuri, Monteleoni and Sarwate 2011); pure epsilon, replace-one, ``delta`` is
-    not used. Its guarantee is that of an exact minimum.
+    not used. The guarantee assumes an exact minimum.
     """
     models = module("diffprivlib.models")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecations inside scikit-learn, convergence
+        warnings.simplefilter("ignore")  # about deprecations inside scikit-learn, and convergence
         fitted = models.LogisticRegression(epsilon=epsilon, data_norm=norm, random_state=seed).fit(X, y)
     return np.ravel(fitted.coef_), float(np.ravel(fitted.intercept_)[0])
 
@@ -70,17 +70,17 @@ def diffprivlib_fit(X: Features, y: Labels, norm: float, epsilon: float, delta: 
 def opacus_fit(
     X: Features, y: Labels, norm: float, epsilon: float, delta: float, seed: int, *, replace_one: bool
 ) -> Weights:
-    """Logistic regression by Opacus's DP-SGD: its per-sample gradients, clipping, noise and accountant.
+    """Fit logistic regression by Opacus's DP-SGD: its per-sample gradients, clipping, noise and accountant.
 
     Rows are divided by ``norm``, gradients clipped to ``CLIP``, batches Poisson.
 
     Args:
-        replace_one: noise for (epsilon, delta) under replacing a record, by our accountant; otherwise under
-            adding or removing one, by Opacus's, which asks for less noise.
+        replace_one: true: noise for (epsilon, delta) under replace-one, by our accountant; false: under
+            add/remove, by Opacus's accountant, which needs less noise.
     """
     torch, opacus = module("torch"), module("opacus")
     torch.manual_seed(seed)
-    torch.set_num_threads(1)  # batches are too small to share
+    torch.set_num_threads(1)  # batches are too small for several threads
     n, d = X.shape
     q = min(1.0, BATCH / n)
     steps = math.ceil(EPOCHS / q)
@@ -115,7 +115,7 @@ def _multiplier(
         return poisson_multiplier(epsilon, delta, q=q, steps=steps, coordinates=coordinates)
     utils = module("opacus.accountants.utils")
     with warnings.catch_warnings():
-        # Of the looser bound from which its search starts.
+        # The warning concerns the looser bound from which the search starts.
         warnings.filterwarnings("ignore", message="Optimal order is the largest alpha", category=UserWarning)
         found = utils.get_noise_multiplier(
             target_epsilon=epsilon, target_delta=delta, sample_rate=q, steps=steps, accountant="prv"
@@ -124,7 +124,7 @@ def _multiplier(
 
 
 def torch_gradient(X: NDArray[Any], signs: NDArray[Any]) -> Callable[[NDArray[Any]], Any]:
-    """w -> the mean gradient of the logistic loss, by reverse-mode differentiation of the whole batch."""
+    """Return the mean gradient of the logistic loss as a function, by reverse-mode differentiation."""
     torch = module("torch")
     features, labels = torch.from_numpy(X), torch.from_numpy(signs)
 
@@ -137,7 +137,7 @@ def torch_gradient(X: NDArray[Any], signs: NDArray[Any]) -> Callable[[NDArray[An
 
 
 def vmap_gradient(X: NDArray[Any], signs: NDArray[Any], clip: float) -> Callable[[NDArray[Any]], Any]:
-    """w -> the mean of per-sample gradients clipped to a norm, by torch.func: DP-GD without the noise."""
+    """Return the mean of clipped per-sample gradients as a function, by torch.func: DP-GD without noise."""
     torch = module("torch")
     features, labels = torch.from_numpy(X), torch.from_numpy(signs)
 
@@ -155,7 +155,7 @@ def vmap_gradient(X: NDArray[Any], signs: NDArray[Any], clip: float) -> Callable
 
 
 def opacus_step(X: NDArray[Any], signs: NDArray[Any], clip: float) -> Callable[[], object]:
-    """() -> one step of DP-SGD on the whole batch, by Opacus."""
+    """Return a function that makes one step of DP-SGD on the whole batch, by Opacus."""
     torch, opacus = module("torch"), module("opacus")
     features, labels = torch.from_numpy(X), torch.from_numpy(signs)
     layer = torch.nn.Linear(X.shape[1], 1, bias=False, dtype=features.dtype)

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: text, tables and pictures, nothing loaded from anywhere."""
+"""Self-contained HTML reports of text, tables and figures; a page loads no other resource."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pre { overflow-x: auto; background: #f5f5f5; padding: .75rem; font-size: .85rem 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its caption: what one sees, and what to conclude."""
+    """A figure with its caption: a description and a conclusion."""
 
     figure: Figure
     caption: str
@@ -43,7 +43,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table with its caption; columns of text stand to the left."""
+    """A table with its caption; text columns are aligned to the left."""
 
     frame: pd.DataFrame
     caption: str
@@ -53,12 +53,12 @@ Part = str | Picture | Listing
 
 
 def page(title: str, sections: Sequence[tuple[str, Sequence[Part]]]) -> str:
-    """The whole page.
+    """Write the page.
 
     Args:
-        title: its heading.
-        sections: headings with what stands below each: paragraphs (plain text; one that starts with a space
-            keeps its lines), tables and figures.
+        title: the heading of the page.
+        sections: headings with their content: paragraphs (plain text; one that starts with a space is
+            preformatted), tables and figures.
     """
     body = [f"<h1>{html.escape(title)}</h1>"]
     for heading, parts in sections:

@@ -1,4 +1,4 @@
-"""Many draws, one row each, kept as they finish: the loop behind the demo and the accuracy figures."""
+"""Repeated releases of lattice mechanisms, one saved row each: the loop of the demo and accuracy figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from privopt.experiments.workbench.kept import Kept
+from privopt.experiments.workbench.resumable import Kept
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -21,7 +21,7 @@ from privopt.problems.discrete.lattice import IntegerLattice
 
 @dataclass(frozen=True)
 class Setting:
-    """One cell of an experiment: a mechanism over a lattice at one epsilon."""
+    """One setting of an experiment: a mechanism over a lattice at one epsilon."""
 
     mechanism: type[LatticeMechanism[Any]]
     lattice: IntegerLattice
@@ -31,7 +31,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Row:
-    """One draw. Everything but mechanism, lattice, epsilon, delta and oracle is a fact about the records."""
+    """One draw. All fields but mechanism, lattice, epsilon, delta and oracle depend on the records."""
 
     mechanism: str
     lattice: str
@@ -47,13 +47,13 @@ class Row:
 
 
 class Results(Kept):
-    """Rows in a CSV file, appended one by one, so that an interrupted run keeps what it has finished."""
+    """Rows in a CSV file, appended one by one, so that an interrupted run can be resumed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Row, ("mechanism", "lattice", "epsilon", "draw"))
 
     def drawn(self, *key: object) -> bool:
-        """Whether the draw of a mechanism, over a lattice, at an epsilon, of a number is there."""
+        """Return whether a draw is saved; the key is mechanism, lattice, epsilon and number of the draw."""
         return bool(self.matching(**dict(zip(self.key, key, strict=True))))
 
 
@@ -67,10 +67,10 @@ def run_settings(
     oracle: str = "auto",
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> None:
-    """Fill ``results`` with ``draws`` draws of every setting that is not there yet.
+    """Add the missing ones of ``draws`` draws of every setting to ``results``.
 
-    The noise is seeded by the draw's number, so that a rerun reproduces the figures: the data is public,
-    and nothing here may be used to release anything about other data.
+    The noise is seeded by the number of the draw, so that a rerun reproduces the results. The data is public;
+    never use this function to release results about private data.
     """
     prepared: dict[tuple[type[LatticeMechanism[Any]], IntegerLattice], Any] = {}
     for setting in settings:
@@ -109,5 +109,5 @@ def _one(plan: Any, setting: Setting, draw: int, oracle: Any, train: Any, test: 
 
 
 def accuracy(w: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:
-    """Share of correct predictions; a score of 0 predicts -1."""
+    """Return the share of correct predictions; a score of 0 predicts -1."""
     return float(np.mean(np.where(X @ w > 0, 1, -1) == y))

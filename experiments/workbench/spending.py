@@ -1,4 +1,4 @@
-"""A picture of budgets: what had been spent when, under the total."""
+"""Figure of the privacy loss spent over time, below the total of each budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPENT, _LIMIT = "#0072B2", "#D55E00"
 def spending(
     budgets: Mapping[str, tuple[Budget, Total]], course: Mapping[str, Sequence[tuple[datetime, Total]]]
 ) -> Figure:
-    """One panel a budget: epsilon spent over time, as stairs below the line of its total."""
+    """Draw epsilon spent over time as a step function below the budget's total, one panel per budget."""
     figure = Figure(figsize=(7, 0.8 + 2.1 * len(budgets)), layout="constrained")
     panels = figure.subplots(len(budgets), 1, sharex=True, squeeze=False)[:, 0]
     end = max(points[-1][0] for points in course.values())

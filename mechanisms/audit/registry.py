@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.branching import leaf_claims, tree_claims
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.convex import RISK_AUDITS
@@ -41,6 +42,7 @@ from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
@@ -143,6 +145,8 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     SeededScorecard.name: seeded_claims,
     NumberMeans.name: means_claims,
     PrevalencePlan.name: prevalence_claims,
+    "tree": tree_claims,
+    LeafPlan.name: leaf_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,
     **OPSAMP_AUDITS,

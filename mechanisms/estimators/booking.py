@@ -1,9 +1,10 @@
-"""The order of a fit: what is public, then the booking, then the records. Nothing else reads them for a fit.
+"""Ledger bookings of fits: check public facts, book the spend, then read the records.
 
-What is decided before the booking costs nothing, so it may depend on public facts alone: arguments, the kind
-and shape of X and y, the names of columns, a declared schema and classes, how many records there are. Cells
-and labels are read after it, and what is refused because of them stays spent: whoever could ask for free,
-with one declaration after the other, would learn any record.
+Decisions before the booking cost nothing, so they may depend on public facts only: arguments, the types and
+shapes of X and y, column names, a declared schema and classes, and the number of records. Cells and labels
+are read after the booking, and a fit that fails because of them stays spent. If such failures were free,
+repeated attempts with different declarations would reveal any record. All fits read records through this
+module.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _STAYS = "counts as spent in"
 
 @dataclass(frozen=True, eq=False)
 class Unread(Generic[Content]):
-    """Records that nobody has looked at. ``booked`` reads them, once the release is paid for.
+    """Records that have not been read; ``booked`` reads them after the spend is booked.
 
     Attributes:
-        n_records: how many there are, public.
-        n_columns: of how many columns, public; None where a schema says so.
+        n_records: number of records, public.
+        n_columns: number of columns, public; None if a schema determines it.
     """
 
     n_records: int
@@ -51,7 +52,7 @@ class Unread(Generic[Content]):
     n_columns: int | None = None
 
     def then(self, make: Callable[[Content], Made]) -> Unread[Made]:
-        """The same records, and what ``make`` makes of them once they are read."""
+        """Return unread records to which ``make`` is applied when they are read."""
         return Unread(self.n_records, lambda: make(self._read()), self.n_columns)
 
 
@@ -59,9 +60,9 @@ class Unread(Generic[Content]):
 def booked(
     ledger: Ledger | str | Path | None, spend: PrivacySpend, records: Unread[Content]
 ) -> Iterator[Content]:
-    """Reserve the spend for as long as the release runs, if there is a ledger; then read the records.
+    """Context manager that reserves the spend in the ledger, if there is one, and reads the records.
 
-    Whatever goes wrong after that carries a note: the reservation stays.
+    An error after the reservation carries a note that the reserved spend counts as spent.
 
     Raises:
         BudgetExceededError: the ledger refused; nothing was read.
@@ -69,7 +70,7 @@ def booked(
     if ledger is None:
         yield records._read()
         return
-    from privopt.mechanisms.privacy.ledger import Ledger  # whose library for databases most fits do not need
+    from privopt.mechanisms.privacy.ledger import Ledger  # lazy: it imports a database library
 
     book, reserved = ledger if isinstance(ledger, Ledger) else Ledger(ledger), False
     try:
@@ -88,15 +89,15 @@ def booked(
 
 
 def is_booked(error: BaseException) -> bool:
-    """Whether an error of a fit says that its spend was booked, or may have been."""
+    """Return whether a note on the error says that the spend was booked, or may have been."""
     return any(_STAYS in note for note in getattr(error, "__notes__", ()))
 
 
 def read_off(ledger: object, records: Unread[Content], undeclared: Sequence[str]) -> Content:
-    """The records, read before any booking because facts that should be public are to be read off them.
+    """Read the records without a booking, to infer facts that were not declared.
 
     Raises:
-        InvalidInputError: there is a ledger, which books releases before records are read.
+        InvalidInputError: there is a ledger; with one, records are read only after a booking.
     """
     if ledger is not None:
         raise InvalidInputError(
@@ -109,16 +110,17 @@ def read_off(ledger: object, records: Unread[Content], undeclared: Sequence[str]
 def unread_table(
     X: Any, y: Any, schema: Schema | None, refuse: Callable[[NDArray[Any]], object] | None = None
 ) -> Unread[Any]:
-    """Records and labels in memory, as a pair; or such as were not read elsewhere.
+    """Wrap records and labels in memory as an unread pair (X, y); ``Unread`` is returned unchanged.
 
     Args:
         X: a table, or ``Unread`` with y None.
         y: labels.
-        schema: what its columns must fit by name or number; None: anything.
-        refuse: raises the error for a table that is none, given zeros of its shape. None: X need not be one.
+        schema: a schema that the columns must match by name or number, or None.
+        refuse: validator that raises an error for a shape that is not a non-empty table; it is called with
+            zeros of that shape. None: X need not be two-dimensional.
 
     Raises:
-        InvalidInputError: by the kind and shape of X and y and by the names of columns alone.
+        InvalidInputError: wrong types, shapes or column names; cells and labels are not read.
     """
     if isinstance(X, Unread):
         return X
@@ -135,18 +137,18 @@ def unread_table(
 
 
 def _without_records(table: Any, shape: tuple[int, ...]) -> Any:
-    """A table of the same columns without a row."""
+    """Return a table with the same columns and no rows."""
     names = table.keys() if isinstance(table, Mapping) else getattr(table, "columns", None)
     if isinstance(table, np.ndarray):
         return np.zeros((0, *shape[1:]))
-    if names is None:  # no table: it is refused by its type
+    if names is None:  # not a table: the schema refuses its type
         return table
-    # Of pyarrow ``columns`` are the columns themselves.
+    # In pyarrow ``columns`` holds the columns, ``column_names`` their names.
     return pd.DataFrame(np.zeros((0, shape[1])), columns=list(getattr(table, "column_names", names)))
 
 
 def shape_of(table: Any) -> tuple[int, ...]:
-    """The shape of a table in memory, whatever it holds; () for what is none.
+    """Return the shape of a table in memory of any content; () for other objects.
 
     Raises:
         InvalidInputError: a list of rows that differ in length.
@@ -183,11 +185,11 @@ def _refuse_shape(shape: tuple[int, ...]) -> NoReturn:
 
 
 class BookedEstimator:
-    """An estimator with a ``ledger``: nothing that is printed or pickled holds a password of its URL."""
+    """Base of estimators with a ``ledger``; passwords in its URL are neither printed nor pickled."""
 
     @property
     def ledger(self) -> Any:
-        """As it was given; a URL with a password as an ``Address``, which hides it."""
+        """The ledger argument; a URL with a password becomes an ``Address``, which hides the password."""
         return _without_password(self.__dict__.get("ledger"))
 
     @ledger.setter

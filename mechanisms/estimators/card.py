@@ -1,4 +1,4 @@
-"""A scorecard as people print it: points per level, a base, a threshold, risks; and as Markdown or JSON."""
+"""Printable scorecards (points per level, base, threshold, risks), with output as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CardColumn:
     """The points of one column.
 
     Attributes:
-        name: the column.
-        rows: (level, points): one level applies to a record.
-        proportion: for numbers: (value, points) at two ends of a line, or None.
+        name: the name of the column.
+        rows: (level, points) pairs; one level applies to a record.
+        proportion: for numbers, (value, points) at both ends of a line; otherwise None.
     """
 
     name: str
@@ -35,23 +35,23 @@ class CardColumn:
 
     @property
     def points(self) -> tuple[float, ...]:
-        """All points that can be had, at the ends of a line."""
+        """The points of all levels, and of both ends of the line."""
         line = () if self.proportion is None else tuple(p for _, p in self.proportion)
         return (*line, *(p for _, p in self.rows))
 
     @property
     def used(self) -> bool:
-        """Whether some record gets points."""
+        """Whether the column has non-zero points."""
         return any(self.points)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
         levels = [{"level": level, "points": points} for level, points in self.rows]
         line = None if self.proportion is None else [list(end) for end in self.proportion]
         return {"name": self.name, "levels": levels, "in_proportion": line}
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Level and points as text."""
+        """Yield levels and points as text."""
         if self.proportion is not None:
             (low, first), (high, last) = self.proportion
             yield f"{low} to {high}, in proportion", f"{number(first)} to {number(last)}"
@@ -61,21 +61,21 @@ class CardColumn:
 
 @dataclass(frozen=True)
 class Card:
-    """A released scorecard to print.
+    """A released scorecard for printing.
 
-    A record starts with ``base`` points, gets those of its level in every column, and is of the positive
-    class when they are more than ``threshold``.
+    The score of a record is ``base`` plus the points of its level in every column. The record is classified
+    as positive if its score exceeds ``threshold``.
 
     Attributes:
-        columns: those that give points, in the order of the schema.
-        unused: names of the columns that give none.
-        base, threshold: whole numbers.
-        whole: whether every sum of points is a whole number.
+        columns: the columns with points, in the order of the schema.
+        unused: names of the columns without points.
+        base, threshold: integers.
+        whole: whether every sum of points is an integer.
         classes: labels, (negative, positive).
-        risks: by points, or None.
-        spend: what the card cost, its risks included.
-        n_records: how many records it was made from, where that is known.
-        target: the name of the label column, where that is known.
+        risks: the table from points to risk, or None.
+        spend: the privacy spend of the card, its risks included.
+        n_records: the number of training records, or None if unknown.
+        target: the name of the label column, or "" if unknown.
     """
 
     columns: tuple[CardColumn, ...]
@@ -91,7 +91,7 @@ class Card:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What people call the classes, (negative, positive): a bare number tells nobody what it is."""
+        """Readable names of the classes, (negative, positive); bare numbers are extended by a name."""
         negative, positive = (self._name(label) for label in self.classes)
         return negative, positive
 
@@ -102,20 +102,20 @@ class Card:
 
     @property
     def rule(self) -> str:
-        """How points become a label, in words."""
+        """The decision rule in words."""
         negative, positive = self.names
         return f"{positive}: {self.enough} points; else {negative}"
 
     @property
     def enough(self) -> str:
-        """How many points the positive class takes."""
+        """The points required for the positive class, in words."""
         return (
             f"{number(self.threshold + 1)} or more" if self.whole else f"more than {number(self.threshold)}"
         )
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The fewest and the most points that a record can have."""
+        """The smallest and the largest possible score."""
         return (
             self.base + sum(min(c.points) for c in self.columns),
             self.base + sum(max(c.points) for c in self.columns),
@@ -123,7 +123,7 @@ class Card:
 
     @property
     def warning(self) -> str:
-        """What to know of a card whose rule says the same of every record; empty for others."""
+        """A warning if the rule predicts the same class for every record; otherwise empty."""
         fewest, most = self.reach
         if fewest <= self.threshold < most:
             return ""
@@ -136,7 +136,7 @@ class Card:
         )
 
     def without_negative_points(self) -> Card:
-        """The same card with no points below 0: each column is shifted, and so is the threshold."""
+        """Return an equivalent card without negative points: columns and threshold are shifted."""
         shifts = [-math.floor(min(c.points)) for c in self.columns]
         moved = tuple(_shifted(c, by) for c, by in zip(self.columns, shifts, strict=True))
         by = sum(shifts) - self.base
@@ -146,7 +146,7 @@ class Card:
         return replace(self, columns=moved, base=0, threshold=self.threshold + by, risks=risks)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
         return {
             "rule": self.rule,
             "classes": list(self.classes),
@@ -160,13 +160,13 @@ class Card:
         }
 
     def risk_rows(self) -> list[dict[str, Any]]:
-        """Points, risk and interval by row, JSON-ready."""
+        """Return points, risk and interval of each row of ``risks``, for JSON."""
         assert self.risks is not None
         rows = zip(self.risk_ranges(), self.risks.risks, self.risks.lows, self.risks.highs, strict=True)
         return [{"points": text, "risk": risk, "low": low, "high": high} for text, risk, low, high in rows]
 
     def risk_ranges(self) -> list[str]:
-        """The points of each row of ``risks``, as text."""
+        """Return the range of points of each row of ``risks`` as text."""
         assert self.risks is not None
         if not self.risks.up_to:
             return ["any"]
@@ -180,25 +180,27 @@ class Card:
 
     def to_markdown(self) -> str:
         """Tables in Markdown."""
-        lines = [f"**{_cell(self.rule)}**", ""]
+        lines = [f"**{markdown_cell(self.rule)}**", ""]
         if self.warning:
-            lines += [_cell(self.warning), ""]
+            lines += [markdown_cell(self.warning), ""]
         if self.base:
             lines += [f"Start with {number(self.base)} points.", ""]
         lines += ["| column | level | points |", "|---|---|---:|"]
         for column in self.columns:
-            lines += [f"| {_cell(column.name)} | {_cell(a)} | {b} |" for a, b in column.lines()]
+            lines += [
+                f"| {markdown_cell(column.name)} | {markdown_cell(a)} | {b} |" for a, b in column.lines()
+            ]
         if self.unused:
-            lines += ["", f"No points for {', '.join(map(_cell, self.unused))}."]
+            lines += ["", f"No points for {', '.join(map(markdown_cell, self.unused))}."]
         if self.risks is not None:
             interval = f"{self.risks.confidence:.0%} interval"
-            head = f"| points | risk of {_cell(self.names[1])} | {interval} |"
+            head = f"| points | risk of {markdown_cell(self.names[1])} | {interval} |"
             lines += ["", head, "|---|---:|---:|"]
             lines += [
                 f"| {row['points']} | {row['risk']:.1%} | {row['low']:.1%} to {row['high']:.1%} |"
                 for row in self.risk_rows()
             ]
-        lines += ["", f"Privacy: {_cell(str(self.spend))}."]
+        lines += ["", f"Privacy: {markdown_cell(str(self.spend))}."]
         return "\n".join(lines) + "\n"
 
 
@@ -211,7 +213,7 @@ def card_of(
     n_records: int | None = None,
     target: str = "",
 ) -> Card:
-    """A card from released points, shape (features,)."""
+    """Build a card from released points, shape (features,)."""
     left = np.asarray(points, dtype=np.int64)
     base = int(left[-1]) if schema.intercept else 0
     columns = []
@@ -224,7 +226,7 @@ def card_of(
 
 
 def number(value: float) -> str:
-    """A number of points as people write it, with a true minus sign."""
+    """Format points, with a typographic minus sign."""
     text = f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
     return text.replace("-", "\N{MINUS SIGN}")
 
@@ -245,7 +247,7 @@ def _column(column: Column, points: list[int]) -> CardColumn:
 
 
 def _bins(column: Binned) -> list[str]:
-    """Bins in words."""
+    """Describe bins in words."""
     texts = [str(plain(edge)) for edge in column.edges]
     names = [f"{low} to below {high}" for low, high in pairwise(texts)]
     names[-1] = f"{texts[-2]} to {texts[-1]}"
@@ -266,6 +268,6 @@ def _shifted(column: CardColumn, by: int) -> CardColumn:
     return replace(column, rows=rows, proportion=((low, first + by), (high, last + by)))
 
 
-def _cell(text: str) -> str:
+def markdown_cell(text: str) -> str:
     """Text in a Markdown table."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""Tables that are counted before they are fitted: in an engine, in partitions, or in memory."""
+"""Counting of distinct records before a fit: in a database engine, in Dask partitions, or in memory."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _UNDECLARED = (
     "records that are counted where they are need a declared schema and declared classes: nothing is read "
     "off them, and regression needs a table in memory"
 )
-# Data frames of so many records are counted before a linear model is fitted, which costs as much as a few
-# passes over them; not by columns with more values than this, which hardly any two records share.
+# Data frames with at least this many records are counted before a linear model is fitted, at the cost of a
+# few passes over them. Tables with a column of more codes are not: hardly any two of their records are equal.
 _LONG, _MOST_CODES = 100_000, 4096
 
 
 def unread_counts(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> Unread[CountedRecords] | None:
-    """The records of a table in an engine, or records that were counted already; None for other tables.
+    """Wrap a table in a database engine, or counted records, as unread; None for other tables.
 
-    Their number, which is public, is asked for at once; they are counted when they are read.
+    The number of records, which is public, is queried at once; the records are counted when they are read.
 
     Args:
         X: an Ibis table, and y the name of its label column; or ``CountedRecords``, and y None.
-        schema, classes: as declared to the estimator; the records', if they were counted already.
+        schema, classes: as declared to the estimator; they must equal those of counted records.
 
     Raises:
-        InvalidInputError: facts that are not declared, or others than records were counted by; and as
-            ``EngineCount.of``.
+        InvalidInputError: schema or classes are not declared, or differ from those of counted records; also
+            as ``EngineCount.of``.
     """
     counted = X if isinstance(X, CountedRecords) else None
     if counted is None and not is_engine_table(X):
@@ -61,7 +61,7 @@ def unread_counts(
 
 
 def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[Any]) -> None:
-    """Raise InvalidInputError unless records were counted by these facts."""
+    """Raise InvalidInputError unless records were counted with this schema and these classes."""
     if counted.schema != schema or list(counted.classes) != list(classes):
         raise InvalidInputError("records were counted by another schema, or for other classes: count again")
 
@@ -75,7 +75,11 @@ def check_number(found: int, expected: int) -> None:
 def unread_part_counts(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> Unread[CountedRecords]:
-    """The records of Dask collections, counted where they are when they are read; errors as above."""
+    """Wrap Dask collections as unread records that are counted on their workers.
+
+    Raises:
+        InvalidInputError: as ``unread_counts``.
+    """
     if schema is None or classes is None:
         raise InvalidInputError(_UNDECLARED)
     facts, known = declared_schema(schema), public_classes(classes, np.array([]))
@@ -88,9 +92,9 @@ def unread_part_counts(
 def counted_here(
     X: Any, y: Any, schema: Schema | None, classes: Sequence[Any] | None
 ) -> CountedRecords | None:
-    """The records of a long table in memory, counted, if its columns can be; otherwise None.
+    """Count the distinct records of a long data frame in memory; None if counting does not pay.
 
-    Whether they are depends on public facts alone. Errors are those of ``Schema.encode`` and of labels.
+    The decision depends on public facts only. Errors are those of ``Schema.encode`` and of labels.
     """
     if schema is None or classes is None or not isinstance(X, pd.DataFrame) or len(X) < _LONG:
         return None
@@ -107,7 +111,7 @@ def _counted(pair: tuple[Any, Any], schema: Schema, classes: NDArray[Any]) -> Co
 
 
 def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
-    """The features of a table in memory, or of the rows of counted records.
+    """Return the integer features of a table in memory, or of the distinct rows of counted records.
 
     Raises:
         InvalidInputError: a table in an engine, or records that were counted by another schema.
@@ -126,6 +130,6 @@ def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
 
 
 def encoded(schema: Schema, table: Table | CountedRecords) -> NDArray[np.float64]:
-    """The features of a table as floats, shape (n, d)."""
+    """Return the features of a table as floats, shape (n, d)."""
     features = integer_features(schema, table)
     return np.asarray(features.X / features.denominator, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Labels: classes and numbers, as they come and as they are declared."""
+"""Validation of labels: classes of classifiers, real labels of regressions."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.values import check_exact, positions
 
-# What pandas calls arrays that hold text alone, or whole numbers alone: neither has missing entries.
+# pandas' names for arrays of a single type without missing entries.
 _ONE_KIND = ("string", "integer", "boolean")
 
 
 def check_given(y: ArrayLike | None) -> None:
-    """Raise InvalidInputError without labels, in scikit-learn's words."""
+    """Raise InvalidInputError if y is None, with scikit-learn's message."""
     if y is None:
         raise InvalidInputError("this estimator requires y to be passed, but the target y is None")
 
 
 def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
-    """Class labels, shape (n_rows,), n_rows >= 1, none missing.
+    """Validate class labels: shape (n_rows,), n_rows >= 1, none missing.
 
     Raises:
-        InvalidInputError, ValueError: labels that are not; no value is quoted.
+        InvalidInputError, ValueError: invalid labels; no value is quoted.
     """
     check_given(y)
     check_unmasked(y, "y")
@@ -51,8 +51,8 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     try:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        # It compares labels with themselves as integers; and how many different ones there are is not told.
-        # A column of whole numbers, which it never refuses, is not sorted for it.
+        # Warnings of the check are suppressed: the cast of floats to integers may overflow, and a warning
+        # would disclose the number of distinct labels. Integer columns always pass, so they skip the sort.
         if given.dtype.kind not in "iub" or np.ndim(y) != 1:
             with np.errstate(invalid="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -79,10 +79,10 @@ def _any_missing(labels: NDArray[Any]) -> bool:
 
 
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
-    """The declared classes; or those in the labels, with a PrivacyLeakWarning.
+    """Return the declared classes, or infer them from the labels with a PrivacyLeakWarning.
 
     Raises:
-        InvalidInputError: not a list of texts, or of whole numbers or booleans that floats can tell apart.
+        InvalidInputError: not a list of texts, or of integers or booleans that are exact as floats.
     """
     if declared is None:
         leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
@@ -105,7 +105,7 @@ def _is_whole(value: object) -> bool:
 
 
 def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """The index of each label's class, shape (n,): compared as the categories of a schema are.
+    """Return the class index of each label, shape (n,), by the equality of schema categories.
 
     Raises:
         InvalidInputError: a label outside the classes.
@@ -121,10 +121,10 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
 
 def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
-    """Two classes or more, as ``public_classes`` has them.
+    """Return two or more distinct classes, declared or inferred as in ``public_classes``.
 
     Raises:
-        InvalidInputError: fewer, or one twice.
+        InvalidInputError: fewer than two classes, or duplicates.
     """
     classes = public_classes(declared, labels)
     if len(classes) < 2:
@@ -151,7 +151,7 @@ def real_labels(y: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_label_range(label_range: object) -> tuple[float, float]:
-    """(low, high) as floats.
+    """Return (low, high) as floats.
 
     Raises:
         InvalidInputError: not two finite numbers, or low is not below high.

@@ -1,4 +1,4 @@
-"""What all private linear models do: fit, one release per target vector, score, be saved and read back.
+"""Base class of private linear models: fit (one release per target vector), score, save and load.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -67,7 +67,7 @@ Floats = NDArray[np.float64]
 
 
 class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
-    """Fitting, one release per target vector, and files; subclasses say what targets and losses are."""
+    """Base class of private linear models; subclasses define targets and losses."""
 
     epsilon: float
     delta: float | str
@@ -85,37 +85,38 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     label_range_: tuple[float, float] | None
     coef_: Any
     intercept_: Any
-    alike: bool = False  # whether a row's score depends on that row alone, to the last bit
-    row_bound_: tuple[float, RowNorm] | None = None  # a declared norm, to which predictions shorten rows too
+    alike: bool = False  # whether scores are bitwise independent of the other rows
+    row_bound_: tuple[float, RowNorm] | None = None  # declared bound, enforced in predictions too
 
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
-        """What the labels, shape (n,), ask for."""
+        """Return the targets of labels of shape (n,)."""
 
     @abstractmethod
     def _declared_targets(self) -> Targets:
-        """The same without labels, from what is declared."""
+        """Return the targets without label vectors, from declared facts."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Choose the weights.
+        """Fit the model.
 
         Args:
             X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
                 never densified. With a schema, a table with its columns. With declared classes too, an Ibis
-                table, which its engine groups: only counts come back; or ``CountedRecords``. A Dask array or
-                data frame, whose partitions are added up where they are, and, where all public facts are
-                declared, a memory-mapped file, which is read in blocks.
+                table, which is grouped in its database engine, or ``CountedRecords``. A Dask array or data
+                frame, whose partitions are summed on their workers. If all public facts are declared, a
+                memory-mapped file, which is read in blocks.
             y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
                 of the label column; of counted records None.
 
         Raises:
-            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
-            PrivacyParameterError: epsilon, delta, or a mechanism that does not fit loss, set and penalty.
-            BudgetExceededError: the ledger refused; nothing was read.
-            LostPartsError: the cluster that holds the records gave up; nothing was released, and what the
-                ledger reserved stays spent.
+            InvalidInputError: invalid data (a ``ValueError``); nothing was released.
+            PrivacyParameterError: invalid epsilon or delta, or a mechanism that does not support the loss,
+                set or penalty.
+            BudgetExceededError: the ledger refused the spend; no record was read.
+            LostPartsError: the cluster that holds the records failed; nothing was released, and the spend
+                reserved in the ledger stays spent.
             OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
-                minimum; nothing was released, and what the ledger reserved stays spent.
+                minimum; nothing was released, and the spend reserved in the ledger stays spent.
         """
         check_limits(self.limits)
         check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
@@ -129,7 +130,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         if seen.records < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
-        # The plan is complete before a private number has entered it.
+        # The plan depends on public facts only.
         choice = self._choice(seen, schema, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
         plan = planned(weights.expected)
@@ -147,7 +148,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
             self._know_columns(read)
             clock, carried = (self.limits or Limits()).start(), weights.expected
             if weights.plan is not None and read.held is not None:
-                # The same budget again, for weights that were released first.
+                # Plan again with the same budget, for the released class weights.
                 carried = weights.release(read.held, source)
                 plan = planned(carried)
             risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
@@ -159,22 +160,22 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _row_norm(self) -> RowNorm:
-        """The norm that the bound on rows is in: as declared, or what the mechanism's noise depends on."""
+        """The norm of the bound on rows: declared, or the natural norm of the mechanism."""
         return natural_norm(self.mechanism) if self.norm is None else self.norm
 
     def _know_columns(self, seen: Outline) -> None:
-        """The columns of the table, as scikit-learn has them."""
+        """Set scikit-learn's attributes for the columns of the table."""
         self.n_features_in_ = seen.columns
         self.__dict__.pop("feature_names_in_", None)
         if seen.names:
             self.feature_names_in_ = np.array(seen.names, dtype=object)
 
     def _own_constant(self, schema: Schema | None) -> bool:
-        """Whether rows get a constant feature that a schema has not given them."""
+        """Return whether a constant feature is appended to rows, as the schema has none."""
         return bool(self.fit_intercept) and not (schema is not None and schema.intercept)
 
     def _facts(self, seen: Outline, schema: Schema | None, carried: Floats | None) -> RiskFacts:
-        """Public facts of the risk, for labels that carry weights of their classes."""
+        """Return the public facts of the risk, with class weights in the loss."""
         loss = seen.targets.weighted(carried).loss
         facts = risk_facts(
             seen.records, seen.columns, loss, seen.bound, self._row_norm, self._own_constant(schema)
@@ -186,7 +187,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     def _keep(
         self, releases: list[Any], plan: Any, reason: str, targets: Targets, schema: Schema | None
     ) -> None:
-        """What a fit tells of itself, but for weights and spend."""
+        """Set the fitted attributes other than weights and spend."""
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": getattr(plan, "steps", 1)}
         self.mechanism_, self.mechanism_reason_ = plan.name, reason
@@ -195,7 +196,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         self.label_range_, self.schema_ = targets.label_range, schema
 
     def _of_records(self, points: Floats, seen: Outline, schema: Schema | None) -> tuple[Floats, Floats]:
-        """Weights and intercepts of records as they come, from those of what they were made into."""
+        """Transform fitted points to weights and intercepts of the original (uncentred) features."""
         d, own = seen.columns, self._own_constant(schema)
         coef, intercept = points[:, :d], np.zeros(len(points))
         if own:
@@ -209,7 +210,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return coef, intercept
 
     def _undeclared(self, schema: Schema | None) -> list[str]:
-        """The public facts that are to be read off the records."""
+        """Return the names of undeclared facts, which would be inferred from the records."""
         undeclared = {
             "schema or data_norm": schema is None and self.data_norm is None,
             "classes": getattr(self, "classes", ()) is None,
@@ -218,16 +219,16 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return [name for name, lacking in undeclared.items() if lacking]
 
     def _given(self, X: Any, y: Any, schema: Schema | None) -> tuple[Unread[Parts], bool]:
-        """The table as ``Prepared``, not read yet: one in memory, otherwise one for each of its parts.
+        """Return the unread table as parts of type ``Prepared``, and whether it is in memory.
 
-        And whether it is in memory. What is not declared is read off it, if there is no ledger.
+        Without a ledger, undeclared facts are inferred, for which the table is read at once.
         """
         counted = unread_counts(X, y, schema, getattr(self, "classes", None))
         if counted is not None:
             return counted.then(lambda records: Whole(self._prepared(records, None, schema))), True
         lacking = self._undeclared(schema)
         columns = [column.name for column in schema.columns] if schema is not None else []
-        # Without those facts a file is read as a table in memory is, and the same is warned of.
+        # If facts are undeclared, a memory-mapped file is treated as a table in memory, with its warnings.
         parts = parts_of(X, y, columns) if is_dask(X) or is_dask(y) or not lacking else None
         if parts is not None:
             return self._given_parts(X, parts, schema), False
@@ -244,7 +245,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(
                 f"declare {' and '.join(lacking)}: nothing is read off a table that lies in parts"
             )
-        own = {"ledger": None, "limits": None, "schema": None}  # what stays here
+        own = {"ledger": None, "limits": None, "schema": None}  # not sent to workers
         worker = type(self)(**{**self.get_params(deep=False), **own})
         prepare = partial(_prepared_part, worker=worker, schema=schema)
         columns = int(X.shape[1]) if X.ndim == 2 else 1
@@ -255,7 +256,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return Whole(self._prepared(X if counted is None else counted, y, schema))
 
     def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:
-        """What a plan needs to know, from what is declared; or from a table that was read for that."""
+        """Return the outline for a plan: from declared facts, or from a table read to infer them."""
         if self._undeclared(schema):
             return outline_of(read_off(None, given, ()))
         targets = self._declared_targets()
@@ -265,15 +266,15 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return Outline(given.n_records, targets.releases, None, targets, columns, (), middle, bound)
 
     def _prepared(self, X: Any, y: Any, schema: Schema | None, part: bool = False) -> Prepared:
-        """Records in memory as a fit wants them.
+        """Validate and encode records in memory.
 
-        Those of a ``part`` are as they came: its risk shortens them, and has the constant feature without a
-        column. Whether they are finite is for ``outline_of_part`` to see.
+        Rows of a ``part`` are neither scaled to the norm bound nor extended by the constant feature; the
+        risk of the part does both. ``outline_of_part`` checks that they are finite.
         """
         counts = coded = None
         if isinstance(X, CountedRecords):
             y, counts = X.labels, X.counts
-            coded = X.coded if self.data_norm is None else None  # rows of which none is shortened
+            coded = X.coded if self.data_norm is None else None  # without data_norm no row is rescaled
         if coded is not None:
             X = coded
         else:
@@ -287,7 +288,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         if middle is not None and coded is not None:
             X = coded.mapped(lambda table: table - middle)
         elif middle is not None:
-            X -= middle  # of the encoded table, which is our own
+            X -= middle  # in place: the encoded table is a copy
         if self.data_norm is not None and not part:
             X = shortened(X, bound, self._row_norm)
         if not part and self._own_constant(schema):
@@ -296,7 +297,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return Prepared(X, targets, counts, d, names, middle, bound)
 
     def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
-        """How records are weighted, and what of epsilon that takes: all alike, and nothing."""
+        """Return the class weights and their share of epsilon; by default equal weights and no share."""
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
     def _planned(
@@ -304,17 +305,18 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     ) -> RiskMechanism:
         facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
         plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
-        # Features that are measured from their middle are read as the columns that they come from.
+        # For centred features, sufficient statistics can use the columns that the features encode.
         measured = seen.middle is not None and facts.constant > 0
         if isinstance(plan, SufficientStatistics) and schema is not None and measured:
             return replace(plan, columns=Columns.of(schema))
         return plan
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
-        """Where rows are measured from, None for 0, and a bound on their norm from there.
+        """Return the centre subtracted from rows (None for 0), and a bound on the norm of centred rows.
 
-        A schema tells the middle of each column: rows are nearer to it than to 0, by up to half, which the
-        noise follows. With an intercept the model is the same; a set is for the weights from 0.
+        A schema determines the middle of each column. Centring reduces the norm bound by up to half, and the
+        noise with it. It requires an intercept, which makes the models equivalent, and no convex set, as a
+        set constrains the weights of uncentred rows.
         """
         if self.data_norm is not None:
             return None, check_positive(self.data_norm, "data_norm")
@@ -371,11 +373,11 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return np.asarray(products + self.intercept_, dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private."""
+        """Write the model as JSON: weights, schema, classes and spend. No non-private quantity is saved."""
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``save`` writes."""
+        """Return the dictionary that ``save`` writes."""
         check_is_fitted(self)
         return {
             "format": _MODEL_FORMAT,
@@ -394,15 +396,15 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _columns(self) -> list[str]:
-        """The names of the columns where no schema has them."""
+        """The names of the columns if there is no schema, otherwise empty."""
         return [] if self.schema_ is not None else list(getattr(self, "feature_names_in_", []))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model written by ``save``; it predicts, and knows its spend.
+        """Load a model written by ``save``, for predictions and its spend.
 
         Raises:
-            InvalidInputError: not such a file, or another estimator's.
+            InvalidInputError: an invalid file, or a model of another estimator.
         """
         model = read_model(path, _MODEL_FORMAT)
         try:
@@ -413,7 +415,11 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_dict(cls, model: dict[str, Any]) -> Self:
-        """Read ``to_dict`` back. Raises ValueError, TypeError or KeyError for anything else."""
+        """Build a model from the result of ``to_dict``.
+
+        Raises:
+            ValueError, TypeError, KeyError: an invalid dictionary.
+        """
         if model["format"] != _MODEL_FORMAT or model["estimator"] != cls.__name__:
             raise InvalidInputError(f"it holds {model['format']!r} of a {model.get('estimator')!r}")
         spend = PrivacySpend.from_dict(model["spend"])
@@ -450,19 +456,19 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
 
 
 def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
-    """The risk that ``fit`` would minimise, of the first label vector, unweighted. Not private."""
+    """Return the unweighted empirical risk of the first label vector, as ``fit`` builds it. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
     table = read_off(None, model._given(X, y, schema)[0], ())
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
 
 
 def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
-    """A part of a table, where it lies. The estimator holds public facts alone."""
+    """Prepare one part of a table on its worker; ``worker`` is an estimator with public facts only."""
     return worker._prepared(*pair, schema, part=True)
 
 
 def _checked_weights(weights: object, intercept: object) -> tuple[Floats, Floats]:
-    """Weights, shape (releases, d), and intercepts, shape (releases,), of a file."""
+    """Validate weights, shape (releases, d), and intercepts, shape (releases,), from a file."""
     w, b = np.array(weights, dtype=float), np.array(intercept, dtype=float)
     if w.ndim != 2 or b.shape != w.shape[:1] or not np.all(np.isfinite([*w.flat, *b])):
         raise InvalidInputError("weights and intercepts must be finite numbers that fit together")
@@ -470,7 +476,7 @@ def _checked_weights(weights: object, intercept: object) -> tuple[Floats, Floats
 
 
 def _checked_row_bound(size: Any, norm: Any) -> tuple[float, RowNorm]:
-    """The norm that rows are shortened to, of a file."""
+    """Validate the norm bound of rows from a file."""
     if norm not in ("l2", "linf"):
         raise InvalidInputError(f"{told(norm)} is no norm of rows")
     return check_positive(size, "the norm of rows"), "l2" if norm == "l2" else "linf"
@@ -483,10 +489,10 @@ def _checked_columns(columns: object, d: int) -> list[str]:
 
 
 def _term_by_term(X: Floats, weights: Floats) -> Floats:
-    """X @ weights, each entry alike wherever its row stands: a product by BLAS may not be.
+    """Compute X @ weights with results that do not depend on a row's position, as those of BLAS may.
 
-    Rows of a neighbour may stand elsewhere, as rows of counted records do, which stand for many, and rows in
-    partitions; and an evaluation asks on which side of an edge they are.
+    A private evaluation compares scores with bin edges, so equal rows must have bitwise equal scores. Their
+    positions differ between neighbouring data sets, in counted records and in partitions.
     """
     total = np.zeros((len(X), weights.shape[1]))
     for column, weight in zip(X.T, weights, strict=True):

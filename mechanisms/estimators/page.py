@@ -1,4 +1,4 @@
-"""A scorecard as one self-contained HTML page: for a screen, a phone and paper."""
+"""Scorecards as self-contained HTML pages for screens, phones and print."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from privopt.mechanisms.estimators.card import Card, CardColumn, number
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
-# Of an evaluation, what the page shows.
+# The metrics of an evaluation that the page shows.
 _SHOWN = ("auc", "balanced_accuracy", "accuracy", "majority", "sensitivity", "specificity")
 
-_LARGE = 5.0  # an epsilon that people should be warned of
+_LARGE = 5.0  # the page warns of a larger epsilon
 _LINE = Template(
     '<label class="line"><span>$low to $high<br><small>in proportion</small></span>'
     '<input type="number" step="any" data-line="$low,$first,$high,$last" aria-label="$name">'
@@ -54,25 +54,24 @@ _ROC = Template("""<figure><svg viewBox="-14 -4 120 122" role="img" aria-label="
 <text x="-3" y="100" class="end">0</text><text x="-3" y="4" class="end">1</text>
 <text x="50" y="115" class="mid">false alarms</text>
 <text x="-8" y="50" class="mid" transform="rotate(-90 -8 50)">found</text></svg>
-<figcaption>ROC curve; the dot is the rule of this card.</figcaption></figure>""")
+<figcaption>ROC curve; the dot is the rule of this $noun.</figcaption></figure>""")
 
 
 def card_page(
     card: Card, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
 ) -> str:
-    """The page: points, risks, how well they tell apart, what is guaranteed. Post-processing: costs nothing.
+    """Render a card as HTML: points, risks, quality and privacy guarantee. Post-processing: no privacy cost.
 
     Args:
-        card: what to print.
-        evaluation: a released one, for numbers and the ROC curve.
-        seen: whether ``evaluation`` is known to be about the records that the card was made from.
-        title: a heading; the label column, where its name is known, and the positive class by default.
+        card: the card.
+        evaluation: a released evaluation, for metrics and the ROC curve.
+        seen: whether ``evaluation`` is known to use the training records.
+        title: a heading; by default the name of the label column, if known, and the positive class.
     """
     files = resources.files("privopt.mechanisms.estimators")
     page, style, script = ((files / f"page.{end}").read_text("utf-8") for end in ("html", "css", "js"))
     largest = max((abs(p) for c in card.columns for p in c.points), default=0) or 1
     unused = f"No points for {', '.join(card.unused)}." if card.unused else ""
-    spend = f"For experts: {card.spend}" + (f". In detail: {card.spend.note}" if card.spend.note else "")
     return Template(page).substitute(
         title=escape(title or f"Scorecard: {card.names[1]}"),
         style=style,
@@ -82,14 +81,16 @@ def card_page(
         boxes="\n".join(_box(f"c{i}", column, largest) for i, column in enumerate(card.columns)),
         unused=f'<p class="note">{escape(unused)}</p>' if unused else "",
         risks=_risks(card),
-        quality="" if evaluation is None else _quality(evaluation, seen),
-        promises="\n".join(f"<li>{escape(line)}</li>" for line in _promises(card, evaluation, seen)),
-        spend=escape(spend),
+        quality="" if evaluation is None else quality(evaluation, seen),
+        promises="\n".join(
+            f"<li>{escape(line)}</li>" for line in promises(card.spend, card.n_records, evaluation, seen)
+        ),
+        spend=escape(for_experts(card.spend)),
     )
 
 
 def _facts(card: Card) -> dict[str, object]:
-    """What the script adds up with."""
+    """Return the facts of the card for the page's script."""
     risks = None if card.risks is None else [[*card.risks.up_to, None], list(card.risks.risks)]
     names = list(card.names)
     return {"base": card.base, "threshold": card.threshold, "classes": names, "risks": risks}
@@ -143,7 +144,13 @@ def _risks(card: Card) -> str:
     return _RISKS.substitute(positive=escape(card.names[1]), interval=interval, rows="\n".join(rows))
 
 
-def _quality(evaluation: Evaluation, seen: bool) -> str:
+def for_experts(spend: PrivacySpend) -> str:
+    """The spend in the field's words."""
+    return f"For experts: {spend}" + (f". In detail: {spend.note}" if spend.note else "")
+
+
+def quality(evaluation: Evaluation, seen: bool, noun: str = "card") -> str:
+    """The section with the numbers and the ROC curve of an evaluation."""
     rows = [
         f'<tr><td>{escape(NAMES[name])}</td><td class="n">{_decimal(found.value)}</td>'
         f'<td class="n">{found.low:.2f} to {found.high:.2f}</td></tr>'
@@ -151,52 +158,61 @@ def _quality(evaluation: Evaluation, seen: bool) -> str:
         if name in _SHOWN
     ]
     source = (
-        f"From {evaluation.histogram.n_records:,} records. Were any of them among those that the card was "
-        "made from, expect a little less on new ones"
+        f"From {evaluation.histogram.n_records:,} records. Were any of them among those that the {noun} "
+        "was made from, expect a little less on new ones"
     )
     if seen:
-        source = "From the records that the card was made from: on new ones expect a little less"
+        source = f"From the records that the {noun} was made from: on new ones expect a little less"
     interval = f"{evaluation.confidence:.0%} interval"
-    return _QUALITY.substitute(curve=_roc(evaluation), interval=interval, rows="\n".join(rows), source=source)
+    return _QUALITY.substitute(
+        curve=_roc(evaluation, noun), interval=interval, rows="\n".join(rows), source=source
+    )
 
 
 def _decimal(value: float) -> str:
     return "open" if math.isnan(value) else f"{value:.2f}"
 
 
-def _roc(evaluation: Evaluation) -> str:
+def _roc(evaluation: Evaluation, noun: str) -> str:
     curve = evaluation.roc
     if curve[["fpr", "tpr"]].isna().to_numpy().any():
         return '<p class="note">Too much noise for a ROC curve.</p>'
     points = [(0.0, 0.0), *curve[["fpr", "tpr"]].to_numpy().tolist(), (1.0, 1.0)]
     path = " ".join(f"{100 * x:.1f},{100 - 100 * y:.1f}" for x, y in points)
     rule = curve.loc[curve["threshold"] == 0, ["fpr", "tpr"]].to_numpy()[0]
-    return _ROC.substitute(path=path, x=f"{100 * rule[0]:.1f}", y=f"{100 - 100 * rule[1]:.1f}")
+    return _ROC.substitute(noun=noun, path=path, x=f"{100 * rule[0]:.1f}", y=f"{100 - 100 * rule[1]:.1f}")
 
 
-def _promises(card: Card, evaluation: Evaluation | None, seen: bool) -> list[str]:
+def promises(
+    spend: PrivacySpend,
+    n_records: int | None,
+    evaluation: Evaluation | None,
+    seen: bool,
+    noun: str = "card",
+) -> list[str]:
     """The guarantee in plain words."""
-    lines = [_promise(card.spend)]
-    if card.n_records is not None:
-        lines.append(f"The card was made from {card.n_records:,} records. Their number is taken as known.")
+    lines = [_promise(spend, noun)]
+    if n_records is not None:
+        lines.append(f"The {noun} was made from {n_records:,} records. Their number is taken as known.")
     if evaluation is not None and not seen:
         lines.append(
             "The figures on how well it tells apart are a release of their own, with epsilon = "
-            f"{evaluation.spend.epsilon:g} for the records that they are from. For a record that the card "
+            f"{evaluation.spend.epsilon:g} for the records that they are from. For a record that the {noun} "
             "was made from as well, the two add up."
         )
     lines.append(
-        "Not promised: that the card is right about a person, or that nothing can be learned about people in "
-        "general. What holds whether or not one person's record is there is what a scorecard is for."
+        f"Not promised: that the {noun} is right about a person, or that nothing can be learned about people "
+        "in general. What holds whether or not one person's record is there is what a "
+        f"{'scorecard' if noun == 'card' else noun} is for."
     )
     return lines
 
 
-def _promise(spend: PrivacySpend) -> str:
+def _promise(spend: PrivacySpend, noun: str) -> str:
     if not spend.adds_up:
         return (
-            "Nothing: the noise was reproducible, or the claim behind it is refuted. Do not use this card "
-            "where records are private."
+            "Nothing: the noise was reproducible, or the claim behind it is refuted. Do not use this "
+            f"{noun} where records are private."
         )
     factor = math.exp(min(spend.epsilon, 700.0))
     times = f"{factor:.3g} times" if factor < 1e6 else "very many times"
@@ -208,8 +224,8 @@ def _promise(spend: PrivacySpend) -> str:
     if spend.claim == "not checked":
         weak += f" Nobody has checked all of the code behind that promise: {spend.note}."
     return (
-        f"This card is differentially private with epsilon = {spend.epsilon:g}. Had the record of one person "
-        f"been any other, each possible card would have come out with a chance at most {times} as large or "
-        f"as small{slack}. So the card shifts the odds between any two values of one record by that factor "
-        f"at most, for whoever reads it, whatever else they know.{weak}"
+        f"This {noun} is differentially private with epsilon = {spend.epsilon:g}. Had the record of one "
+        f"person been any other, each possible {noun} would have come out with a chance at most {times} as "
+        f"large or as small{slack}. So the {noun} shifts the odds between any two values of one record by "
+        f"that factor at most, for whoever reads it, whatever else they know.{weak}"
     )

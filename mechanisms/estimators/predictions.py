@@ -1,4 +1,4 @@
-"""What predictions of all estimators share: tables in parts, and a score that quotes no labels."""
+"""Predictions for partitioned tables, and a classifier score whose errors quote no labels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from privopt.problems.tables.partitions import computed, is_dask, lazily
 
 
 def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A method of predictions for tables in parts, too: a Dask collection gives a lazy Dask array.
+    """Decorate a prediction method to support partitioned tables: a Dask collection gives a lazy Dask array.
 
-    A memory-mapped file is read in blocks; what is predicted is in memory.
+    A memory-mapped file is read in blocks, and its predictions are returned in memory.
     """
 
     @wraps(method)
@@ -38,7 +38,7 @@ def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:
-    """The type of what a method predicts, and the shape of a prediction."""
+    """Return the dtype of a prediction method's result, and the shape of one prediction."""
     classes = getattr(model, "classes_", None)
     if name == "predict":
         return np.dtype(np.float64) if classes is None else classes.dtype, ()
@@ -47,9 +47,9 @@ def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:
 
 
 def for_workers(model: Any) -> Any:
-    """A model that predicts elsewhere, without what belongs to this process or to its fit.
+    """Return a copy of the model for worker processes, without ledger, limits, oracle and releases.
 
-    A record's score does not depend on the part that it lies in (``alike``).
+    The copy sets ``alike``: a record's score does not depend on the partition that contains it.
     """
     light = copy.copy(model)
     vars(light).update(
@@ -60,20 +60,20 @@ def for_workers(model: Any) -> Any:
 
 
 class ScoredClassifier(ClassifierMixin):  # type: ignore[misc]
-    """scikit-learn's classifier, with a score whose errors quote no labels."""
+    """scikit-learn's ``ClassifierMixin`` with a ``score`` whose errors quote no labels."""
 
     classes_: NDArray[Any]
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The share of right predictions. Not private.
+        """Return the accuracy. Not private.
 
         Raises:
-            InvalidInputError: unusable labels, or text where the classes are numbers, or the reverse.
+            InvalidInputError: invalid labels, or text labels for numeric classes, or the reverse.
         """
         predicted, y = computed(self.predict(X), y)
         labels = checked_labels(y, len(predicted))
         if (labels.dtype.kind in "OU") != (self.classes_.dtype.kind in "OU"):
             raise InvalidInputError("y and the classes must both be text, or both numbers")
-        from sklearn.metrics import accuracy_score  # takes a while
+        from sklearn.metrics import accuracy_score  # lazy: a slow import
 
         return float(accuracy_score(labels, predicted, sample_weight=sample_weight))

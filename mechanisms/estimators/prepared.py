@@ -1,6 +1,7 @@
-"""Records as a linear fit wants them, what a plan may know of them, and the risk that is minimised.
+"""Preparation of records for linear fits: encoded records, outlines for plans, and empirical risks.
 
-All of it works on parts of a table where they lie: they are outlined, and their risks added up.
+Everything works on partitioned tables: each part is outlined on its worker, and the risks of parts are
+    summed.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ Floats = NDArray[np.float64]
 
 
 class Targets(NamedTuple):
-    """What is fitted: label vectors, one per release, for a loss; ``centre`` is added to predictions."""
+    """Targets of a fit: a label vector per release, and the loss; ``centre`` is added to predictions."""
 
     labels: list[Floats]
     loss: Loss
     classes: NDArray[Any] | None = None
     centre: float = 0.0
     label_range: tuple[float, float] | None = None
-    number: NDArray[np.int64] | None = None  # of each record's class
+    number: NDArray[np.int64] | None = None  # class index of each record
 
     @property
     def releases(self) -> int:
-        """How many label vectors there are, whether or not they are here: one for each of several classes."""
+        """The number of label vectors, loaded or not: one, or one per class for more than two classes."""
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
     def weighted(self, weights: Floats | None) -> Targets:
-        """Labels that carry the weights of their classes, shape (K,), where those differ."""
+        """Multiply labels by their class weights, shape (K,), unless the weights are equal."""
         if self.number is None or weights is None or np.all(weights == weights[0]):
             return self
         carried = weights[self.number]
@@ -53,11 +54,10 @@ class Targets(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Records of a table, or of a part of it, as a fit wants them.
+    """Encoded records of a table or of a part of it.
 
-    Features end with the constant one, if there is one, which is not among the ``columns``. They, the label
-    vectors and the counts are private; ``middle`` and ``bound`` are where rows are measured from, and how far
-    away they may be.
+    The constant feature, if any, is the last one and is not counted in ``columns``. Features, label vectors
+    and counts are private. ``middle`` is the centre subtracted from rows, ``bound`` bounds their norm.
     """
 
     features: Any
@@ -70,7 +70,7 @@ class Prepared(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What a plan needs to know of records: targets without labels, and how many records each class has."""
+    """Summary of records: targets without labels, the number of records, and records per class (``held``)."""
 
     records: int
     releases: int
@@ -88,16 +88,16 @@ def _outline(part: Prepared) -> Outline:
     held, number = None, targets.number
     if number is not None and targets.classes is not None:
         held = tallied(number, counts, len(targets.classes))
-        number = number[:0].copy()  # a view would keep all of them
+        number = number[:0].copy()  # copy: a view would keep the whole array
     facts = targets._replace(labels=[], number=number)
     return Outline(int(np.sum(counts)), len(targets.labels), held, facts, *part[3:])
 
 
 def outline_of_part(part: Prepared) -> Outline:
-    """The outline of a part, which is finite.
+    """Return the outline of a part after a check for finite features.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: a feature is not finite.
     """
     try:
         assert_all_finite(part.features, input_name="X")
@@ -107,10 +107,10 @@ def outline_of_part(part: Prepared) -> Outline:
 
 
 def _together(parts: list[Outline]) -> Outline:
-    """All parts at once.
+    """Merge the outlines of parts.
 
     Raises:
-        InvalidInputError: no records, or parts with other columns than the first.
+        InvalidInputError: no records, or parts with different columns.
     """
     if not parts:
         raise InvalidInputError("no records: at least one row is needed")
@@ -126,7 +126,7 @@ def outline_of(table: Parts) -> Outline:
 
 
 def risk_of(table: Parts, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
-    """The risk of one label vector."""
+    """Return the empirical risk of one label vector."""
     task = _risk_in_memory if isinstance(table, Whole) else _risk_of_part
     risks = table.made(partial(task, number=number, weights=weights, facts=facts))
     return risks.part if isinstance(risks, Whole) else PartitionedRisk(risks, facts)
@@ -147,15 +147,17 @@ def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: Ri
 
 
 def risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:
-    """Public facts of the rows, with the constant feature if there is one."""
+    """Return the public facts of the risk, with the constant feature if there is an intercept."""
     constant = constant_feature(bound, norm) if intercept else 0.0
     extended = math.hypot(bound, constant) if norm == "l2" else bound
     return RiskFacts(n, d + intercept, loss, extended, norm, constant)
 
 
 def constant_feature(bound: float, norm: RowNorm) -> float:
-    """The feature that carries the intercept. Free under linf; under l2 half the bound, so that it adds 12%
-    to every gradient's bound, and so to the noise, and an intercept is still within easy reach.
+    """Return the value of the constant feature, whose weight determines the intercept.
+
+    Under linf it is the bound itself, which leaves the norm bound unchanged. Under l2 it is half the bound:
+    this increases the bounds on gradients, and so the noise, by 12%, and the intercept stays well scaled.
     """
     return bound if norm == "linf" else bound / 2
 
@@ -169,7 +171,7 @@ def with_constant(X: Any, constant: float) -> Any:
 
 
 def shortened(X: Any, bound: float, norm: RowNorm) -> Any:
-    """Rows longer than ``bound`` scaled down to it, all others as they are.
+    """Scale rows of norm above ``bound`` down to it.
 
     Raises:
         InvalidInputError: a row whose norm overflows.
@@ -187,8 +189,8 @@ def shortened(X: Any, bound: float, norm: RowNorm) -> Any:
 
 
 def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
-    """A bound on the norm of every row that a schema can encode. Public."""
+    """Return a public bound on the norm of every row that a schema can encode."""
     if norm == "linf":
         return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
-    squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one-hots: one level at a time
+    squares = sum(float(column.reach) ** 2 for column in schema.columns)  # a row has one level per column
     return math.sqrt(squares + schema.intercept)

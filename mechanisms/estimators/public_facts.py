@@ -1,4 +1,4 @@
-"""What a fit takes as public, and what is said where it is not."""
+"""Public facts of a fit (schema, delta), and the warning for facts inferred from private data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from privopt.problems.tables.schema import Schema
 
 
 def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
-    """A schema as estimators take it: itself, its dictionary, or the path of its file.
+    """Convert a schema argument (a ``Schema``, a dictionary or the path of a file) to a ``Schema``.
 
     Raises:
-        SchemaError: no such file, or not a declaration.
+        SchemaError: no such file, or an invalid declaration.
     """
     if isinstance(given, Schema):
         return given
@@ -23,7 +23,7 @@ def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
 
 
 def public_delta(delta: float | str, n: int) -> float:
-    """delta, or 1/n^2 for "auto"."""
+    """Return delta; "auto" means 1/n^2."""
     if isinstance(delta, str) and delta != "auto":
         raise InvalidInputError(f'delta must be a number in (0, 1) or "auto", got {delta!r}')
     if isinstance(delta, str) and n < 2:
@@ -32,5 +32,5 @@ def public_delta(delta: float | str, n: int) -> float:
 
 
 def leak(message: str) -> None:
-    """Warn that a fact was read off private data."""
+    """Warn with a ``PrivacyLeakWarning`` that a fact was inferred from private data."""
     warnings.warn(message, PrivacyLeakWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""The budget of a scorecard with risks: a share for the card, the rest for a histogram of its scores."""
+"""Privacy budget of a scorecard with risks, split between the card and a histogram of its scores."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from privopt.problems.tables.schema import Schema
 
 @dataclass(frozen=True)
 class CardBudget:
-    """epsilon, split before data.
+    """Split of epsilon between card and risks, fixed before data are read.
 
     Privacy: the card and the histogram together are (epsilon, delta)-differentially private, neighbours by
-    replacing one record, n public: the card is (card, delta)-private, the histogram, whose bins follow from
-    the released card, is ``risks``-private (pure) whatever the card is, and both add up (basic composition,
-    which holds for adaptive choices: Dwork and Roth 2014, theorem B.1).
+    replacing one record, n public. The card is (card, delta)-private. The bins of the histogram follow from
+    the released card, and for every card the histogram is ``risks``-private (pure). Basic composition applies
+    to adaptive choices (Dwork and Roth 2014, theorem B.1).
 
     Attributes:
-        epsilon: of both together.
-        card, risks: of either; ``risks`` is 0 without a table of risks.
+        epsilon: the total budget.
+        card, risks: the budgets of card and histogram; ``risks`` is 0 without a table of risks.
     """
 
     epsilon: float
@@ -37,11 +37,11 @@ class CardBudget:
 
     @classmethod
     def of(cls, epsilon: float, share: float) -> Self:
-        """Split.
+        """Split epsilon by the share of the risks.
 
         Raises:
             InvalidInputError: a share outside [0, 1).
-            PrivacyParameterError: so small a part of epsilon that counts have no noise for it.
+            PrivacyParameterError: a share of epsilon too small for the noise on counts.
         """
         number = isinstance(share, int | float) and not isinstance(share, bool)
         if not number or not 0 <= share < 1:
@@ -53,15 +53,15 @@ class CardBudget:
             return cls(epsilon, epsilon, 0.0)
         card = (1 - share) * epsilon
         risks = math.nextafter(epsilon - card, 0.0)  # the sum is at most epsilon
-        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=risks)  # refused now, not when the card is paid for
+        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=risks)  # refuse before the card is paid for
         return cls(epsilon, card, risks)
 
-    def whole(self, card: PrivacySpend) -> PrivacySpend:
-        """What card and risks cost together."""
+    def whole(self, card: PrivacySpend, what: str = "the points") -> PrivacySpend:
+        """What card and risks cost together; ``what`` the first of them is."""
         if not self.risks:
             return card
-        note = f"the points at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"
-        notes = "; the points: ".join(part for part in (note, card.note) if part)
+        note = f"{what} at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"
+        notes = f"; {what}: ".join(part for part in (note, card.note) if part)
         notion = card.notion if card.notion == "pure" else "approximate"
         epsilon = max(self.epsilon, card.epsilon + self.risks)
         return replace(card, epsilon=epsilon, notion=notion, level=None, note=notes)
@@ -69,7 +69,7 @@ class CardBudget:
     def histogram(
         self, schema: Schema, points: IntArray, table: ZeroOneHalfspace, source: NoiseSource
     ) -> ScoreHistogram | None:
-        """Release the counts by score and class of a released card, if they are paid for."""
+        """Release the counts by score and class of a released card, or None without a budget for risks."""
         if not self.risks:
             return None
         plan = HistogramPlan.plan(card_bins(schema, points, table.n_records, self.risks), epsilon=self.risks)

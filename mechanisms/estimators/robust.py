@@ -1,4 +1,4 @@
-"""Private linear models of records of unknown size: nothing about magnitudes is declared.
+"""Private robust linear models for unbounded, heavy-tailed records: no bounds are declared.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -58,10 +58,10 @@ def choose_robust(
     releases: int = 1,
     flags: tuple[int, ...] = (),
 ) -> tuple[ClippedNewton | MeasuredDescent, str]:
-    """The plan of a mechanism by name, or of the default for "auto"; and why that one.
+    """Plan a robust mechanism by name, or the default for "auto"; return the plan and the reason.
 
     Raises:
-        UnknownMechanismError: listing the names there are.
+        UnknownMechanismError: an unknown name; the message lists the known ones.
         PrivacyParameterError: parameters out of range.
     """
     kind = ROBUST_FITS.named("clipped-newton" if name == "auto" else name)
@@ -70,10 +70,10 @@ def choose_robust(
 
 
 class _PrivateRobustModel(PrivateLinearModel):
-    """Fitting without public bounds."""
+    """Base of robust linear models, which fit without public bounds."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Choose the weights.
+        """Fit the model.
 
         Args:
             X: records, shape (n, d): an array, or a data frame of numbers. With a schema, a table with its
@@ -81,10 +81,10 @@ class _PrivateRobustModel(PrivateLinearModel):
             y: labels, shape (n,).
 
         Raises:
-            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
+            InvalidInputError: invalid data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon, delta or steps out of range.
-            BudgetExceededError: the ledger refused; nothing was read.
-            OracleError: a limit was reached; nothing was released, and what the ledger reserved stays spent.
+            BudgetExceededError: the ledger refused the spend; no record was read.
+            OracleError: a limit was reached; nothing was released, and the reserved spend stays spent.
         """
         check_limits(self.limits)
         schema = None if self.schema is None else declared_schema(self.schema)
@@ -114,7 +114,7 @@ class _PrivateRobustModel(PrivateLinearModel):
             flags=() if schema is None else schema.flags,
         )
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
-        if plan.search is None and numbers:  # public: n, epsilon and the columns
+        if plan.search is None and numbers:  # depends on public facts: n, epsilon and the columns
             warnings.warn(
                 f"{n} records are too few at epsilon = {self.epsilon:g} to find units of {numbers} columns "
                 "of numbers privately: they are taken as they are, which goes wrong where they are not about "
@@ -131,7 +131,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         return self._set(points[:, :d], points[:, d], spend)
 
     def _read(self, X: Any, y: Any, schema: Schema | None) -> tuple[Floats, Targets]:
-        """Features and labels as they are fitted."""
+        """Validate and encode features and labels."""
         X = as_table(X) if schema is None else encoded(schema, X)
         X = validated(self, X, dtype=np.float64)
         return X, self._targets_of(y, len(X))
@@ -148,25 +148,25 @@ class _PrivateRobustModel(PrivateLinearModel):
 
 
 class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
-    """Linear regression under differential privacy for records that nothing bounds.
+    """Linear regression under differential privacy for unbounded records.
 
-    Features and labels may have any size and heavy tails: their units are found privately, as part of the
-    budget, and a record's influence is bounded in these units. Nothing is clipped to a declared range and
-    nothing leaks. Where noise is symmetric around the line this is least squares; where it is skewed,
-    predictions are between the median and the mean of the labels, as those of Huber's regression are.
+    Features and labels may be unbounded and heavy-tailed. Their scales are estimated privately, within the
+    budget, and a record's influence is bounded relative to these scales. No bounds need to be declared or
+    inferred. If residuals are symmetric, the fit estimates the least-squares model; if they are skewed,
+    predictions lie between the conditional median and mean of the labels, as in Huber regression.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d and every parameter below are public. Outside the guarantee: running time,
     and whether data were refused (NaN, another number of columns). Below about n mu = 175 for 5 features (mu
-    of Gaussian privacy) there are too few records to find units: columns are then taken as they are.
+    of Gaussian privacy) there are too few records to estimate scales; columns are then used unscaled.
 
     Args:
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
         mechanism: "auto" or a name of ``privopt.mechanisms.ROBUST_FITS``.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns.
-            Ranges in it may be generous: they cost nothing. Levels and bins are 0 or 1, and no units are
-            looked for. None: X holds numbers.
+            Wide ranges in it do not increase the noise. Levels and bins are 0 or 1, and their scales are not
+            estimated. None: X holds numbers.
         steps: number of noisy steps; by default the mechanism's.
         limits: time limit, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
@@ -174,7 +174,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
-        coef_, intercept_: weights of the columns as they came, shape (d,), and a float.
+        coef_, intercept_: weights of the unscaled columns, shape (d,), and a float.
         schema_: the schema in use, or None.
         spend_: what the fit cost.
         noise_: the public parameters of the noise, and the number of steps.
@@ -212,14 +212,14 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
 
 
 class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustModel):
-    """Logistic regression under differential privacy for features that nothing bounds.
+    """Logistic regression under differential privacy for unbounded features.
 
     Privacy, arguments and attributes: as ``PrivateRobustRegression``. With K > 2 classes there is one release
-    per class; units and moments are found once, for all.
+    per class; scales and moments are estimated once for all classes.
 
     Args:
-        classes: the labels, two or more; for two (negative, positive). None reads them off the data, which is
-            *not* private: a ``PrivacyLeakWarning`` says so.
+        classes: the labels, two or more; for two (negative, positive). None infers them from the data, which
+            is *not* private and emits a ``PrivacyLeakWarning``.
 
     Attributes:
         classes_: the labels.

@@ -1,4 +1,4 @@
-"""Files of fitted models: read with care, for anyone may have written them."""
+"""Reading and validation of saved model files, which are untrusted input."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from privopt.problems.errors import InvalidInputError
 
 
 def read_model(path: str | Path, file_format: str) -> dict[str, Any]:
-    """What a saved model's file holds.
+    """Read the dictionary in a saved model file.
 
     Raises:
-        InvalidInputError: no such file, or not one of that format.
+        InvalidInputError: no such file, or a file of another format.
     """
     file = as_path(path, "a model")
     try:
@@ -37,7 +37,7 @@ def _refused_constant(name: str) -> float:
 
 
 def check_whole_model(model: Mapping[str, Any], again: Mapping[str, Any], path: object) -> None:
-    """Raise InvalidInputError unless a file holds what the model that was read from it would save."""
+    """Raise InvalidInputError unless saving the loaded model again reproduces the file's content."""
     same = json.loads(json.dumps(again))
     wrong = sorted(key for key in model if key not in same or model[key] != same[key])
     if wrong:

@@ -68,7 +68,7 @@ _MODEL_FORMAT = "privopt-scorecard/1"
 
 
 class _Given(NamedTuple):
-    """What ``fit`` was given: public facts, and records that are counted when they are read."""
+    """Arguments of ``fit``: public facts, and unread records that are counted when they are read."""
 
     schema: Schema
     classes: NDArray[Any]
@@ -78,8 +78,8 @@ class _Given(NamedTuple):
 class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
     """A binary classifier with small integer weights, chosen under differential privacy.
 
-    The weights minimise the exact 0/1 loss up to the noise that privacy asks for. They are learned over
-    integer features that a *public* schema defines, so the model is a scorecard that a person can read.
+    The weights minimise the exact 0/1 loss up to the noise required for privacy. They are learned over
+    integer features defined by a *public* schema, so the model is a readable scorecard.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
@@ -89,30 +89,30 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         epsilon: privacy budget, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
         mechanism: "seeded" (a rounded linear model; any number of features), a name of
-            ``privopt.mechanisms.MECHANISMS``, a ``LatticeMechanism`` of one's own, or "auto" for one that is
-            sure to end: ``plan`` tells which beforehand, and ``mechanism_reason_`` why.
-        oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or one of your own: a
+            ``privopt.mechanisms.MECHANISMS``, a custom ``LatticeMechanism``, or "auto" for one of bounded
+            running time. ``plan`` returns the choice before a fit, ``mechanism_reason_`` the reason.
+        oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or a custom one: a
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
-            from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
-        classes: the two labels, (negative, positive). None reads them off the data, with the same warning.
-        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's own;
-            (low, high) bounds all weights, for "seeded" all but the intercept's.
+            from the data, which is *not* private and emits a ``PrivacyLeakWarning``.
+        classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
+        lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's
+            default; (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
-        class_weight: None; a dict of weights of the classes, what an error on them costs. Their ratio counts,
-            up to 1,000, rounded to small whole numbers (``Costs``), and noise follows the larger one. Or
-            "balanced", which weighs classes by the inverse of their share.
-        prevalence: the share of the positive class for "balanced", a *public* number; None: it is released
-            first, at a twentieth of epsilon.
-        max_columns: at most so many columns get points, those that tell records apart most in the private
-            linear model behind "seeded"; None: all. Choosing them costs nothing.
-        max_work: the largest number of steps of an exact draw that "auto" takes on; the steps follow from
-            public facts, and some 4e8 take a second.
-        risk_share: the share of epsilon, in [0, 1), that pays for a table from score to risk: counts by score
-            and class with exact noise (``HistogramPlan``). ``predict_proba`` reads it; 0: there is none.
+        class_weight: None, or a dict of class weights, the costs of misclassification. Only their ratio
+            matters; it is at most 1,000 and is rounded to a ratio of small integers (``Costs``). The noise is
+            proportional to the larger one. Or "balanced": inverse class shares.
+        prevalence: the share of the positive class for "balanced", a *public* number. None: it is released
+            privately first, at a twentieth of epsilon.
+        max_columns: maximal number of columns with points, those with the largest effect in the private
+            linear model behind "seeded"; None: all. The selection has no privacy cost.
+        max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
+            public facts, and about 4e8 take a second.
+        risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
+            class with exact noise (``HistogramPlan``), used by ``predict_proba``; 0: no table.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused; no overdrafts. Schema and classes must be declared then.
+            when records are refused; no overdrafts. It requires a declared schema and declared classes.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -120,12 +120,12 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         coef_: integer weights of the schema's features, shape (1, d).
         intercept_: the weight of the schema's constant column, or 0; shape (1,).
         schema_: the schema in use.
-        target_: the name of the label column, "" where the labels came without one.
+        target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
-        spend_: what the fit cost, the table of risks included.
-        risk_: the ``RiskTable``, or None; ``histogram_`` is what it was made of.
+        spend_: the privacy spend of the fit, the table of risks included.
+        risk_: the ``RiskTable``, or None; it is computed from ``histogram_``.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
-        release_: all of it.
+        release_: the complete ``Release``.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
 
     References:
@@ -173,24 +173,24 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         self.insecure_seed = insecure_seed
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Choose the weights.
+        """Fit the scorecard.
 
         Args:
             X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
-                columns in the schema's order. Or an Ibis table, which its engine groups: only counts come
-                back; a Dask data frame or array, which its workers count; or ``CountedRecords``.
+                columns in the schema's order. Or an Ibis table, which is grouped in its database engine; a
+                Dask data frame or array, which is counted on its workers; or ``CountedRecords``.
             y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
                 of the label column; of counted records None.
 
         Raises:
-            InvalidInputError: unusable data (a ``ValueError``); nothing was released.
+            InvalidInputError: invalid data (a ``ValueError``); nothing was released.
             PrivacyParameterError: epsilon or delta out of range.
-            BudgetExceededError: the ledger refused; nothing was read.
+            BudgetExceededError: the ledger refused the spend; no record was read.
             OracleError: no certified answer; nothing was released.
         """
         check_limits(self.limits)
         schema, classes, given = self._given(X, y)
-        # The plan is complete before a single feature is looked at.
+        # The plan depends on public facts only.
         budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         planned = self._planned(schema, n, weights)
@@ -200,7 +200,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         spend = budget.whole(card)
         with booked(self.ledger, spend, given) as records, _searching(plan.name, self.limits):
             check_number(records.n_records, n)
-            if weights.plan is not None:  # the same plan, for costs that were released first
+            if weights.plan is not None:  # plan again, for the released costs
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
             table = (records.features.X, 2 * records.label - 1)
@@ -214,11 +214,11 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
     def plan(self, n_records: int) -> CardPlan:
-        """What ``fit`` would do with so many records: the mechanism and why, noise, spend, seconds. No data.
+        """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
 
         Raises:
-            InvalidInputError: without a declared schema there is nothing to plan from.
-            PrivOptError: what ``fit`` would refuse before it looks at the records.
+            InvalidInputError: no schema is declared.
+            PrivOptError: an argument that ``fit`` would refuse before it reads records.
         """
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
@@ -319,25 +319,26 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
 
     @property
     def rule_(self) -> str:
-        """How points become a label, in words."""
+        """The decision rule in words."""
         check_is_fitted(self)
         about = f"{self.target_} = " if self.target_ else ""
         return f"{about}{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
 
     @property
     def card_(self) -> Card:
-        """The scorecard to print: ``to_markdown``, ``to_dict``, ``without_negative_points``; and its page."""
+        """The printable scorecard, with ``to_markdown``, ``to_dict`` and ``without_negative_points``."""
         check_is_fitted(self)
         classes = (self.classes_[0], self.classes_[1])
         n = None if self.histogram_ is None else self.histogram_.n_records
         return card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
 
     def to_sql(self, table: str = "records") -> str:
-        """A SELECT statement that adds points, prediction and, with risks, risk to the rows of a table.
+        """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
 
-        It agrees with ``predict``; points and prediction are NULL where that refuses a record. Columns of
-        numbers must hold numbers, NULL or NaN where they are missing. What is added stands last, the points
-        also as ``privopt_...``; a name that a declared column has gets a number, ``points_1``.
+        It agrees with ``predict``; points and prediction are NULL for records that ``predict`` refuses.
+        Columns of numbers must hold numbers, with NULL or NaN for missing values. The added columns come
+        last; the points are also added as ``privopt_...``. An added column with the name of a declared
+        column gets a number, ``points_1``.
 
         Raises:
             InvalidInputError: a number of more than 1,000 grid points, or a name or category with a NUL.
@@ -348,23 +349,23 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
 
     @property
     def certificate_(self) -> Certificate | None:
-        """The oracle's evidence. Its numbers are functions of the records: not private, not saved."""
+        """The oracle's certificate. It depends on the records without noise: not private, not saved."""
         check_is_fitted(self)
         return self.release_.certificate
 
     @by_parts
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores in points, shape (n,); a record is positive exactly when its score is > 0."""
+        """Return scores in points, shape (n,); a record is positive exactly when its score is > 0."""
         check_is_fitted(self)
         scale = self.schema_.denominator
         return np.asarray(self._scores(X) / scale, dtype=np.float64)
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,). The comparison with 0 is made in integers.
+        """Predict labels, shape (n,), by comparing integer scores with 0.
 
-        With a declared schema, columns of data frames are found by name, in any order, and further ones are
-        ignored. With an inferred one they must be those of ``fit``, in that order, as scikit-learn has it.
+        With a declared schema, columns of data frames are found by name, in any order, and other columns are
+        ignored. With an inferred schema they must be those of ``fit``, in that order, as in scikit-learn.
         """
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
@@ -372,16 +373,16 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
     @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Risks, shape (n, 2): the share of either class where records score alike, from ``risk_``.
+        """Return class probabilities, shape (n, 2): the class shares at each score, from ``risk_``.
 
-        Not a rule: a label follows from the sign of the score, whatever the risk. There only with a
+        Labels do not depend on them: ``predict`` uses the sign of the score. Available only with a
         ``risk_share``.
         """
         risk = self.risks_at(self.decision_function(X))
         return np.column_stack([1 - risk, risk])
 
     def __getattr__(self, name: str) -> Any:
-        """What is not there; of risks, what they take."""
+        """Raise AttributeError, for risks with the argument that enables them."""
         if name in ("predict_proba", "risks_at"):
             raise AttributeError(
                 f"this scorecard has no risks, and no {name}: they are counted privately, for a share of "
@@ -391,7 +392,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
 
     @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """The risk of the second class at scores of ``decision_function``."""
+        """Return the probability of the second class at scores of ``decision_function``."""
         assert self.risk_ is not None
         return self.risk_.at(scores)
 
@@ -402,18 +403,18 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         elif self.schema is None and hasattr(self, "n_features_in_"):
             validated(
                 self, X, reset=False, skip_check_array=True
-            )  # inferred: the columns of ``fit``, as there
+            )  # inferred schema: the same columns as in ``fit``
         return np.asarray(integer_features(self.schema_, X).X @ self.coef_[0], dtype=np.int64)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: weights, schema, classes and spend. Nothing that is not private.
+        """Write the model as JSON: weights, schema, classes and spend. No non-private quantity is saved.
 
-        ``rule`` and ``scorecard`` are for people: they repeat what weights, schema and classes say.
+        ``rule`` and ``scorecard`` are for readers; they are derived from weights, schema and classes.
         """
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``save`` writes."""
+        """Return the dictionary that ``save`` writes."""
         check_is_fitted(self)
         return {
             "format": _MODEL_FORMAT,
@@ -432,10 +433,10 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model written by ``save``.
+        """Load a model written by ``save``.
 
         Raises:
-            InvalidInputError: not such a file.
+            InvalidInputError: an invalid file.
         """
         model = read_model(path, _MODEL_FORMAT)
         try:
@@ -465,7 +466,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        # Noise from the operating system: two fits differ, and on a handful of records noise wins.
+        # The noise is not reproducible, and on few records it dominates.
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
@@ -476,19 +477,19 @@ def _counted(X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any]
 
 
 def _label_name(y: Any) -> str:
-    """The name that labels come with: of a column of a data frame, or of a table in an engine."""
+    """Return the name of the label column of a data frame or database table, or ""."""
     name = y if isinstance(y, str) else getattr(y, "name", None)
     return name if isinstance(name, str) else ""
 
 
 def _costs(weights: ClassWeights) -> Costs:
-    """What is known of the costs before data: equal ones, where a prevalence is to be released first."""
+    """Return the costs for the plan: equal ones if a prevalence is to be released first."""
     return EQUAL_COSTS if weights.known is None else costs_of(weights.known)
 
 
 @contextmanager
 def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
-    """Say what to use in place of a search that did not end in time."""
+    """Context manager that adds advice to the error of a search that reached its time limit."""
     try:
         yield
     except (UnfinishedDrawError, CertificateError) as error:
@@ -502,9 +503,9 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
 
 
 def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
-    """Points per feature level; a record is positive exactly when its points sum to more than 0.
+    """Return points per feature level; a record is positive exactly when its points sum to more than 0.
 
-    A number earns its points in proportion: "none at 0, all at 100" gives half of them at 50.
+    Points of a number are linear in it: "none at 0, all at 100" gives half of them at 50.
     """
     features, levels = zip(*schema.levels, strict=True)
     return pd.DataFrame({"feature": features, "level": levels, "points": points})

@@ -29,7 +29,7 @@ from privopt.problems.tables.schema import Schema
 
 # What the table is called within the statement. SQLite reads a name in double quotes that is no column as
 # text; behind the name of its table it is an error.
-_TABLE = "privopt"
+TABLE = "privopt"
 # Significant digits of decimals that are all told apart as 64-bit floats.
 _SHORT = sys.float_info.dig
 # A number is found on its grid by comparing it with the middles of neighbouring grid points.
@@ -47,7 +47,7 @@ def points_expression(schema: Schema, points: Sequence[int]) -> str:
     terms = []
     for column in schema.columns:
         own, left = left[: len(column.feature_names)], left[len(column.feature_names) :]
-        terms.append(_column(column, own, schema.denominator))
+        terms.append(points_of_column(column, own, schema.denominator))
     terms += [str(weight * schema.denominator) for weight in left]
     return "\n  + ".join(terms)
 
@@ -64,7 +64,7 @@ def select_statement(
     """
     total = f"(\n  {points_expression(schema, points)}\n)"
     if schema.denominator != 1:
-        total = f"{_as_double(total)} / {schema.denominator}"
+        total = f"{as_double(total)} / {schema.denominator}"
     alias = f"privopt_{hashlib.sha256(total.encode()).hexdigest()[:16]}"
     label = (
         f"CASE WHEN {alias} > 0 THEN {literal(classes[1])} WHEN {alias} <= 0 THEN {literal(classes[0])} END"
@@ -72,19 +72,19 @@ def select_statement(
     added = {"points": alias, "prediction": label}
     if risks is not None:
         steps = [
-            f"WHEN {alias} <= {_float(edge)} THEN {_float(risk)}"
+            f"WHEN {alias} <= {double(edge)} THEN {double(risk)}"
             for edge, risk in zip(risks.up_to, risks.risks, strict=False)
         ]
-        last = f"WHEN {alias} IS NOT NULL THEN {_float(risks.risks[-1])}"
-        added["risk"] = _as_double("CASE " + "\n  ".join([*steps, last]) + " END")
+        last = f"WHEN {alias} IS NOT NULL THEN {double(risks.risks[-1])}"
+        added["risk"] = as_double("CASE " + "\n  ".join([*steps, last]) + " END")
     taken = {column.name.lower() for column in schema.columns}
-    named = [f"{value} AS {_free(name, taken)}" for name, value in added.items()]
-    inner = f"SELECT {_TABLE}.*, {total} AS {alias} FROM {identifier(table)} AS {_TABLE}"
+    named = [f"{value} AS {free_name(name, taken)}" for name, value in added.items()]
+    inner = f"SELECT {TABLE}.*, {total} AS {alias} FROM {identifier(table)} AS {TABLE}"
     columns = ",\n  ".join(["*", *named])
     return f"SELECT {columns}\nFROM (\n{inner}\n) AS scored\n"
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
     """The name, or the first one with a number that no declared column has."""
     names = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
     return next(free for free in names if free not in taken)
@@ -112,10 +112,15 @@ def _speakable(text: str) -> str:
 
 
 def _cell(column: Column) -> str:
-    return f"{_TABLE}.{identifier(column.name)}"
+    return f"{TABLE}.{identifier(column.name)}"
 
 
-def _column(column: Column, points: list[int], denominator: int) -> str:
+def points_of_column(column: Column, points: list[int], denominator: int = 1) -> str:
+    """The points of the levels of one column, times a denominator; NULL where a value is refused.
+
+    Raises:
+        InvalidInputError: as ``points_expression``.
+    """
     kind, has_level = plain_column(column)
     scaled = [p * denominator for p in points]
     if isinstance(kind, Categorical):
@@ -148,7 +153,7 @@ def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
         return []  # a column of booleans holds no other number
     if isinstance(kind, Categorical) and isinstance(kind.categories[0], str):
         return [f"WHEN {_cell(kind)} || '' = {literal(m)} THEN {filled}" for m in sorted(kind.markers.texts)]
-    return [f"WHEN {_cell(kind)} = {_float(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
+    return [f"WHEN {_cell(kind)} = {double(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:
@@ -193,13 +198,14 @@ def _outside(kind: Numeric | Binned, low: float, high: float) -> list[str]:
     if kind.outside == "clip":
         return []
     cell = _cell(kind)
-    return [f"WHEN {cell} < {_float(low)} OR {cell} > {_float(high)} THEN NULL"]
+    return [f"WHEN {cell} < {double(low)} OR {cell} > {double(high)} THEN NULL"]
 
 
 def _steps(column: Column, edges: list[float], points: list[int]) -> list[str]:
     """Points by the first edge that a number is below."""
     cell = _cell(column)
-    cases = [f"WHEN {cell} < {_float(e)} THEN {p}" for e, p in zip(edges, points, strict=False)]
+    pairs = zip(edges, points, points[1:], strict=False)
+    cases = [f"WHEN {cell} < {double(e)} THEN {p}" for e, p, following in pairs if p != following]
     return [*cases, f"ELSE {points[-1]}"]
 
 
@@ -213,12 +219,12 @@ def _first_float(bound: Fraction) -> float:
     return value
 
 
-def _as_double(expression: str) -> str:
+def as_double(expression: str) -> str:
     """PostgreSQL makes decimals of literals and of sums of them."""
     return f"CAST({expression} AS DOUBLE PRECISION)"
 
 
-def _float(value: float) -> str:
+def double(value: float) -> str:
     """A literal that databases read, or compare with a 64-bit float, as one, not as a decimal.
 
     SQLite rounds decimals of many digits twice. Up to 15 digits over a power of ten up to 10^22 are right in
@@ -231,7 +237,7 @@ def _float(value: float) -> str:
     numerator, denominator = float(value).as_integer_ratio()
     zeros = (numerator & -numerator).bit_length() - 1
     power = zeros - (denominator.bit_length() - 1)
-    found = _as_double(str(numerator >> zeros))
+    found = as_double(str(numerator >> zeros))
     while power:
         step = min(abs(power), 62)
         found += f" {'*' if power > 0 else '/'} {1 << step}"

@@ -1,4 +1,4 @@
-"""Tables as scikit-learn checks them, less what its messages quote of the records."""
+"""scikit-learn's validation of tables, with error messages that quote no values of records."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or con
 
 
 def keep_arguments(estimator: BaseEstimator, arguments: Mapping[str, Any]) -> None:
-    """Every argument of ``__init__`` as an attribute, unread, as scikit-learn wants it."""
+    """Store the arguments of ``__init__`` as attributes without validation, as scikit-learn requires."""
     for name, value in arguments.items():
         if name != "self":
             setattr(estimator, name, value)
 
 
 def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:
-    """scikit-learn's ``validate_data``, less the cells that its errors quote.
+    """Run scikit-learn's ``validate_data``, with errors that quote no cells.
 
     Raises:
-        InvalidInputError: anything but a table of finite real numbers with the columns of ``fit``.
-        InvalidTypeError: objects that are no numbers.
+        InvalidInputError: not a table of finite real numbers with the columns of ``fit``.
+        InvalidTypeError: objects that are not numbers.
     """
     for values, name in zip((X, *y), "Xy", strict=False):
         check_unmasked(values, name)
@@ -50,7 +50,7 @@ def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -
 
 
 def check_no_text(values: Any, name: str) -> None:
-    """Raise InvalidInputError for text, which scikit-learn would read as numbers where it can."""
+    """Raise InvalidInputError for text, which scikit-learn would convert to numbers if possible."""
     parts = [values[column] for column in values] if isinstance(values, pd.DataFrame) else [values]
     for part in parts:
         try:
@@ -65,11 +65,11 @@ def check_no_text(values: Any, name: str) -> None:
 
 
 def as_table(X: Any) -> Any:
-    """A dict of columns, or a data frame of another library, as one of pandas; anything else as it is.
+    """Convert a dict of columns or another library's data frame to pandas; return anything else unchanged.
 
     Raises:
-        InvalidInputError: columns that are none.
-        SchemaError: a data frame that does not become one of pandas.
+        InvalidInputError: a dict whose values are not columns of one length.
+        SchemaError: a data frame that cannot be converted to pandas.
     """
     if not is_engine_table(X):
         X = as_pandas(X)
@@ -86,7 +86,7 @@ def as_table(X: Any) -> Any:
 
 
 def without_values(error: ValueError) -> str:
-    """What scikit-learn says of data that it refuses, less the values that it quotes and its advice."""
+    """Return scikit-learn's error message without the values that it quotes and without its advice."""
     text = str(error)
     first = text.split("\n")[0]
     if first.startswith("Expected 2D array"):
@@ -102,6 +102,6 @@ def without_values(error: ValueError) -> str:
         return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
     if first.startswith("Expected unique column names"):  # and then names, which can be cells
         return "X: columns need distinct names"
-    if first.startswith(("Input ", "The feature names")):  # ... contains NaN, or infinity; and then names
+    if first.startswith(("Input ", "The feature names")):  # "... contains NaN", or infinity; column names
         return first
     return text

@@ -1,4 +1,4 @@
-"""Class weights: given, or balanced by a prevalence that is declared or released first."""
+"""Class weights: explicit, or balanced by a prevalence that is declared or released privately."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
 
-# The share of epsilon that an estimate of the prevalence costs: it is a single count, so little is enough.
+# The share of epsilon for the prevalence; class counts have low sensitivity, so a small share suffices.
 _PREVALENCE_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class ClassWeights:
-    """What ``class_weight`` and ``prevalence`` ask for, from public facts.
+    """Class weights and the privacy budget of a prevalence release, from public facts.
 
     Attributes:
-        expected: a weight for each class, shape (K,); where a prevalence is to be released first, those of
-            classes that are not equally common: what is planned with them, and booked, takes such a loss.
-        plan: that release, or None.
-        epsilon, rest: of everything, and what the prevalence leaves of it.
+        expected: weights of the classes, shape (K,). If a prevalence is to be released, unequal placeholder
+            weights, so that planning and booking assume a weighted loss.
+        plan: the plan of the prevalence release, or None.
+        epsilon, rest: the total budget, and the budget left after the prevalence.
     """
 
     expected: Floats
@@ -40,11 +40,11 @@ class ClassWeights:
 
     @classmethod
     def of(cls, class_weight: Any, prevalence: Any, classes: NDArray[Any], epsilon: float) -> Self:
-        """Check, and split epsilon where that is needed.
+        """Validate the arguments, and split epsilon if a prevalence is to be released.
 
         Raises:
-            InvalidInputError: neither None, "balanced" nor a dict with a weight > 0 for some of the classes;
-                or a prevalence that is none, or is not needed.
+            InvalidInputError: class_weight is not None, "balanced" or a dict of weights > 0 of classes; or
+                the prevalence is invalid or not applicable.
         """
         balanced = isinstance(class_weight, str) and class_weight == "balanced"
         if prevalence is not None and not balanced:
@@ -65,11 +65,11 @@ class ClassWeights:
 
     @property
     def known(self) -> Floats | None:
-        """The weights; None where a prevalence is to be released first."""
+        """The weights, or None if a prevalence is to be released first."""
         return self.expected if self.plan is None else None
 
     def whole(self, spend: PrivacySpend) -> PrivacySpend:
-        """What the prevalence and the rest cost together: basic composition, valid for adaptive choices."""
+        """Compose the spend with that of the prevalence: basic composition, valid for adaptive choices."""
         if self.plan is None:
             return spend
         notes = (f"the prevalence at epsilon = {self.plan.epsilon:.4g}", spend.note)
@@ -82,12 +82,12 @@ class ClassWeights:
         )
 
     def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
-        """The weights, a prevalence released for them if there is none, from the records of each class."""
+        """Return the weights; release the prevalence from the class counts ``held`` if it is needed."""
         return self.expected if self.plan is None else _inverse(self.plan.release(held, source))
 
 
 def costs_of(weights: Floats) -> Costs:
-    """Weights of two classes (negative, positive) as costs of errors on them."""
+    """Convert the weights of two classes (negative, positive) to costs of their misclassification."""
     return Costs.in_ratio(float(weights[1]), float(weights[0]))
 
 
@@ -105,7 +105,7 @@ def _given(class_weight: Any, classes: NDArray[Any]) -> Floats:
         if not number or not (math.isfinite(weight) and weight > 0):
             raise InvalidInputError(f"class weights must be finite numbers > 0, got {weight!r}")
         weights[known[label]] = float(weight)
-    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # as shares of rare classes are
+    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # as for rare classes
     return at_least
 
 
@@ -134,5 +134,5 @@ def _number(share: Any) -> float:
 
 
 def _inverse(shares: Floats) -> Floats:
-    """scikit-learn's balanced weights: 1 / (number of classes x share)."""
+    """Return scikit-learn's balanced weights, 1 / (number of classes x share)."""
     return np.asarray(1 / (len(shares) * shares))

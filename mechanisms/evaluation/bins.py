@@ -105,6 +105,8 @@ def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     hold the rest. The edges of a model's table of risks are among the edges, so that all scores of a bin have
     the same risk.
     """
+    if (edges := getattr(model, "score_edges", None)) is not None:
+        return ScoreBins(edges)  # few scores, each a bin
     bins, risks = _bins_by_score(model, n_records, epsilon), getattr(model, "risk_", None)
     return bins if risks is None else ScoreBins(tuple(sorted({*bins.edges, *risks.up_to})))
 

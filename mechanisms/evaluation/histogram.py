@@ -26,24 +26,18 @@ _MOST_STEPS = 1 << 40
 _RECORD_MOVES = 2  # counts: one down, one up
 
 
-@dataclass(frozen=True)
-class ScoreHistogram:
-    """A released histogram. Everything computed from it is post-processing.
+class NoisyCounts:
+    """Counts of all records in cells, each with independent noise Z, P[Z = z] ~ exp(-rate |z|).
 
     Attributes:
-        bins: of the scores, public.
-        counts: records per bin and class, each with independent noise Z, P[Z = z] ~ exp(-rate |z|); integers
-            of either sign, shape (bins, 2), the positive class second.
+        counts: integers of either sign.
         n_records: public.
         steps: rate = steps / 2**30.
-        spend: what the release cost.
     """
 
-    bins: ScoreBins
     counts: Ints
     n_records: int
     steps: int
-    spend: PrivacySpend
 
     @property
     def rate(self) -> float:
@@ -66,6 +60,26 @@ class ScoreHistogram:
         """The counts projected onto the public sum: all are shifted by the same amount."""
         excess = (int(self.counts.sum()) - self.n_records) / self.counts.size
         return np.asarray(self.counts - excess, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class ScoreHistogram(NoisyCounts):
+    """A released histogram. Everything computed from it is post-processing.
+
+    Attributes:
+        bins: of the scores, public.
+        counts: records per bin and class, each with independent noise Z, P[Z = z] ~ exp(-rate |z|); integers
+            of either sign, shape (bins, 2), the positive class second.
+        n_records: public.
+        steps: rate = steps / 2**30.
+        spend: what the release cost.
+    """
+
+    bins: ScoreBins
+    counts: Ints
+    n_records: int
+    steps: int
+    spend: PrivacySpend
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; ``from_dict`` reads it back."""
@@ -122,11 +136,7 @@ class HistogramPlan:
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
         """
-        epsilon = check_epsilon(epsilon)
-        steps = math.floor(min(epsilon, 4096.0) / _RECORD_MOVES * 2**MAX_EXPONENT)
-        if steps < 1:
-            raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: noise would exceed 2^30")
-        return cls(bins, min(steps, _MOST_STEPS), PrivacySpend.pure(epsilon, cls.name))
+        return cls(bins, noise_steps(epsilon), PrivacySpend.pure(epsilon, cls.name))
 
     def release(
         self,
@@ -152,6 +162,18 @@ class HistogramPlan:
     def spend_with(self, noise: NoiseSource) -> PrivacySpend:
         """The spend of a release with this source."""
         return replace(self.spend, insecure_seed=noise.insecure_seed)
+
+
+def noise_steps(epsilon: float) -> int:
+    """The rate of the noise, in steps of 2**-30, of counts of which a replaced record moves two by 1 each.
+
+    Raises:
+        PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
+    """
+    steps: int = math.floor(min(check_epsilon(epsilon), 4096.0) / _RECORD_MOVES * 2**MAX_EXPONENT)
+    if steps < 1:
+        raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: noise would exceed 2^30")
+    return min(steps, _MOST_STEPS)
 
 
 def held_in(

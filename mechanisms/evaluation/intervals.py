@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from privopt.mechanisms.evaluation.histogram import ScoreHistogram
+from privopt.mechanisms.evaluation.histogram import NoisyCounts
 from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -68,7 +68,7 @@ class Intervals:
         confidence: of each interval by itself, in (0, 1).
     """
 
-    histogram: ScoreHistogram
+    histogram: NoisyCounts
     target: Target = "population"
     confidence: float = 0.95
 

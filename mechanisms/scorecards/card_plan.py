@@ -1,4 +1,4 @@
-"""Plans of scorecards: by the name of a mechanism, or the automatic choice."""
+"""Plans of scorecards, by the name of a mechanism or by automatic choice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.point_constraints import check_max_columns, point_constraints
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
-from privopt.mechanisms.scorecards.wishes import check_max_columns, wishes
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
@@ -34,8 +34,8 @@ LatticeLike = IntegerLattice | tuple[int, int] | tuple[int, int, float] | None
 
 Oracle = str | DiscreteOracle | GibbsOracle
 
-# Over weights that a user names exact draws are taken up to so many records times epsilon per feature. Those
-# over {-1, 0, 1} had less AUC than "seeded" on synthetic tables of 300 to 3,000 records (.58, .61).
+# Largest n * epsilon per feature at which "auto" draws exactly over a lattice that the user declared. Exact
+# draws over {-1, 0, 1} had less AUC than "seeded" on synthetic tables of 300 to 3,000 records (.58, .61).
 _FEW = 150
 
 
@@ -44,11 +44,11 @@ class CardPlan:
     """The plan of a scorecard, made without data.
 
     Attributes:
-        plan: noise, and what the card costs.
-        spend: what the whole fit costs.
-        oracle: what it asks.
-        reason: why it is this mechanism.
-        seconds: what a release will take on one idle core, roughly; None where that depends on the records.
+        plan: the plan of the mechanism: its noise and its spend.
+        spend: the privacy spend of the whole fit.
+        oracle: the oracle that the mechanism calls.
+        reason: why this mechanism was chosen.
+        seconds: rough time of a release on one idle core; None if it depends on the records.
     """
 
     plan: Plan
@@ -58,7 +58,7 @@ class CardPlan:
     seconds: float | None
 
     def prepare(self, table: ZeroOneHalfspace, coded: CodedRows | None = None) -> Any:
-        """What ``plan.release`` wants, for the data; ``coded`` as for ``SeededScorecard.prepare``.
+        """Return the data argument of ``plan.release``; ``coded`` as for ``SeededScorecard.prepare``.
 
         Raises:
             PlanMismatchError: the plan was made for another table.
@@ -69,7 +69,7 @@ class CardPlan:
         return self.plan.prepare(table, self.check_oracle(), coded)
 
     def check_oracle(self) -> Any:
-        """The oracle that the plan asks; no table is looked at.
+        """Return the oracle that the plan calls, without reading a table.
 
         Raises:
             OracleError: an oracle that does not exist, or is of the other kind.
@@ -101,26 +101,26 @@ def plan_card(
     """Plan a scorecard from public facts.
 
     Args:
-        mechanism: a name of ``SCORECARD_MECHANISMS``, or a ``LatticeMechanism`` of one's own; or "auto" for
-            one whose running time follows from the arguments here: "seeded"; over weights of the caller's
-            choice exact draws where those are quick and a linear model would be mostly noise.
-            With an oracle of the caller's choice "auto" is the exponential mechanism.
+        mechanism: a name of ``SCORECARD_MECHANISMS``, a custom ``LatticeMechanism``, or "auto" for one whose
+            running time is bounded by the arguments here. "auto" is "seeded"; with a declared lattice it is
+            the exponential mechanism if exact draws are quick and a linear model would be mostly noise; with
+            an explicit oracle it is the exponential mechanism.
         schema: the features.
         n_records: n.
         epsilon, delta: the target; pure mechanisms ignore delta.
-        lattice: an ``IntegerLattice``, (low, high), (low, high, radius), or None for the mechanism's own.
+        lattice: an ``IntegerLattice``, (low, high), (low, high, radius), or None for the mechanism's default.
             For "seeded" (low, high) bounds all weights but the intercept's.
         calibration: "sound", or "printed" where there is one.
-        oracle: "auto", a name, or an oracle of one's own.
-        costs: of either kind of error: noise follows the larger one.
-        max_columns: how many columns may get points; for "seeded" alone, which "auto" then is.
-        max_work: the largest number of steps of an exact draw that "auto" takes on, some 4e8 a second.
+        oracle: "auto", a name, or a custom oracle.
+        costs: cost of either kind of error; the noise is proportional to the larger one.
+        max_columns: maximal number of columns with points; only for "seeded", which "auto" then chooses.
+        max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
 
     Raises:
         UnknownMechanismError: listing the names there are.
         PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
         InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw; or
-            wishes for columns that a mechanism other than "seeded" is asked to keep.
+            constraints on points with a mechanism other than "seeded".
     """
     reason, most = "it was asked for", check_max_columns(max_columns)
     check_type(mechanism, str | type, "a mechanism is named by text")
@@ -132,9 +132,9 @@ def plan_card(
             f"max_columns (--max-columns) belongs to the mechanism {SeededScorecard.name!r}, not to "
             f"{name!r}: leave either out"
         )
-    if wishes(schema) and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, "it keeps what the schema wishes for the points of columns"
-    if wishes(schema) and name != SeededScorecard.name:
+    if point_constraints(schema) and name == "auto" and oracle == "auto":
+        name, reason = SeededScorecard.name, "it satisfies the schema's constraints on the points of columns"
+    if point_constraints(schema) and name != SeededScorecard.name:
         raise InvalidInputError(
             f"monotone columns and bounds of columns belong to the mechanism {SeededScorecard.name!r}, not "
             f"to {name!r}: leave --mechanism out, or the keys monotone and points of the schema"
@@ -162,7 +162,7 @@ def plan_card(
 def _fitting(
     schema: Schema, n: int, epsilon: float, lattice: LatticeLike, oracle: Oracle, max_work: float
 ) -> tuple[str, Oracle, str]:
-    """A mechanism that is sure to end, its oracle, and why."""
+    """Return a mechanism of bounded running time, its oracle, and the reason for the choice."""
     check_positive(max_work, "max_work (--max-work)")
     if not isinstance(oracle, str) or oracle != "auto":
         return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
@@ -197,7 +197,7 @@ def _fitting(
 
 
 def _lasting(work: float) -> str:
-    """How long an exact draw may take, in words."""
+    """Describe the time of an exact draw in words."""
     if work == math.inf:
         return "has no bound on its steps that is known before data"
     return f"may take {work:.2g} steps"
@@ -206,7 +206,7 @@ def _lasting(work: float) -> str:
 def as_lattice(
     given: LatticeLike, kind: type[LatticeMechanism[Any]] | None, dimension: int
 ) -> IntegerLattice:
-    """A lattice as users give it."""
+    """Convert a lattice argument to an ``IntegerLattice``."""
     if given is None and kind is not None:
         return kind.default_lattice(dimension)
     if isinstance(given, IntegerLattice):
@@ -224,7 +224,7 @@ def as_lattice(
 
 
 def _points(given: LatticeLike, schema: Schema) -> IntegerLattice:
-    """The weights that "seeded" rounds to."""
+    """Return the lattice of weights that "seeded" rounds to."""
     if given is None:
         return SeededScorecard.default_lattice(schema)
     plain = as_lattice(given, None, schema.n_features)

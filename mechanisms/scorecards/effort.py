@@ -1,4 +1,4 @@
-"""How long a scorecard will take, from public facts: bounds on work, and seconds as they were measured."""
+"""Running times of scorecards from public facts: bounds on the work, and measured speeds."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.tables.columns import Numeric
 from privopt.problems.tables.schema import Schema
 
-# Exact draws up to this many steps are chosen without being asked for: some seconds on one core.
+# Largest number of steps of an exact draw that "auto" accepts by default: some seconds on one core.
 MOST_WORK = 2e9
-# What the oracles that sum over a lattice take, less a margin.
+# Limits of the oracles that sum over a lattice, less a margin.
 _CELLS, _COMBINATIONS, _TABLE_ENTRIES = 20_000, 200_000, 2.0**28
 _CANDIDATES = 1_000_000
-# Measured on one core: table additions, and multiplications of losses, per second.
+# Measured speeds on one core, per second: table additions, and multiplications of losses.
 _ADDITIONS, _PRODUCTS = 4e8, 1e9
-# Of a linear model: passes over the features, Hessians, and numbers read or multiplied per second.
+# Linear model: number of passes over the features and of Hessians, and numbers read or multiplied per second.
 _PASSES, _HESSIANS, _READ, _MULTIPLIED = 60, 6, 4e8, 5e9
 
 
 def draw_work(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
-    """A bound on the steps of one exact draw by enumeration or elimination; infinite where neither will do.
+    """Bound the steps of one exact draw by enumeration or elimination; infinite if neither applies.
 
-    Elimination enumerates the weights of the numeric columns and of all others but those of the column with
-    the most levels, given which the rest separate. (It finds columns of which no record has two levels in the
-    records, which on the whole merges declared ones and saves work.)
+    Elimination enumerates the weights of the numeric columns and of the other columns, except for the column
+    with the most combinations of weights: given the others, the sum over its levels separates. (The oracle
+    detects blocks of exclusive features in the records, which mostly merges declared columns and saves work.)
     """
     rows = _distinct(schema, n_records)
     return min(_enumeration(rows, lattice), _elimination(schema, rows, lattice))
 
 
 def draw_seconds(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
-    """Of one exact draw, on one idle core, roughly."""
+    """Estimate the seconds of one exact draw on one idle core."""
     rows = _distinct(schema, n_records)
     return min(_enumeration(rows, lattice) / _PRODUCTS, _elimination(schema, rows, lattice) / _ADDITIONS)
 
 
 def seeded_seconds(schema: Schema, facts: CardFacts) -> float:
-    """Of a linear model, its roundings and the choice among them, on one idle core, roughly."""
+    """Estimate the seconds of a linear model, its roundings and the choice among them, on one idle core."""
     n, d = _distinct(schema, facts.n_records), facts.lattice.dimension
     return 0.1 + n * d * (_PASSES / _READ + _HESSIANS * d / _MULTIPLIED)
 
 
 def _distinct(schema: Schema, n_records: int) -> int:
-    """How many distinct labelled records there can be: what a fit sees, which counts them first."""
+    """Bound the number of distinct labelled records; a fit counts duplicates first."""
     return min(n_records, 2 * math.prod(column.n_codes for column in schema.columns))
 
 

@@ -1,4 +1,4 @@
-"""What is public about a scorecard: all that a plan may look at."""
+"""Public facts of a scorecard: everything that its plan may depend on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Self
 
 from privopt.mechanisms.convex.columns import Columns
-from privopt.mechanisms.scorecards.wishes import Wish, bounded, check_forced, wishes
+from privopt.mechanisms.scorecards.point_constraints import (
+    PointConstraint,
+    bounded,
+    check_forced,
+    point_constraints,
+)
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
@@ -16,22 +21,23 @@ from privopt.problems.tables.schema import Schema
 
 @dataclass(frozen=True)
 class CardFacts:
-    """The number of records, the weights to choose from, and what a schema says of the features.
+    """Public facts of a scorecard: number of records, lattice of weights, and properties of the features.
 
     Attributes:
         n_records: n, public under the replace-one relation.
-        lattice: the weights to choose from, one for each feature.
-        columns: (first, last + 1) of the features that each column became, in order. A record has at most
-            one of several; a single feature may be a number.
+        lattice: the candidate weights, one dimension for each feature.
+        columns: (first, last + 1) of the features of each column, in order. Of several features a record has
+            at most one; a single feature may be a number.
         intercept: whether a feature that is always 1 follows the others.
         row_norm: a bound on the l2 distance of the features of a record from ``middle``.
         denominator: features are integers over this.
-        costs: of either kind of error.
-        middle: where the linear model measures rows from, shape (d,), the intercept's 0; empty for 0.
-        wishes: what the schema asks of the points of columns.
+        costs: costs of false positives and false negatives.
+        middle: the centre that the linear model subtracts from rows, shape (d,), 0 for the intercept; empty
+            means 0.
+        point_constraints: constraints of the schema on the points of columns.
         spans: (first, last + 1) of the features of each column of the schema, its missing level included.
         lines: (feature, lowest, highest) of each feature that is a number, as the schema declares it.
-        max_columns: how many of those may get points; None: all.
+        max_columns: maximal number of columns with points; None: all.
     """
 
     n_records: int
@@ -42,7 +48,7 @@ class CardFacts:
     denominator: int = 1
     costs: Costs = EQUAL_COSTS
     middle: tuple[float, ...] = ()
-    wishes: tuple[Wish, ...] = ()
+    point_constraints: tuple[PointConstraint, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
     lines: tuple[tuple[int, float, float], ...] = ()
     max_columns: int | None = None
@@ -64,7 +70,7 @@ class CardFacts:
         costs: Costs = EQUAL_COSTS,
         max_columns: int | None = None,
     ) -> Self:
-        """The facts of a table with so many records under a schema.
+        """Derive the facts from a schema and the number of records.
 
         Raises:
             InvalidInputError: more columns must have points than may.
@@ -75,7 +81,7 @@ class CardFacts:
         middle: tuple[float, ...] = ()
         if schema.intercept:
             norm, middle = schema.spread, known.middle
-        box, asked = bounded(lattice, schema), wishes(schema)
+        box, asked = bounded(lattice, schema), point_constraints(schema)
         check_forced(schema, asked, max_columns)
         return cls(
             *(n_records, box, known.parts, schema.intercept, norm, schema.denominator, costs, middle, asked),
@@ -84,5 +90,5 @@ class CardFacts:
 
     @property
     def known(self) -> Columns:
-        """What is public about the columns."""
+        """The public facts of the columns."""
         return Columns(self.columns, self.middle, self.lines)

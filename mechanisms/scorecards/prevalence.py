@@ -1,4 +1,4 @@
-"""How common the classes are: noisy counts, for weights that balance them."""
+"""Private release of class shares (prevalence) from noisy counts, for balanced class weights."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from privopt.mechanisms.privacy.parameters import check_epsilon
 
 Floats = NDArray[np.float64]
 
-# Shares are told as at least this, so weights that balance them differ by its inverse at most.
+# Released shares are at least this, so balanced weights differ by a factor of at most its inverse.
 RAREST = 1e-3
 
 
 @dataclass(frozen=True)
 class PrevalencePlan:
-    """The counts of records by class, with exact discrete Laplace noise.
+    """Plan of a release of class counts with exact discrete Laplace noise.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n public. For two
-    classes one count is released, which moves by 1 when a record is replaced; for more a count of each, of
-    which two move by 1. The noise is P[Z = z] ~ exp(-rate |z|), rate = epsilon over the number of counts that
-    move, rounded down.
+    classes one count is released; replacing a record changes it by at most 1. For more classes every count is
+    released; two of them change by at most 1. The noise is P[Z = z] ~ exp(-rate |z|), where rate is epsilon
+    divided by the number of counts that change, rounded down.
 
     Attributes:
-        epsilon: of the release.
+        epsilon: the budget of the release.
         steps: rate = steps / 2**30.
     """
 
@@ -40,7 +40,7 @@ class PrevalencePlan:
 
     @classmethod
     def plan(cls, epsilon: float, classes: int) -> Self:
-        """Noise for that many classes.
+        """Calibrate the noise to the number of classes.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
@@ -55,7 +55,7 @@ class PrevalencePlan:
         return cls(epsilon, steps)
 
     def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
-        """Shares of the classes, from the number of records of each, shape (K,); all > 0, their sum is 1."""
+        """Release class shares, shape (K,), from the number of records per class; all > 0 and of sum 1."""
         released = held[1:] if len(held) == 2 else held
         noisy = released + source.discrete_laplace(MAX_EXPONENT, len(released), steps=self.steps)
         shares = np.clip(noisy / np.sum(held), RAREST, 1 - RAREST)

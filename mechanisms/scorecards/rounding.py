@@ -1,4 +1,4 @@
-"""Integer cards from the real weights of a linear model: post-processing, so free."""
+"""Rounding of a linear model's real weights to integer cards: post-processing, at no privacy cost."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.scorecards.facts import CardFacts
-from privopt.mechanisms.scorecards.wishes import few_columns, granted
+from privopt.mechanisms.scorecards.point_constraints import constrained, few_columns
 from privopt.problems.discrete.lattice import IntArray
 
 Floats = NDArray[np.float64]
 
-# Rungs of a ladder, and how far it reaches, in units of the points that a record can collect.
+# Number of thresholds tried per card, and half the width of their range as a share of a record's points.
 _RUNGS, _REACH = 61, 0.5
-# Points of a number that count for that: with more of them records mostly lie near one end of its range.
+# Largest contribution of one number to these points: beyond it most records lie near one end of its range.
 _OF_A_NUMBER = 40
-# Where so few points cannot tell weights apart, larger weights are cut off at the bound in some cards.
+# With bounds of at most so many points, additional cards scale the weights further and clip at the bounds.
 _FEW_POINTS, _CUTS = 5, (1.0, 1.6, 2.5)
 
 
 def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArray]:
-    """Cards that resemble a linear model, and a ladder of thresholds for each.
+    """Round a linear model to candidate cards, each with a grid of thresholds.
 
-    Points of a column's levels are centred where there is an intercept to take up the difference, then all
-    are scaled so that the largest meets its bound, and rounded. With few points to give there are cards in
-    which the largest are cut off. Where not all columns may have points, the weakest go without first.
+    With an intercept, the weights of a column's levels are centred first and the intercept absorbs the shift.
+    If ``max_columns`` is set, the weights of the least important columns are set to 0. All weights are then
+    scaled so that one of them meets its bound, and rounded. Where bounds are small, further cards use larger
+    scales and clip at the bounds.
 
     Args:
-        weights: of the features (not multiplied by the denominator), shape (d,).
-        facts: their lattice must be a box. The middle of a ladder is where the probability of yes, as a
-            logistic model has it, makes both answers cost the same.
+        weights: weights of the features (not multiplied by the denominator), shape (d,).
+        facts: public facts; the lattice must be a box. The grid of thresholds is centred where, under a
+            logistic model, both predictions have the same expected cost.
 
     Returns:
-        cards of shape (k, d) in the lattice, and weights of the intercept, increasing, shape (k, t).
+        cards of shape (k, d) in the lattice, and increasing intercepts of shape (k, t).
     """
     real = np.array(weights, dtype=np.float64)
     low, high = facts.lattice.low, facts.lattice.high
@@ -45,15 +46,15 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
                 real[start:stop] -= centre
                 real[-1] += centre
         real[-1] += math.log(facts.costs.false_negative / facts.costs.false_positive)
-    real = few_columns(real, facts.spans, facts.max_columns, facts.wishes)
-    real = granted(real, facts.wishes, facts.intercept)
+    real = few_columns(real, facts.spans, facts.max_columns, facts.point_constraints)
+    real = constrained(real, facts.point_constraints, facts.intercept)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]
-    largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # how many cards there are is public
-    # Bounds that a column wishes for cut its points off, and do not scale those of the others.
+    largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # the number of cards is public
+    # Declared bounds of a column clip its own points; they do not change the scale of the other columns.
     free = np.ones(len(bound), dtype=bool)
-    for wish in facts.wishes:
-        free[wish.start : wish.stop] = wish.points is None
+    for constraint in facts.point_constraints:
+        free[constraint.start : constraint.stop] = constraint.points is None
     cards = []
     for cut in (1.0,) if largest > _FEW_POINTS else _CUTS:
         scale = cut * _fitting(np.abs(real[features])[free], bound[free])
@@ -65,13 +66,13 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
 
 
 def _fitting(sizes: Floats, bounds: NDArray[np.int64]) -> float:
-    """The largest scale at which every weight that may be other than 0 stays within its bound."""
+    """Return the largest scale at which every weight with a non-zero bound stays within it."""
     free = (bounds > 0) & (sizes > 0)
     return float(np.min(bounds[free] / sizes[free])) if np.any(free) else 1.0
 
 
 def _ladder(card: IntArray, facts: CardFacts) -> IntArray:
-    """Weights of the intercept around a card's own, evenly spaced, within the lattice."""
+    """Return evenly spaced intercepts around the card's own, within the lattice."""
     low, high = int(facts.lattice.low[-1]), int(facts.lattice.high[-1])
     sizes = np.abs(card)
     numbers = [feature for feature, _, _ in facts.lines]

@@ -1,4 +1,4 @@
-"""A scorecard for any number of features: a private linear model, and a private choice of its roundings."""
+"""Scorecards for any number of features: a private linear model and a private choice among its roundings."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.tables.schema import Schema
 
-# The share of epsilon that pays for the choice: on synthetic tasks more of it gained nothing where records
-# are enough to tell thresholds apart, in units of records times epsilon. Where there are fewer it is more, up
-# to a bound beyond which the model loses more than the threshold gains.
+# The share of epsilon for the choice. On synthetic tasks a larger share gained nothing once n * epsilon was
+# large enough to distinguish thresholds. For smaller n * epsilon the share grows, up to a bound beyond which
+# the model loses more than the threshold gains.
 _CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.05, 0.2, 150.0
-# Gradient descent reads every number in every step; with more to read in all than this, which takes some
-# seconds, a model comes from a certified minimum.
+# Gradient descent reads every entry of the table in every step. If it would read more entries than this in
+# total (some seconds), the model is fitted by objective perturbation instead.
 _MOST_READ = 1.5e9
-# Up to so many n mu for each feature noisy moments were no worse on synthetic tables than any other model.
+# Largest n * mu per feature at which noisy moments were no worse on synthetic tables than any other model.
 _LARGEST = 200
-# Points of a level when nobody says otherwise, and of all of a number, of which records have a part: a small
-# one where they lie near one end of its range.
+# Default bounds on the points of a level and of a number. A record gets a fraction of a number's points, and
+# a small one if values lie near one end of the range.
 _POINTS, _POINTS_OF_NUMBERS = 10, 400
 
 
 @dataclass(frozen=True)
 class SeededData:
-    """A table, its features as floats, and the oracle that draws from a list of cards for it."""
+    """The data argument of a release: a table, its features as floats, and the oracle that draws a card."""
 
     table: ZeroOneHalfspace
     features: Floats | CodedRows
@@ -58,27 +58,28 @@ class SeededData:
 
 @dataclass(frozen=True)
 class SeededScorecard:
-    """Draws a card from roundings of a private linear model, by the exponential mechanism on the 0/1 loss.
+    """A card drawn from roundings of a private linear model by the exponential mechanism on the 0/1 loss.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the facts
-    public. What is made of the linear model's weights, a list of cards with a ladder of thresholds each, is
-    post-processing. Given the list, the choice is an exponential mechanism on it, whatever the list is. Both
-    together: where the model is one Gaussian release, mu-GDP, the choice adds its bounded range, of which
-    ``beside_range_delta`` is the proof; otherwise the model is (epsilon_1, delta)-private, the choice
-    epsilon_2-private (pure), and both add up: basic composition, which holds for adaptive choices (Dwork and
-    Roth 2014, theorem B.1). Where the budget is small, means of numbers are released first, mu_0-GDP; the
-    model, mu_1-GDP whatever they are, reads numbers in the units that they suggest: together
-    sqrt(mu_0^2 + mu_1^2)-GDP, which stands for mu above. The running time of the choice depends on the number
-    of records, features and cards alone, and the linear model's solver stops after a public number of passes.
+    public. The list of candidate cards and thresholds is computed from the linear model's weights by
+    post-processing. Given any list, the choice is an exponential mechanism on it. Composition: if the model
+    is one Gaussian release, mu-GDP, it is composed with the bounded range of the choice, proved in
+    ``beside_range_delta``. Otherwise the model is (epsilon_1, delta)-private, the choice is
+    epsilon_2-private (pure), and basic composition applies, which holds for adaptive choices (Dwork and
+    Roth 2014, theorem B.1). If the budget is small, means of numbers are released first, mu_0-GDP. They
+    determine the units of the numbers in the model, which is mu_1-GDP for every choice of units. Both
+    together are sqrt(mu_0^2 + mu_1^2)-GDP, which replaces mu above. The running time of the choice depends
+    only on the number of records, features and cards, and the linear model's solver stops after a public
+    number of passes.
 
-    An instance is a plan: noise and spend, fixed before data.
+    An instance is a plan: noise and spend are fixed before data are read.
 
     Attributes:
-        facts: what is public about the table.
+        facts: public facts of the table.
         seed: the plan of the linear model.
         choice: the plan of the choice among its roundings.
-        spend: the claim.
-        means: the plan of the means of numbers, where those decide in what units the model reads them.
+        spend: the privacy claim.
+        means: the plan of the means that determine the units of numbers, or None.
     """
 
     family: ClassVar[Family] = Family.CARD
@@ -100,13 +101,13 @@ class SeededScorecard:
         loss: Loss | None = None,
         model: str = "auto",
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate the noise to public facts.
 
         Args:
-            facts: what is public.
+            facts: public facts of the table.
             epsilon, delta: the target.
-            loss: of the linear model, for labels -1 and +1; logistic by default.
-            model: its mechanism, a name of ``RISK_MECHANISMS``, or "auto".
+            loss: loss of the linear model for labels -1 and +1; logistic by default.
+            model: mechanism of the linear model, a name of ``RISK_MECHANISMS``, or "auto".
 
         Raises:
             PrivacyParameterError: epsilon or delta out of range, or a lattice with a norm bound.
@@ -155,7 +156,7 @@ class SeededScorecard:
 
     @staticmethod
     def default_lattice(schema: Schema) -> IntegerLattice:
-        """-10 to 10 points a level, -400 to 400 for all of a number; the intercept: what they add up to."""
+        """Bounds of +-10 points for a level, +-400 for a number, and their sum for the intercept."""
         most = np.full(schema.n_features, _POINTS)
         most[list(schema.numbers)] = _POINTS_OF_NUMBERS
         if schema.intercept:
@@ -169,19 +170,19 @@ class SeededScorecard:
 
     @property
     def noise(self) -> dict[str, float]:
-        """Of the linear model, in its own words; and the temperature of the choice."""
+        """Public noise parameters of the linear model and of the choice."""
         return {**self.seed.noise, **self.choice.noise}
 
     def prepare(
         self, table: ZeroOneHalfspace, oracle: GibbsOracle, coded: CodedRows | None = None
     ) -> SeededData:
-        """Match table and oracle with the plan. Costs nothing: what is refused is refused here.
+        """Validate table and oracle against the plan, at no privacy cost; refusals happen here.
 
         Args:
             table: the records.
-            oracle: what draws from lists.
-            coded: the features of the table over their denominator, by their codes, where these are known:
-                the linear model is then found sooner.
+            oracle: the oracle that draws from a list of cards.
+            coded: the features of the table divided by their denominator, in coded form, if known; it speeds
+                up the linear model.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
@@ -202,11 +203,11 @@ class SeededScorecard:
     def release(
         self, data: SeededData, noise: NoiseSource | None = None, limits: Limits | None = None
     ) -> Release:
-        """Fit, round, choose. Costs ``spend``, whatever happens.
+        """Fit the model, round it and choose a card. Costs ``spend``, also on failure.
 
         Raises:
-            UnfinishedDrawError, CertificateError: a limit was reached, or the linear model's solver fell
-                short; nothing is released.
+            UnfinishedDrawError, CertificateError: a limit was reached, or the linear model's solver did not
+                reach its tolerance; nothing is released.
         """
         source, clock = checked_source(noise), started(limits)
         table, facts = data.table, self.seed.facts
@@ -236,20 +237,20 @@ class SeededScorecard:
 
 
 def _moments_do(facts: CardFacts, mu: float) -> bool:
-    """Whether noisy moments, read column by column, are the model of choice: by public facts."""
+    """Decide from public facts whether noisy moments, used column by column, are the preferred model."""
     dimension = facts.lattice.dimension
     small = facts.n_records * mu <= _LARGEST * dimension
     return bool(facts.middle) and dimension <= MOST_FEATURES and small
 
 
 def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> SufficientStatistics:
-    """One release of moments at that mu, to be read column by column."""
+    """Plan one mu-GDP release of moments that is used column by column."""
     plan = SufficientStatistics.plan(risk, epsilon=epsilon, delta=_delta_of(mu, epsilon))
     return dataclasses.replace(plan, columns=facts.known)
 
 
 def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) -> RiskMechanism:
-    """A linear model by its mechanism's name: mu-GDP if it is that, otherwise (epsilon, delta)-private."""
+    """Plan the linear model: mu-GDP if its mechanism states GDP, otherwise (epsilon, delta)-private."""
     choice = choose_risk_mechanism(model, risk, mu=mu)
     seed = choice.plan(risk, epsilon=epsilon, delta=delta, steps=None)
     read = seed.schedule.get("steps", 0) * risk.n_records * risk.dimension
@@ -261,12 +262,12 @@ def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) 
 
 
 def _delta_of(mu: float, epsilon: float) -> float:
-    """The delta with which epsilon says the same as mu, a little less of it for the rounding of that."""
+    """Return delta such that mu-GDP gives (epsilon, delta), with mu lowered slightly against rounding."""
     return gaussian_delta(mu * (1 - 1e-9), epsilon)
 
 
 def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns: int) -> IntegerLattice:
-    """low to high for each level, and for the intercept what so many columns can add up to."""
+    """Return the box [low, high] per feature; the intercept is bounded by the sum over the columns."""
     lows, highs = np.full(dimension, low), np.full(dimension, high)
     if intercept:
         most = columns * max(abs(low), abs(high))
@@ -275,6 +276,6 @@ def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns
 
 
 def _left(clock: Watch) -> Limits:
-    """The limits of the choice: what the linear model has left of the time."""
+    """Return the limits with the remaining time."""
     left = clock.remaining
     return clock.limits if left is None else dataclasses.replace(clock.limits, seconds=max(left, 1e-9))

@@ -1,4 +1,4 @@
-"""In what units a card's model reads numbers where the budget is small: what their noisy means suggest."""
+"""Private rescaling of numeric columns by their noisy means, for small privacy budgets."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 
 Floats = NDArray[np.float64]
 
-# The part of mu^2 for means of numbers; the noise, as a share of a number's range, that need not be less, and
-# that which would hide what means say; and a unit in terms of the mean's distance from the nearer end of the
-# range. What was best on synthetic tables of 500 to 20,000 records and 4 to 35 columns, of which some numbers
-# fill their range and others lie near one end of it.
+# In this order: the share of mu^2 for the means; the noise, as a share of a number's range, below which less
+# noise is useless; the noise above which means are not released; and the unit as a multiple of the mean's
+# distance from the nearer end of the range. These values were best on synthetic tables of 500 to 20,000
+# records and 4 to 35 columns, in which some numbers fill their range and others lie near one end of it.
 _SHARE, _ENOUGH, _TOO_MUCH, _UNIT = 0.1, 0.01, 0.12, 2.0
 
 
 class Unit(NamedTuple):
-    """A number x in [low, high] that the model reads as end + (x - end) / size, within these bounds.
+    """Rescaling of a number x in [low, high] to end + (x - end) / size, clipped to [low, high].
 
     Attributes:
-        column: its place in ``CardFacts.spans``, of which it is the first feature.
-        low, high: as the schema declares them.
-        size: at most 1, a share of the range.
+        column: index of the column in ``CardFacts.spans``; the number is its first feature.
+        low, high: the declared range.
+        size: the unit as a share of the range, at most 1.
         end: low or high.
     """
 
@@ -40,26 +40,27 @@ class Unit(NamedTuple):
     end: float
 
     def read(self, x: Floats) -> Floats:
-        """The same numbers as the model reads them."""
+        """Return the rescaled numbers."""
         return np.asarray(np.clip(self.end + (x - self.end) / self.size, self.low, self.high))
 
 
 @dataclass(frozen=True)
 class NumberMeans:
-    """The mean of every number of a table, noised once; numbers that lie near one end get small units.
+    """Plan of one Gaussian release of the means of all numbers, from which their units are derived.
 
-    A number that mostly lies near one end of its declared range is small beside noise that is calibrated to
-    the range, as incomes are below an upper bound that nobody reaches. Its mean says so.
+    A number that mostly lies near one end of its declared range varies little compared with noise calibrated
+    to the range (for example incomes far below a generous upper bound). A mean near one end indicates this,
+    and the number is rescaled.
 
     Privacy: mu-GDP, ``level``, neighbours by replacing one record, n and the facts public. As a share of its
-    range a number lies in [0, 1], so one record moves the means of q of them by at most sqrt(q) / n in l2;
-    they are one Gaussian release. Units follow from it and cost nothing.
+    range a number lies in [0, 1], so one record changes the means of q numbers by at most sqrt(q) / n in l2.
+    The means are one Gaussian release; units are post-processing.
 
     An instance is a plan: the noise follows from public facts.
 
     Attributes:
-        facts: what is public.
-        noise: of the means, as shares of the ranges.
+        facts: public facts of the table.
+        noise: noise of the means, as shares of the ranges.
     """
 
     name: ClassVar[str] = "number-means"
@@ -69,11 +70,11 @@ class NumberMeans:
 
     @classmethod
     def plan(cls, facts: CardFacts, mu: float) -> Self | None:
-        """Means for a part of mu; None where there are no numbers, or noise would hide where they lie."""
+        """Calibrate to a share of mu; None if there are no numbers or the noise is too large to be useful."""
         q, n = len(facts.lines), facts.n_records
         if not facts.middle or not q:
             return None
-        # One more: the sum is exact, and each product of a share and a count is rounded once.
+        # The second term bounds rounding: the sum is exact, each product of share and count is rounded once.
         sensitivity = math.sqrt(q) * (1 / n + 2.0**-50)
         own = min(mu * math.sqrt(_SHARE), sensitivity / _ENOUGH)
         noise = noise_at_level(own, 1, sensitivity, q)
@@ -81,15 +82,15 @@ class NumberMeans:
 
     @property
     def level(self) -> float:
-        """mu, up."""
+        """mu of the release, rounded up."""
         return self.noise.level(1)
 
     def release(self, table: ZeroOneHalfspace, source: NoiseSource) -> Units:
-        """The units. Costs ``level``."""
+        """Release the units. Costs ``level``."""
         return Units(self.facts, self.units(self.shares(table, source)))
 
     def shares(self, table: ZeroOneHalfspace, source: NoiseSource) -> Floats:
-        """The noisy mean of each number, as a share of its range. Costs ``level``."""
+        """Release the noisy mean of each number as a share of its range. Costs ``level``."""
         means = []
         for feature, low, high in self.facts.lines:
             shares = (table.X[:, feature] / self.facts.denominator - low) / (high - low)
@@ -97,7 +98,7 @@ class NumberMeans:
         return self.noise.add(np.array(means), source)
 
     def units(self, shares: Floats) -> tuple[Unit, ...]:
-        """What noisy means suggest; one deviation more, as too small a unit cuts off what tells."""
+        """Derive units from noisy means plus one standard deviation: too small a unit clips information."""
         starts = [start for start, _ in self.facts.spans]
         found = []
         for share, (feature, low, high) in zip(shares.tolist(), self.facts.lines, strict=True):
@@ -109,21 +110,21 @@ class NumberMeans:
 
 @dataclass(frozen=True)
 class Units:
-    """Features as the model reads them: from their middle, some numbers in units of their own.
+    """Transformation of features for the linear model: centring, and rescaling of some numbers.
 
-    What lies beyond a unit is cut off for the model, while a card counts on: so the distance of a record from
-    the middle stays within its bound.
+    Rescaled numbers are clipped for the model, so that a record's distance from the centre keeps its bound.
+    The card itself does not clip them.
 
     Attributes:
-        facts: what is public.
-        units: of numbers that are not read as they are.
+        facts: public facts of the table.
+        units: units of the rescaled numbers.
     """
 
     facts: CardFacts
     units: tuple[Unit, ...] = ()
 
     def features(self, X: Floats) -> Floats:
-        """From features, shape (rows, d), those that the model is made of."""
+        """Transform features, shape (rows, d), to those of the linear model."""
         found: Floats = X - np.array(self.facts.middle)
         for unit in self.units:
             start = self.facts.spans[unit.column][0]
@@ -131,13 +132,13 @@ class Units:
         return found
 
     def weights(self, modelled: Floats) -> Floats:
-        """Of the features as they are measured from 0, from those of the model, the last the constant's."""
+        """Transform weights of the model to weights of the original features; the last is the intercept."""
         found = modelled.copy()
         found[-1] -= modelled @ np.array(self.facts.middle)
         for unit in self.units:
             start, stop = self.facts.spans[unit.column]
             weight, shift = modelled[start], unit.end * (1 - 1 / unit.size)
             found[start], found[-1] = weight / unit.size, found[-1] + weight * shift
-            # Records without the number have 0 there, which was brought into its range.
+            # Records with the number missing have 0 there, which ``read`` clips to the range.
             found[start + 1 : stop] += weight * (float(unit.read(np.zeros(1))[0]) - shift)
         return found

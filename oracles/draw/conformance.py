@@ -47,11 +47,17 @@ from privopt.oracles.draw.evidence import (
 from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Draw, Exactness, GibbsOracle, Law, PreparedGibbs
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits
+from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.conjunction import MonotoneConjunction
+from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.costs import Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
+from privopt.problems.discrete.rule_list import RuleList
+from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError
+
+DrawnProblem = DataProblem | BranchingProblem
 
 # Odds of ten billion to one, in fewer than ten thousand bets.
 _LOG_ODDS = math.log(1e10)
@@ -73,7 +79,7 @@ class DrawInstance:
     """A small problem to draw from."""
 
     name: str
-    problem: DataProblem
+    problem: DrawnProblem
 
 
 def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceReport:
@@ -104,7 +110,7 @@ def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceRepo
 _UNSEEN = (
     f"a law that is off by less than {_MANY_DRAWS:,} draws show: a beta off by 20% is found, one off by 5% "
     f"may not be, and what is said about rounding is too small to be measured by drawing",
-    "what goes wrong only beyond the sizes that were tried: 200 points, 2,400 errors",
+    "what goes wrong only beyond the sizes that were tried: 1,000 points, 2,400 errors",
     "what comes up in fewer than one of a few hundred draws, without a trace in their law",
 )
 
@@ -265,7 +271,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
     prepared = case.prepare()
     schedule = [betas[i % 4] for i in range(n)]
     drawn = case.drawn(prepared, schedule[: n // 2], source)
-    other = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice, case.problem.costs)
+    other = _with_labels_exchanged(case.problem)
     if not case.oracle.refusals(other, case.kind):
         case.oracle.prepare(other, case.kind).draw(case.beta, source)
     drawn = np.concatenate((drawn, case.drawn(prepared, schedule[n // 2 :], source)))
@@ -359,7 +365,9 @@ def _check_limits(case: _Case) -> Iterator[Finding]:
 
 def _check_purity(case: _Case) -> Iterator[Finding]:
     """Neither the data nor anybody's random numbers are changed by preparing and drawing."""
-    arrays = [case.problem.X, case.problem.y, case.problem.lattice.low, case.problem.lattice.high]
+    problem = case.problem
+    features = problem.table.bits if isinstance(problem, BranchingProblem) else problem.X
+    arrays = [features, problem.y, problem.lattice.low, problem.lattice.high]
     before, states = [a.copy() for a in arrays], RandomStates()
     prepared = case.prepare()
     for beta in (0.0, case.beta, _COLD) * 3:
@@ -371,7 +379,7 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
 
 def _check_exactness(case: _Case) -> Iterator[Finding]:
     """What is said about rounding is possible, is worth something, and tells nothing about the labels."""
-    flipped = type(case.problem)(case.problem.X, -case.problem.y, case.problem.lattice, case.problem.costs)
+    flipped = _with_labels_exchanged(case.problem)
     other = None if case.oracle.refusals(flipped, case.kind) else case.oracle.prepare(flipped, case.kind)
     for beta in (0.0, case.beta, _COLD):
         stated = case.prepared.draw(beta, case.source()).exactness
@@ -454,7 +462,7 @@ def _checked_refusals(oracle: GibbsOracle, seed: int) -> Iterator[Finding]:
         yield from findings(check, instance)
 
 
-def _against_refusal(oracle: GibbsOracle, problem: DataProblem, law: Law) -> Iterator[str]:
+def _against_refusal(oracle: GibbsOracle, problem: DrawnProblem, law: Law) -> Iterator[str]:
     reasons: Any = oracle.refusals(problem, law)
     if not (isinstance(reasons, list) and all(isinstance(r, str) and r.strip() for r in reasons)):
         yield f"refusals must be a list of reasons in words, got {type(reasons).__name__}"
@@ -478,13 +486,20 @@ def _watched(oracle: GibbsOracle) -> tuple[GibbsOracle, list[object]]:
     built: list[object] = []
     kind: Any = type(oracle)
 
-    def build(self: GibbsOracle, problem: DataProblem, law: Law = Law.GIBBS) -> Any:
+    def build(self: GibbsOracle, problem: DrawnProblem, law: Law = Law.GIBBS) -> Any:
         built.append(problem)
         return kind.build(self, problem, law)
 
     watched = copy.copy(oracle)
     object.__setattr__(watched, "__class__", type(kind.__name__, (kind,), {"build": build}))
     return watched, built
+
+
+def _with_labels_exchanged(problem: DrawnProblem) -> DrawnProblem:
+    if isinstance(problem, BranchingProblem):
+        labels = problem.costs.classes - 1 - problem.y
+        return type(problem)(problem.table, labels, problem.lattice, problem.costs)
+    return type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
 
 
 def _other(law: Law) -> Law:
@@ -541,8 +556,20 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     costly = random_halfspace(rng, IntegerLattice(-1, 1, dimension=4), blocks=(3,), numeric=1)
     dear = ZeroOneHalfspace(costly.X, costly.y, costly.lattice, Costs(2, 5))
     yield DrawInstance("unequal costs", dear)
+    yield DrawInstance("tree of two levels", _branching(rng, DecisionTree, 2))
+    yield DrawInstance("rule list that may not be empty", _branching(rng, RuleList, 3, root_splits=True))
     one = IntegerLattice([1, -1], [1, -1])
     yield DrawInstance("one point", random_halfspace(rng, one, blocks=(2,), numeric=0))
+
+
+def _branching(
+    rng: np.random.Generator, kind: type[BranchingProblem], classes: int, *, root_splits: bool = False
+) -> BranchingProblem:
+    """A few hundred models over two predicates, one of which tells the classes apart for the most part."""
+    X = rng.integers(0, 2, (30, 2))
+    y = np.where(rng.random(30) < 0.7, X[:, 0], rng.integers(0, classes, 30))
+    costs = CostMatrix.of_weights(np.arange(1, classes + 1))
+    return kind(X, y, kind.domain(2, 2, classes, root_splits=root_splits), costs)
 
 
 def _one_good_point() -> ZeroOneHalfspace:

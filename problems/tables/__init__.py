@@ -1,1 +1,1 @@
-"""From a table of records to features: declared columns and schemas."""
+"""Encoding of tables as features: declared columns and schemas."""

@@ -1,12 +1,13 @@
-"""The meaning of a cell: a number, a text, a missing value, or none of these; a function of the cell alone.
+"""Parsing of cells: each cell by itself is a number, a text, a missing value, or unreadable.
 
-Every table in memory is read through here, whatever library holds it, and engines say the same in queries.
+Every table in memory is parsed by this module, whatever library holds it. SQL engines apply the same rules
+in their queries.
 
-A cell of a column of numbers is a number if it is one (booleans count as 0 and 1), or if it is text that
-writes one: digits with an optional sign, decimal point and exponent, ``inf`` or ``infinity``, ``true`` or
-``false`` in upper or lower case, blanks around it aside. Its value is the nearest 64-bit float, so what is
-too large for one is infinite. It is missing if it is None, NaN, NA or NaT, or text that is a missing-value
-marker. Any other cell is unreadable.
+In a numeric column, a cell is a number if it is numeric (booleans count as 0 and 1) or if it is the text of a
+number: digits with an optional sign, decimal point and exponent, or ``inf``, ``infinity``, ``true`` or
+``false`` in upper or lower case. Surrounding blanks are ignored. The value is the nearest 64-bit float;
+numbers too large for one are infinite. A cell is missing if it is None, NaN, NA or NaT, or the text of a
+missing-value marker. Any other cell is unreadable.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-# Positions of cells that are no level.
+# Positions of cells that match no declared level.
 UNDECLARED, MISSING, UNREADABLE = -1, -2, -3
 
 _BLANKS = " \t\n\r\v\f"
-# Missing-value markers of columns of numbers, in lower case.
+# Missing-value markers of numeric columns, in lower case.
 USUAL_MARKERS = frozenset(
     [
         "", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nan", "+nan", "-nan", "null", "none", "nat",
@@ -40,7 +41,7 @@ _WORDS = {"true": 1.0, "false": 0.0}
 _WORDS |= {sign + word: math.inf for sign in ("", "+") for word in ("inf", "infinity")}
 _WORDS |= {"-inf": -math.inf, "-infinity": -math.inf}
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-# Of these Arrow makes the floats that Python makes; they neither overflow nor underflow.
+# Arrow and Python convert these texts to the same floats; they neither overflow nor underflow.
 _USUAL_NUMBER = r"^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$"
 _ABSENT = (type(None), type(pd.NA), type(pd.NaT))
 _REAL = (numbers.Real, Decimal, np.bool_)
@@ -48,12 +49,12 @@ _REAL = (numbers.Real, Decimal, np.bool_)
 
 @dataclass(frozen=True)
 class Markers:
-    """Missing-value markers that a column declares beside the usual ones.
+    """Missing-value markers that a column declares in addition to the usual ones.
 
     Attributes:
-        texts: as they are written, for columns of text.
-        words: in lower case without blanks around them, for columns of numbers.
-        numbers: those that are numbers, or text that writes one.
+        texts: the exact texts, for text columns.
+        words: the texts in lower case without surrounding blanks, for numeric columns.
+        numbers: the markers that are numbers or the text of one.
     """
 
     texts: frozenset[str] = frozenset()
@@ -62,7 +63,7 @@ class Markers:
 
     @classmethod
     def of(cls, declared: Iterable[str | float], levels: Iterable[object] = ()) -> Self:
-        """Markers as a schema lists them, less the ``levels`` of its column."""
+        """Return the markers that a schema lists, except those that are ``levels`` of the column."""
         left = [marker for marker in declared if marker not in set(levels)]
         texts = frozenset(marker for marker in left if isinstance(marker, str))
         values = [number_in(m) if isinstance(m, str) else float(m) for m in left]
@@ -75,11 +76,11 @@ NO_MARKERS = Markers()
 
 
 class Numbers(NamedTuple):
-    """A column of numbers.
+    """The parsed cells of a numeric column.
 
     Attributes:
         values: float64, shape (n,); infinite if too large, NaN where a cell is missing or unreadable.
-        unreadable: which cells are neither a number nor missing, shape (n,).
+        unreadable: boolean, shape (n,); true for cells that are neither a number nor missing.
     """
 
     values: NDArray[np.float64]
@@ -91,7 +92,7 @@ def _word(text: str) -> str:
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text writes, NaN for a usual missing-value marker, None for any other text."""
+    """Parse a text: its number, NaN for a usual missing-value marker, None for any other text."""
     stripped = text.strip(_BLANKS)
     if _NUMBER.fullmatch(stripped):
         return float(stripped)
@@ -100,11 +101,11 @@ def number_in(text: str) -> float | None:
 
 
 def read_numbers(values: Any, markers: Markers = NO_MARKERS) -> Numbers:
-    """The cells of a column as numbers: the definition above, cell by cell.
+    """Parse the cells of a column as numbers, by the rules of this module.
 
     Args:
         values: a NumPy array of shape (n,), or an Arrow array of text.
-        markers: missing-value markers beside the usual ones.
+        markers: missing-value markers in addition to the usual ones.
     """
     found = _numbers(values, markers)
     if markers.numbers:
@@ -129,7 +130,7 @@ def _numbers(values: Any, markers: Markers) -> Numbers:
 
 
 def _by_type(values: NDArray[Any], markers: Markers) -> Numbers:
-    """Of Python objects: those of one type are read together."""
+    """Parse Python objects, those of one type together."""
     found = Numbers(np.full(len(values), np.nan), np.zeros(len(values), dtype=bool))
     for reader, rows in _grouped(values, _reader_of):
         part = reader(values[rows], markers)
@@ -138,7 +139,7 @@ def _by_type(values: NDArray[Any], markers: Markers) -> Numbers:
 
 
 def _grouped(values: NDArray[Any], of: Callable[[type], Any]) -> list[tuple[Any, Any]]:
-    """What ``of`` says of the types in an array of objects, and the rows of each."""
+    """Group the rows of an array of objects by ``of`` of their type: pairs of its value and the rows."""
     said = {kind: of(kind) for kind in set(map(type, values))}
     different = list(dict.fromkeys(said.values()))
     if len(different) == 1:
@@ -159,7 +160,7 @@ def _reader_of(kind: type) -> Callable[[NDArray[Any], Markers], Numbers]:
 def _texts(values: NDArray[Any], markers: Markers) -> Numbers:
     try:
         return _written_numbers(pa.array(values, type=pa.large_string()), markers)
-    except (UnicodeEncodeError, pa.ArrowException):  # halves of characters, which are in no number
+    except (UnicodeEncodeError, pa.ArrowException):  # lone surrogates, which Arrow cannot encode
         return _one_by_one([_as_written(v, markers) for v in values.tolist()])
 
 
@@ -167,7 +168,7 @@ def _reals(values: NDArray[Any], markers: Markers) -> Numbers:
     try:
         with np.errstate(all="ignore"):
             return Numbers(values.astype(np.float64), np.zeros(len(values), dtype=bool))
-    except Exception:  # integers beyond floats, signalling NaN, and whatever other types raise
+    except Exception:  # integers beyond floats, signalling NaN, or an error of a foreign type
         return _one_by_one([_as_float(v) for v in values])
 
 
@@ -189,7 +190,7 @@ def _as_float(value: Any) -> float | None:
         return math.nan if isinstance(value, Decimal) and value.is_nan() else float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-    except Exception:  # of a type that is a number in name alone
+    except Exception:  # a type that is registered as a number but does not convert
         return None
 
 
@@ -199,7 +200,7 @@ def _as_written(text: str, markers: Markers) -> float | None:
 
 
 def _written_numbers(texts: Any, markers: Markers) -> Numbers:
-    """Of an Arrow array of text: what looks usual is converted by Arrow, the rest by its distinct values."""
+    """Parse an Arrow array of text: common notations by Arrow, other texts once per distinct value."""
     stripped = pc.ascii_trim_whitespace(texts)
     usual = pc.fill_null(pc.match_substring_regex(stripped, _USUAL_NUMBER), False)
     converted = pc.cast(pc.if_else(usual, stripped, pa.scalar(None, stripped.type)), pa.float64())
@@ -217,9 +218,10 @@ def _written_numbers(texts: Any, markers: Markers) -> Numbers:
 def number_positions(
     values: Any, declared: Mapping[Any, int], markers: Markers = NO_MARKERS
 ) -> NDArray[np.int64]:
-    """The position of each cell among declared numbers, shape (n,); UNDECLARED, MISSING or UNREADABLE.
+    """Return the position of each cell among declared numbers, shape (n,).
 
-    Declared numbers are below 2^53 in absolute value, where the nearest 64-bit float tells them apart.
+    Cells without a position are UNDECLARED, MISSING or UNREADABLE. Declared numbers are below 2^53 in
+    absolute value, where distinct integers have distinct 64-bit floats.
     """
     found = read_numbers(values, markers)
     codes, levels = pd.factorize(found.values)
@@ -232,9 +234,10 @@ def number_positions(
 def text_positions(
     values: Any, declared: Mapping[Any, int], markers: Markers = NO_MARKERS
 ) -> NDArray[np.int64]:
-    """The position of each cell among declared texts, shape (n,); UNDECLARED, MISSING or UNREADABLE.
+    """Return the position of each cell among declared texts, shape (n,).
 
-    Text is compared as it is written. Numbers and other objects are unreadable here.
+    Cells without a position are UNDECLARED, MISSING or UNREADABLE. Texts are compared exactly. Numbers and
+    other objects are unreadable.
     """
     if isinstance(values, pa.Array):
         encoded = pc.dictionary_encode(values)
@@ -261,6 +264,6 @@ def text_positions(
 def _looked_up(
     codes: NDArray[np.intp], texts: Iterable[str], declared: Mapping[Any, int], markers: Markers
 ) -> NDArray[np.int64]:
-    """Positions of texts by their distinct ones; code -1 is missing."""
+    """Return the positions of texts, given as codes into the distinct texts; code -1 is missing."""
     places = [declared.get(t, MISSING if t in markers.texts else UNDECLARED) for t in texts]
     return np.array([*places, MISSING], dtype=np.int64)[codes]

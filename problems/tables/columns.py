@@ -1,10 +1,10 @@
-"""Column kinds of a ``Schema``: how one column of a table becomes features, from declared facts alone.
+"""Column kinds of a ``Schema``: encoding of one column of a table as features, from public declarations.
 
-A value becomes a *code*, one of finitely many public ones, and a code becomes features. Records with equal
-codes are alike: they can be counted, here or by the engine that holds them.
+A value is encoded as a *code*, one of finitely many public integers, and a code as features. Records with
+equal codes have equal features, so they can be counted, here or by the SQL engine that holds them.
 
-Numbers are read as the decimals they print as, in declarations and in data: 0.1 is one tenth. Declarations
-also take strings such as "1/3". Data are 64-bit floats: integers beyond 2**53 are rounded to one first.
+In declarations and in data, a float means the decimal number that it prints as: 0.1 is one tenth.
+Declarations also accept strings such as "1/3". Data are 64-bit floats: integers beyond 2**53 are rounded.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def levels(self) -> tuple[str, ...]:
-        """What earns the points of each feature, in words a scorecard can print."""
+        """A description of each feature's level, to print in a scorecard."""
 
     @property
     def denominator(self) -> int:
@@ -66,19 +66,20 @@ class Column(ABC):
 
     @property
     def reach(self) -> Fraction:
-        """The largest absolute value of a feature."""
+        """The largest absolute value that a feature can take."""
         return Fraction(1)
 
     @property
     def middle(self) -> tuple[Fraction, ...]:
-        """A public point that no record's features are far from: for levels, their mean."""
+        """A public centre of the features: for k >= 2 levels the point (1/k, ..., 1/k), for one level 1/2."""
         return (Fraction(1, max(2, len(self.feature_names))),) * len(self.feature_names)
 
     @property
     def squared_spread(self) -> Fraction:
         """The largest squared l2 distance of a record's features from ``middle``.
 
-        Of k levels from 1/k each: 1 - 1/k with one of them, 1/k, which is no more, with none.
+        For k >= 2 levels it is 1 - 1/k, attained by records with one of the levels; records with none have
+        1/k, which is no larger.
         """
         levels = len(self.feature_names)
         return Fraction(1, 4) if levels == 1 else 1 - Fraction(1, levels)
@@ -86,15 +87,15 @@ class Column(ABC):
     @property
     @abstractmethod
     def n_codes(self) -> int:
-        """How many different values there are, as far as features can tell."""
+        """The number of codes."""
 
     @property
     def gap(self) -> int | None:
-        """The code of missing values; None: they are refused."""
+        """The code of missing values; None if they are refused."""
         return None
 
     def code(self, values: Any) -> IntArray:
-        """The codes of ``values``, shape (n,): 0 up to ``n_codes``. Each is a function of its own cell.
+        """Encode ``values`` as codes from 0 to ``n_codes`` - 1, shape (n,), each cell by itself.
 
         Args:
             values: a NumPy array, or an Arrow array of text.
@@ -106,23 +107,23 @@ class Column(ABC):
 
     @abstractmethod
     def coded(self, values: Any, gap: int | None) -> IntArray:
-        """The same with ``gap`` for missing values."""
+        """Encode ``values`` as ``code`` does, with the code ``gap`` for missing values."""
 
     @abstractmethod
     def write(self, codes: IntArray, out: IntArray, denominator: int) -> None:
-        """Write the features of ``codes``, shape (n,), times ``denominator`` to zeros ``out``, (n, k)."""
+        """Write the features of ``codes``, (n,), times ``denominator``, to the zero array ``out``, (n, k)."""
 
     @abstractmethod
     def refusal(self, reason: Refused) -> SchemaError:
-        """What to say of a value that the declaration refuses."""
+        """Build the error for a value that the declaration refuses."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as plain numbers, strings and lists."""
+        """Return the declaration as plain numbers, strings and lists."""
 
 
 class Number(Column):
-    """A column of numbers, cut at thresholds."""
+    """A numeric column, whose codes are intervals between thresholds."""
 
     outside: Literal["clip", "refuse"]
     missing: Fraction | None
@@ -131,15 +132,15 @@ class Number(Column):
     @property
     @abstractmethod
     def bounds(self) -> tuple[Fraction, Fraction]:
-        """What values are clipped to, or refused beyond."""
+        """The bounds (low, high); values outside are clipped or refused."""
 
     @abstractmethod
     def cuts(self) -> tuple[int, list[float]]:
-        """(k, thresholds): the code of a double is k and the number of thresholds that it has reached."""
+        """Return (k, thresholds); the code of a 64-bit float is k plus the number of thresholds <= it."""
 
     @abstractmethod
     def _cell_codes(self, x: NDArray[np.float64]) -> IntArray:
-        """The codes of numbers within the bounds."""
+        """Return the codes of numbers within the bounds."""
 
     @cached_property
     def markers(self) -> Markers:
@@ -150,7 +151,7 @@ class Number(Column):
         return None if self.missing is None else int(self._cell_codes(np.array([float(self.missing)]))[0])
 
     def coded(self, values: Any, gap: int | None) -> IntArray:
-        """Infinite and other numbers outside are clipped or refused; what is unreadable counts as missing."""
+        """Encode numbers: those outside the bounds are clipped or refused, unreadable cells are missing."""
         found = read_numbers(values, self.markers)
         low, high = map(float, self.bounds)
         missing = np.isnan(found.values)
@@ -174,21 +175,22 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Numeric(Number):
-    """A number: brought into [low, high], rounded to a grid, and mapped affinely.
+    """A numeric feature: values are clipped to [low, high], rounded to a grid, and mapped affinely.
 
-    The grid is low, low + step, ..., as far as high; a value goes to the nearest grid point, a tie to the
-    upper one. The feature is (grid point - zero) / (one - zero), exactly.
+    The grid is low, low + step, ..., up to high. A value is rounded to the nearest grid point, ties upwards.
+    The feature is (grid point - zero) / (one - zero), exactly.
 
     Args:
         name: the column.
         low, high: public bounds.
-        step: distance of grid points; it decides how large the common denominator gets.
-        zero, one: what becomes 0 and 1; default low and high.
-        outside: what happens to values outside [low, high]: "clip" moves them to the bound, "refuse"
-            raises. Infinite numbers are outside.
-        missing: the number that a cell is read as that is missing (empty, NaN, None, a marker) or is not a
-            number; None refuses them.
-        na_values: missing-value markers beside the usual ones ("NA", "?", ...): texts, and numbers like -999.
+        step: distance of grid points; it determines the size of the common denominator.
+        zero, one: the values that are mapped to 0 and 1; default low and high.
+        outside: treatment of values outside [low, high]: "clip" moves them to the bound, "refuse" raises.
+            Infinite numbers are outside.
+        missing: the number that replaces a cell that is missing (empty, NaN, None, a marker) or is not a
+            number; None refuses such cells.
+        na_values: missing-value markers in addition to the usual ones ("NA", "?", ...): texts, and numbers
+            like -999.
 
     Raises:
         SchemaError: low >= high, step <= 0 or above high - low, zero == one, missing outside the bounds, or
@@ -246,12 +248,12 @@ class Numeric(Number):
 
     @property
     def top(self) -> int:
-        """The number of the last grid point; the first is 0."""
+        """The index of the last grid point; the first has index 0."""
         return int((self.high - self.low) // self.step)
 
     @property
     def _map(self) -> tuple[Fraction, Fraction]:
-        """(a, b): the k-th grid point becomes a + k b."""
+        """The affine map (a, b): the k-th grid point has the feature a + k b."""
         return (self.low - self.zero) / (self.one - self.zero), self.step / (self.one - self.zero)
 
     @property
@@ -301,12 +303,12 @@ class Numeric(Number):
         out[:, 0] = a + b * codes
 
     def cuts(self) -> tuple[int, list[float]]:
-        found = [self._first(k) for k in range(1, self.top + 1)]
+        found = [self.threshold(k) for k in range(1, self.top + 1)]
         low, high = float(self.low), float(self.high)
         return sum(t <= low for t in found), [t for t in found if low < t <= high]
 
-    def _first(self, k: int) -> float:
-        """The smallest double that is nearest to the k-th grid point, or beyond it."""
+    def threshold(self, k: int) -> float:
+        """Return the smallest 64-bit float that is rounded to the k-th grid point or a higher one."""
         border = self.low + (k - Fraction(1, 2)) * self.step
         t = float(border)
         while Fraction(repr(t)) >= border:
@@ -316,11 +318,11 @@ class Numeric(Number):
         return t
 
     def _grid_points(self, x: NDArray[np.float64]) -> IntArray:
-        """Exact numbers of the nearest grid points, for x within the bounds."""
+        """Return the exact indices of the nearest grid points, for x within the bounds."""
         scaled, offset = x / float(self.step), float(self.low / self.step)
         position = scaled - offset + 0.5
         k = np.floor(position)
-        # Where rounding errors could have carried the position over an integer, do it again exactly.
+        # Positions so near an integer that rounding errors could cross it are recomputed exactly.
         doubt = np.abs(position - np.rint(position)) <= 2.0**-49 * (np.abs(scaled) + abs(offset) + 1)
         unique, inverse = np.unique(x[doubt], return_inverse=True)
         k[doubt] = np.array([self._nearest(v) for v in unique.tolist()], dtype=np.float64)[inverse]
@@ -342,18 +344,18 @@ class Numeric(Number):
 
 @dataclass(frozen=True)
 class Categorical(Column):
-    """One of a declared list of categories: one 0/1 feature for each.
+    """One-hot encoding of a declared list of categories: one 0/1 feature for each.
 
-    A list with one category and ``outside="ignore"`` gives a single yes/no feature.
+    A list with one category and ``outside="ignore"`` gives a single 0/1 feature.
 
     Args:
         name: the column.
         categories: all text, or all integers (below 2^53 in absolute value) or booleans; distinct.
-        outside: "refuse" raises at an undeclared value, "ignore" gives it zeros everywhere.
-        missing: the category that a missing value (empty, NaN, None) is read as; None refuses them. With
-            ``outside="ignore"`` it may be one that is not declared.
-        na_values: missing-value markers, as they are written; a declared category is none. Categories that
-            are numbers have the usual ones too.
+        outside: "refuse" raises at an undeclared value, "ignore" sets all of its features to 0.
+        missing: the category that replaces a missing value (empty, NaN, None); None refuses missing values.
+            With ``outside="ignore"`` it may be an undeclared category.
+        na_values: missing-value markers, compared exactly; a declared category is never a marker. For
+            categories that are numbers, the usual markers apply too.
 
     Raises:
         SchemaError: no categories, repeated ones, mixed or unsuitable types, or ``missing`` not among them.
@@ -417,7 +419,7 @@ class Categorical(Column):
         return None if self.missing is None else self._index.get(self.missing, len(self.categories))
 
     def coded(self, values: Any, gap: int | None) -> IntArray:
-        """What is no value of the categories' type is a category that is not declared."""
+        """Encode categories; a value of another type than theirs is an undeclared category."""
         read = text_positions if isinstance(self.categories[0], str) else number_positions
         found = read(values, self._index, self.markers)
         missing = found == MISSING
@@ -453,19 +455,20 @@ class Categorical(Column):
 
 @dataclass(frozen=True)
 class Binned(Number):
-    """A number in one of the bins between declared edges: one 0/1 feature for each.
+    """One-hot encoding of a number by the bins between declared edges: one 0/1 feature for each.
 
-    Bins are half-open, [e0, e1), [e1, e2), ..., except that the last one holds its right edge as well.
-    Values and edges are compared as 64-bit floats.
+    Bins are half-open, [e0, e1), [e1, e2), ..., except the last one, which includes its right edge. Values
+    and edges are compared as 64-bit floats.
 
     Args:
         name: the column.
         edges: at least two, increasing.
         outside: "clip" puts a value outside the edges into the first or the last bin, "refuse" raises.
             Infinite numbers are outside.
-        missing: the number that a cell is read as that is missing (empty, NaN, None, a marker) or is not a
-            number; None refuses them.
-        na_values: missing-value markers beside the usual ones ("NA", "?", ...): texts, and numbers like -999.
+        missing: the number that replaces a cell that is missing (empty, NaN, None, a marker) or is not a
+            number; None refuses such cells.
+        na_values: missing-value markers in addition to the usual ones ("NA", "?", ...): texts, and numbers
+            like -999.
 
     Raises:
         SchemaError: fewer than two edges, edges that do not increase, or ``missing`` outside them.
@@ -558,7 +561,7 @@ def _plain_missing(value: Fraction | None) -> dict[str, Any]:
 def _declare(
     column: Column, name: str, outside: str, allowed: tuple[str, ...], na_values: Sequence[str | float]
 ) -> None:
-    """Set what all columns share; the columns are frozen dataclasses."""
+    """Check and set the fields common to all columns, which are frozen dataclasses."""
     if not isinstance(name, str) or not name:
         raise SchemaError("every column needs a name: a string that is not empty")
     if not isinstance(outside, str) or outside not in allowed:

@@ -1,4 +1,4 @@
-"""Records by what a schema can tell of them: the distinct ones, and how many there are of each."""
+"""Counts of distinct records, as a schema encodes them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _KEY_LIMIT = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class CountedRecords:
-    """Distinct records, in the order of their codes, with labels and counts: all that fitting asks for.
+    """Distinct records with labels and counts, ordered by their codes: the input of fitting.
 
     Privacy: not private. Replacing one record lowers one count by one and raises another by one.
 
     Attributes:
-        schema: what tells records apart.
-        codes: of each column, shape (rows,) each.
-        classes: the labels there are.
-        label: the class of each row, a number, shape (rows,).
-        counts: how many records each row stands for, >= 1, shape (rows,).
+        schema: the encoding; records with equal codes are equal.
+        codes: one array per column, shape (rows,) each.
+        classes: the possible labels.
+        label: the index of each row's class, shape (rows,).
+        counts: the number of records of each row, >= 1, shape (rows,).
     """
 
     schema: Schema
@@ -43,7 +43,7 @@ class CountedRecords:
 
     @classmethod
     def of(cls, schema: Schema, codes: Sequence[IntArray], classes: Sequence[Any], label: IntArray) -> Self:
-        """Count the records of a table in memory: ``schema.codes(table)``, and the number of each's class."""
+        """Count the records of a table in memory, from ``schema.codes(table)`` and class indices."""
         sizes = [len(classes), *(column.n_codes for column in schema.columns)]
         keys = pack([label, *codes], sizes)
         grouped = pd.DataFrame(dict(enumerate(keys))).groupby(list(range(len(keys))), sort=True).size()
@@ -52,10 +52,10 @@ class CountedRecords:
 
     @classmethod
     def together(cls, parts: Sequence[CountedRecords]) -> Self:
-        """The records of the parts of a table, each counted by the same schema and for the same classes.
+        """Merge the counts of the parts of a table; all have the same schema and classes.
 
         Raises:
-            InvalidInputError: no parts, so no records, or too many.
+            InvalidInputError: no parts (and so no records), or too many records.
         """
         if not parts:
             raise InvalidInputError("no records: at least one row is needed")
@@ -78,7 +78,7 @@ class CountedRecords:
         counts: IntArray,
         sizes: Sequence[int],
     ) -> Self:
-        """From distinct keys as ``pack`` makes them of class and codes, in any order.
+        """Build the counts from distinct keys, as ``pack`` makes them of class and codes, in any order.
 
         Raises:
             InvalidInputError: no records, or too many.
@@ -95,22 +95,22 @@ class CountedRecords:
 
     @cached_property
     def features(self) -> IntegerFeatures:
-        """Of the distinct records, times their common denominator."""
+        """The features of the distinct records, times their common denominator."""
         return self.schema.features(self.codes)
 
     @cached_property
     def coded(self) -> CodedRows | None:
-        """The same features as floats, by their codes; None where there are too many codes."""
+        """The same features as floats, stored as codes; None if there are too many codes."""
         return self.schema.coded(self.codes)
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The class of each row by its name, shape (rows,)."""
+        """The label of each row, shape (rows,)."""
         return np.asarray(self.classes)[self.label]
 
 
 def pack(codes: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    """Numbers below ``sizes`` as few 64-bit keys: codes are arrays, or columns of an engine."""
+    """Pack integers below ``sizes`` into few 64-bit keys; codes are arrays, or columns of an engine."""
     keys: list[Any] = []
     for places in _together(sizes):
         key = codes[places[0]]
@@ -121,7 +121,7 @@ def pack(codes: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
 
 
 def unpack(keys: Sequence[IntArray], sizes: Sequence[int]) -> list[IntArray]:
-    """The codes that ``pack`` made keys of."""
+    """Return the codes that ``pack`` packed into the keys."""
     codes: list[IntArray] = []
     for key, places in zip(keys, _together(sizes), strict=True):
         found = []
@@ -133,7 +133,7 @@ def unpack(keys: Sequence[IntArray], sizes: Sequence[int]) -> list[IntArray]:
 
 
 def _together(sizes: Sequence[int]) -> list[list[int]]:
-    """Which codes share a key."""
+    """Group the codes: those of one group share a key."""
     groups: list[list[int]] = []
     room = _KEY_LIMIT
     for k, size in enumerate(sizes):

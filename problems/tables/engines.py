@@ -9,6 +9,7 @@ comes back.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,11 @@ from privopt.problems.tables.values import Refused
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096
+# Steps of Ibis expressions by which a row depends on several records.
+_MIXING = (
+    "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
+    "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
+)  # fmt: skip
 # Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
 _MOST_NUMBERS = 1 << 26
 
@@ -92,6 +98,7 @@ class EngineCount:
             raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
         if not isinstance(table, ibis_library().Table):
             raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
+        _check_row_by_row(table)
         if len(set(classes)) < max(len(classes), 2):
             raise InvalidInputError("at least 2 different classes are needed, each of them once")
         names = list(table.columns)
@@ -142,6 +149,22 @@ class EngineCount:
         for code, column in zip(found[1:], self.schema.columns, strict=True):
             _check_refused(code, column.n_codes, column.refusal)
         return CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes)
+
+
+def _check_row_by_row(table: Any) -> None:
+    """Raise InvalidInputError for steps of an expression by which a record can reach into several rows.
+
+    Neighbours are tables that differ in one row of the *expression*: where a row is made of several records,
+    or a record enters several rows, that is no longer one person's.
+    """
+    operations = importlib.import_module("ibis.expr.operations")
+    found = table.op().find(tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name)))
+    if found:
+        raise InvalidInputError(
+            f"the table is an expression with a step that mixes rows ({type(found[0]).__name__}): joins, "
+            "windows, aggregations, limits and subqueries let one record into several rows, while privacy is "
+            "for one row. Where every row stands for one record anyhow, store the result as a table first"
+        )
 
 
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:

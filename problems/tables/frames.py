@@ -1,4 +1,4 @@
-"""Tables in memory, of whatever library: their columns as arrays, and the names that they lack."""
+"""Tables in memory of any library: columns as arrays, and messages about missing columns."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from privopt.problems.errors import SchemaError
 
 Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 
-# Messages list at most so many columns.
+# The largest number of columns that a message lists.
 MOST_NAMED = 20
 
 
 def check_distinct(where: str, names: Sequence[str]) -> None:
-    """Raise SchemaError for two columns of one name."""
+    """Raise SchemaError if two columns have the same name."""
     if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
         places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
         raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
 
 
 def missing_columns(missing: Sequence[str], there: Sequence[str]) -> str:
-    """Names that a table lacks. Those that it has are not quoted: without a header they are a record.
+    """Describe the columns that a table lacks, without quoting its own names.
+
+    If a file has no header, the names of its columns are a record.
 
     Args:
-        missing: the names that were looked for in vain.
+        missing: the expected names that the table does not have.
         there: the names of the table.
     """
     wanted = ", ".join(f"column {name!r}{_similar(name, there)}" for name in missing[:MOST_NAMED])
@@ -44,7 +46,7 @@ def missing_columns(missing: Sequence[str], there: Sequence[str]) -> str:
 
 
 def _similar(name: str, there: Sequence[str]) -> str:
-    """Where a name stands that is much like the one looked for."""
+    """Describe the position of a column with a similar name; empty if there is none."""
     known = [other.strip().lower() for other in there]
     close = get_close_matches(name.strip().lower(), known, n=1)
     return f" (column {known.index(close[0]) + 1} of the table has a similar name)" if close else ""
@@ -60,7 +62,7 @@ def _as_arrow(values: pd.Series[Any]) -> Any:
 
 
 def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
-    """The columns of a table with their names (None for arrays), of one common length.
+    """Return the columns of a table with their names (None for arrays); all have the same length.
 
     Raises:
         SchemaError: not a table, no columns, columns that differ in length, or masked ones.
@@ -89,10 +91,10 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
 
 
 def as_pandas(table: Any) -> Any:
-    """A data frame of another library (polars, pyarrow) as pandas has it; anything else as it is.
+    """Convert a data frame of another library (polars, pyarrow) to pandas; return anything else unchanged.
 
     Raises:
-        SchemaError: columns that its ``to_pandas`` does not convert.
+        SchemaError: its ``to_pandas`` fails.
     """
     if isinstance(table, pd.DataFrame) or not callable(getattr(table, "to_pandas", None)):
         return table
@@ -100,7 +102,7 @@ def as_pandas(table: Any) -> Any:
         table = _without_dictionaries(table)
     try:
         return table.to_pandas()
-    except Exception as error:  # every library has its own, and they can quote cells
+    except Exception as error:  # of any type, and its text can quote cells
         raise SchemaError(
             f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
         ) from None
@@ -114,9 +116,9 @@ def _without_dictionaries(table: Any) -> Any:
 
 
 def _array(values: object) -> Any:
-    """An array; lists become arrays of objects, so that NumPy does not turn numbers among text into text.
+    """Convert a column to an array; lists become object arrays, so that NumPy keeps numbers beside text.
 
-    Numbers that may be missing become floats, each the nearest, and Arrow's text stays with Arrow.
+    Nullable numbers become the nearest floats. Text held by Arrow stays an Arrow array.
     """
     check_unmasked(values, "a column")
     if isinstance(values, pd.Series) and isinstance(values.dtype, pd.api.extensions.ExtensionDtype):

@@ -1,4 +1,4 @@
-"""Made-up rows of a schema: values that records may have, of no record."""
+"""Synthetic rows of a schema, drawn from its declaration without data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
-_FINE = 1000  # grid points of a number that values are taken from, at most
+_FINE = 1000  # largest number of grid points of a numeric column that values are drawn from
 
 
 def made_up_rows(schema: Schema, n_rows: int, seed: int = 0) -> pd.DataFrame:
-    """A table of ``n_rows`` rows that the schema takes. Public: no record is read.
+    """Draw a table of ``n_rows`` rows that the schema accepts. Public: no record is read.
 
-    Every column is drawn by itself, each of its declared values alike; ends of numbers are among them. One
-    value in eight is missing where the declaration takes missing ones.
+    Columns are independent and uniform on declared values, bounds of numeric columns included. One value in
+    eight is missing where the declaration accepts missing values.
     """
     rng = np.random.default_rng(seed)
     return pd.DataFrame({c.name: _values(c, n_rows, rng) for c in schema.columns})
@@ -38,7 +38,7 @@ def _values(column: Column, n: int, rng: Generator) -> NDArray[Any]:
 
 
 def _declared(kind: Column) -> NDArray[Any]:
-    """Values that a column takes, shape (k,)."""
+    """Return values that a column accepts, shape (k,)."""
     if isinstance(kind, Categorical):
         return np.array(kind.categories, dtype=object)
     if isinstance(kind, Numeric):
@@ -50,7 +50,7 @@ def _declared(kind: Column) -> NDArray[Any]:
 
 
 def _plain(values: list[float]) -> NDArray[Any]:
-    """Integers where all values are."""
+    """Return an integer array if all values are integers."""
     numbers = np.array(values)
     whole = np.all(numbers == np.rint(numbers)) and np.max(np.abs(numbers)) < 2**53
     return numbers.astype(np.int64) if whole else numbers

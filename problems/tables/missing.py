@@ -1,4 +1,4 @@
-"""Missing values as a level of their own."""
+"""Missing values as a separate level of a column."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from privopt.problems.tables.values import Refused
 
 @dataclass(frozen=True)
 class MissingLevel(Column):
-    """A column whose missing values (empty, NaN, None, markers) are a level with points of its own.
+    """A column with a separate level for missing values (empty, NaN, None, markers): no imputation.
 
-    One more feature, 1 where the value is missing and 0 elsewhere; the column's others are then 0. In columns
-    of numbers, whatever is not a number is missing. No value has to be invented. In files:
-    ``missing_level = true`` beside the column's own keys.
+    The column has one more feature, an indicator of missing values; its other features are 0 where the value
+    is missing. In numeric columns, any cell that is not a number is missing. In files the key is
+    ``missing_level = true``, beside the column's own keys.
 
     Args:
         column: a ``Numeric``, ``Categorical`` or ``Binned``.
 
     Raises:
-        SchemaError: another kind of column, or one that says what missing values are read as.
+        SchemaError: another kind of column, or one that already declares ``missing``.
     """
 
     column: Numeric | Categorical | Binned
@@ -67,7 +67,11 @@ class MissingLevel(Column):
 
     @property
     def squared_spread(self) -> Fraction:
-        """Of a number v or its missing level: (v - m)^2 + 1/4 or m^2 + 1/4; of levels, as for one more."""
+        """The largest squared distance from ``middle``.
+
+        For a number v with middle m it is (v - m)^2 + 1/4, for its missing level m^2 + 1/4; a column of
+        levels counts as having one more.
+        """
         if isinstance(self.column, Numeric):
             return max(self.column.squared_spread, self.column.middle[0] ** 2) + Fraction(1, 4)
         return super().squared_spread
@@ -98,5 +102,5 @@ class MissingLevel(Column):
 
 
 def plain_column(column: Column) -> tuple[Column, bool]:
-    """A column without its missing level, and whether it had one."""
+    """Return a column without its missing level, and whether it had one."""
     return (column.column, True) if isinstance(column, MissingLevel) else (column, False)

@@ -1,6 +1,6 @@
-"""Dask arrays and data frames, and memory-mapped files, as tables in parts. Dask is imported with the first.
+"""Partitioned tables: Dask arrays and data frames, and memory-mapped files. Dask is imported on first use.
 
-Tasks return what they refuse instead of raising it, so that no worker logs what it was given.
+Tasks return their errors instead of raising them, so that no worker logs its input.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _ALIGNED = (
 
 
 class LostPartsError(PrivOptError):
-    """Whoever computes on the parts of a table gave up: workers or the scheduler are gone, say."""
+    """A distributed computation on the partitions of a table failed, for example because a worker died."""
 
 
 @dataclass(frozen=True)
 class _Refused:
-    """What a task raised."""
+    """An error that a task returned instead of raising it."""
 
     error: PrivOptError
 
 
 def is_dask(table: object) -> bool:
-    """Whether it is a Dask collection; Dask is not imported for it."""
+    """Return whether a table is a Dask collection; Dask is not imported."""
     return hasattr(type(table), "__dask_graph__")
 
 
 def parts_of(X: Any, y: Any, columns: Sequence[str] = ()) -> Parts | None:
-    """Pairs of records and labels, of Dask collections or a memory-mapped file; None for other tables.
+    """Return the partitions of X and y, of Dask collections or a memory-mapped file; None for other tables.
 
     Args:
         X, y: records and their labels.
-        columns: those of a data frame that are asked for, all others need not be read; none: all are.
+        columns: the columns of a data frame that are needed, so that others are not read; empty: all.
 
     Raises:
-        InvalidInputError: labels that do not lie beside the records.
+        InvalidInputError: the partitions of X and y do not match.
     """
     if is_dask(X) or is_dask(y):
         return DaskParts.of(X, y, columns)
@@ -59,7 +59,7 @@ def parts_of(X: Any, y: Any, columns: Sequence[str] = ()) -> Parts | None:
 
 
 def rows_of_parts(X: Any, parts: Parts) -> int:
-    """The number of records of ``parts_of(X, y)``, y included; a pass over them where Dask does not know it.
+    """Return the number of records of ``parts_of(X, y)``; a pass over the data if Dask does not know it.
 
     Raises:
         PrivOptError: as ``Parts.each``; records without labels.
@@ -74,21 +74,21 @@ def _rows(pair: tuple[Any, Any]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class DaskParts(Parts):
-    """Partitions, where a Dask cluster or, without one, the threads of this process find them.
+    """Partitions of Dask collections, computed by a Dask cluster or by the threads of this process.
 
-    On a cluster, parts that are made stay with the workers, in memory as long as there is room; without one
-    they are made anew for every task, so that a table need not fit in memory. A part whose worker dies is
-    made again. Answers are taken by the number of the part: one for each, whoever computed it.
+    On a cluster, the results of ``made`` persist on the workers, in memory while there is room. Without one
+    they are recomputed for every task, so that a table need not fit in memory. A partition whose worker dies
+    is recomputed. Each partition gives exactly one result, in the order of the partitions.
     """
 
     pieces: tuple[Any, ...]
 
     @classmethod
     def of(cls, X: Any, y: Any, columns: Sequence[str] = ()) -> Self:
-        """Pairs of partitions of X and y; arguments as for ``parts_of``.
+        """Pair the partitions of X and y; arguments as for ``parts_of``.
 
         Raises:
-            InvalidInputError: collections that have none, or that do not fit together.
+            InvalidInputError: collections without partitions, or whose partitions do not match.
         """
         if not (is_dask(X) and is_dask(y)):
             raise InvalidInputError("X and y must both be Dask collections, or neither")
@@ -103,17 +103,17 @@ class DaskParts(Parts):
         return cls(tuple(_dask().delayed(_pair)(*pair) for pair in zip(*both, strict=True)))
 
     def each(self, task: Callable[[Any], Any]) -> list[Any]:
-        """As ``Parts.each``.
+        """Run a task on every partition, as ``Parts.each``.
 
         Raises:
-            PrivOptError: what a part refuses, of the first that does.
-            LostPartsError: Dask gave up.
+            PrivOptError: the error of the first partition that has one.
+            LostPartsError: the computation failed in Dask.
         """
         asked = [_dask().delayed(_told)(task, piece) for piece in self.pieces]
         lost = ""
         try:
             answers = _dask().compute(*asked)
-        except Exception as error:  # Dask has many, and those of whoever reads the table can quote cells
+        except Exception as error:  # of any type, and errors of a file reader can quote cells
             lost = type(error).__name__
         if lost:  # raised here, the error has no context that quotes them
             raise LostPartsError(
@@ -131,7 +131,7 @@ class DaskParts(Parts):
 
 
 def lazily(X: Any, function: Callable[[Any], Any], dtype: Any, columns: Sequence[int] = ()) -> Any:
-    """A Dask array of what ``function`` returns for the partitions of X, (their rows, *columns) each.
+    """Return a Dask array of ``function`` of each partition of X, of shape (rows, *columns) each.
 
     Raises:
         InvalidInputError: a collection without partitions.
@@ -146,22 +146,22 @@ def lazily(X: Any, function: Callable[[Any], Any], dtype: Any, columns: Sequence
 
 
 def computed(*values: Any) -> tuple[Any, ...]:
-    """Dask collections as what they hold, computed together; other values as they are."""
+    """Compute Dask collections together; return other values unchanged."""
     if not any(map(is_dask, values)):
         return values
     return tuple(_dask().compute(*values))
 
 
 def _pieces(collection: Any, columns: Sequence[str] = ()) -> list[Any]:
-    """The partitions of a collection, each with all of its columns, or of a data frame with some."""
+    """Return the partitions of a collection, with all columns or, for a data frame, the named ones."""
     if _is_array(collection) and collection.ndim == 2 and collection.numblocks[1] > 1:
         collection = collection.rechunk({1: -1})
     if _is_array(collection):
         return list(collection.to_delayed().ravel())
     if columns and set(columns) <= set(collection.columns):
         collection = collection[list(columns)]
-    # Files are read for the columns that are asked for, but each as a partition: what else Dask optimizes
-    # would read several as one, more of them the fewer columns there are, and X and y would part.
+    # Only the named columns are read from files. Dask's graph optimization is off: it would fuse files into
+    # one partition, more of them the fewer the columns, and the partitions of X and y would not match.
     return list(collection.simplify().to_delayed(optimize_graph=False))
 
 
@@ -170,7 +170,7 @@ def _is_array(collection: Any) -> bool:
 
 
 def _lengths(collection: Any) -> list[int]:
-    """The lengths of the partitions, where all of them are known; data frames do not know theirs.
+    """Return the lengths of the partitions, empty unless all are known; those of data frames are not.
 
     Raises:
         InvalidInputError: a collection without partitions of rows.
@@ -185,7 +185,7 @@ def _lengths(collection: Any) -> list[int]:
 
 
 def _dask() -> Any:
-    """Dask, whose names are not typed."""
+    """Import Dask, typed as Any."""
     import dask
     import dask.array
 
@@ -193,7 +193,7 @@ def _dask() -> Any:
 
 
 def _has_cluster() -> bool:
-    """Whether Dask computes on the workers of a client in this process."""
+    """Return whether this process has a default client of a Dask cluster."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return False
@@ -205,19 +205,19 @@ def _has_cluster() -> bool:
 
 
 def _pair(X: Any, y: Any) -> tuple[Any, Any] | _Refused | None:
-    """A partition and its labels; None: no records."""
+    """Pair a partition with its labels; None if it has no records."""
     if X.shape[0] != len(y):
         return _Refused(InvalidInputError(_ALIGNED))
     return (X, y) if len(y) else None
 
 
 def _told(task: Callable[[Any], Any], part: Any) -> Any:
-    """What a task returns for a part, or what it refuses; nothing for nothing."""
+    """Run a task on a part and return its result or its error; None for an empty part."""
     if part is None or isinstance(part, _Refused):
         return part
     try:
         return task(part)
     except PrivOptError as error:
         return _Refused(error.with_traceback(None))
-    except Exception as error:  # whose text may quote cells
+    except Exception as error:  # its text may quote cells
         return _Refused(InvalidInputError(f"a partition cannot be used ({type(error).__name__})"))

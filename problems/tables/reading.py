@@ -1,4 +1,4 @@
-"""Tables in files: CSV, compressed or not, and Parquet. No error repeats what a file holds."""
+"""Reading of tables from CSV files, compressed or not, and Parquet files. No error quotes their content."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
     Args:
         path: the file.
-        text: columns of a CSV file that are read as they are written: ``schema.text_columns``, say.
+        text: columns of a CSV file that are read as text, such as ``schema.text_columns``.
 
     Raises:
         SchemaError: another extension, or a file that cannot be read. No content is repeated.
@@ -47,7 +47,7 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
 
 def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
-    """The names of a table's columns, of a Parquet file with their types; no record is read.
+    """Return the names of a table's columns, of a Parquet file with their types; no record is read.
 
     Raises:
         SchemaError: as ``read_table``.
@@ -62,7 +62,7 @@ def _is_parquet(file: Path) -> bool:
 
 @contextmanager
 def _told_apart(path: str | Path) -> Iterator[Path]:
-    """A file that may be a table; what goes wrong with it becomes SchemaError, and repeats no content."""
+    """Open the path of a table; errors in the block become SchemaError without the file's content."""
     file = as_path(path, "a table")
     name = file.name.lower()
     if file.is_dir():
@@ -92,7 +92,7 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
 
 def _csv_header(file: Path) -> tuple[str, list[str]]:
-    """The separator, and the names of the columns."""
+    """Return the separator and the names of the columns."""
     with _csv_text(file) as stream:
         first = stream.readline()
         separator = next((s for s in ",;\t" if s in first), ",")
@@ -110,12 +110,13 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
         return found
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header are no detail
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas warns of cells beyond the header
             frame = pd.read_csv(
                 file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
                 keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
                 skipinitialspace=True, skip_blank_lines=len(header) > 1,
-                # Others shift integers by an ulp as soon as one cell of their column is no integer.
+                # Other parsers shift integers by an ulp as soon as one cell of their column is not an
+                # integer.
                 float_precision="round_trip",
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -129,7 +130,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
 
 
 def _read_unquoted(file: Path, separator: str, header: list[str]) -> pd.DataFrame | None:
-    """All cells as text, by Arrow, which is faster; None if a quote or a line takes another look."""
+    """Read all cells as text by Arrow, which is faster; None if a quote or a malformed line needs pandas."""
     with _csv_bytes(file) as raw:
         content = raw.read()
     if b'"' in content or b"\0" in content:
@@ -171,7 +172,7 @@ def _csv_text(file: Path) -> Iterator[io.TextIOWrapper]:
 
 
 def _check_lines(file: Path, separator: str, width: int) -> None:
-    """Raise SchemaError at the first line that does not hold ``width`` cells."""
+    """Raise SchemaError at the first line that does not have ``width`` cells."""
     with _csv_text(file) as stream:
         lines = csv.reader(stream, delimiter=separator, skipinitialspace=True)
         try:

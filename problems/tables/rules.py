@@ -1,4 +1,4 @@
-"""What a schema may ask of the points of a column: public wishes, kept by whatever makes the points."""
+"""Public constraints of a schema on the points of a column; every mechanism that fits points obeys them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KEYS = ("monotone", "points")
 
 @dataclass(frozen=True)
 class PointRule:
-    """Wishes for one column.
+    """Constraints on the points of one column.
 
     Attributes:
-        monotone: "rising" wants no fewer points for higher bins or numbers, "falling" no more; None: as they
-            come. The missing level is free.
-        points: (low, high), bounds on the points of each level, two integers; None: the mechanism's own.
+        monotone: "rising": points do not decrease in the bins or numbers; "falling": they do not increase;
+            None: no constraint. The missing level is not constrained.
+        points: (low, high), integer bounds on the points of each level; None: the mechanism's own.
     """
 
     monotone: Literal["rising", "falling"] | None = None
@@ -29,7 +29,7 @@ class PointRule:
         """Read the keys ``monotone`` and ``points`` of a column.
 
         Raises:
-            SchemaError: values that there are not, or a monotone column without an order.
+            SchemaError: invalid values, or a monotone constraint on a column without an order.
         """
         monotone, points = given.get("monotone"), given.get("points")
         if monotone not in (None, "rising", "falling"):
@@ -46,6 +46,6 @@ class PointRule:
         return cls(monotone, (points[0], points[1]))
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of a file."""
+        """Return the constraints as keys of a schema file."""
         points = None if self.points is None else list(self.points)
         return {k: v for k, v in (("monotone", self.monotone), ("points", points)) if v is not None}

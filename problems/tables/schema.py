@@ -1,4 +1,4 @@
-"""From a table to integer features over a common denominator, by declared public facts alone."""
+"""Encoding of a table as integer features over a common denominator, from public declarations."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.rules import KEYS, PointRule
 from privopt.problems.tables.values import FEATURE_LIMIT
 
-# Schema.infer: about this many grid points per column. All feature values are then multiples of 1/120,
+# The approximate number of grid points per column in Schema.infer. All features are multiples of 1/120,
 # so the common denominator does not grow with the number of columns.
 _GRID_LEVELS = 100
 _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
 _MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
-# Tables of levels, and of pairs of them, are no longer than this.
+# The largest length of tables of levels and of pairs of levels.
 _MOST_LEVELS = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class IntegerFeatures:
-    """Features times their common denominator.
+    """Features multiplied by their common denominator.
 
     Attributes:
         X: int64, shape (n, d).
@@ -55,12 +55,12 @@ class IntegerFeatures:
 
 @dataclass(frozen=True)
 class Schema:
-    """Declared columns, and the features that they become, in that order.
+    """Declared columns and their encoding as features, in the declared order.
 
     Privacy: nothing is learned from the data. Each record is encoded on its own, by the declaration, so
-    tables that differ in one record become feature matrices that differ in one row, and encoding costs no
-    budget. A refusal, however, tells that some record breaks the declaration: declare "clip" and "ignore"
-    where not even that may show.
+    tables that differ in one record give feature matrices that differ in one row, and encoding costs no
+    budget. A refusal, however, reveals that some record breaks the declaration: declare "clip" and "ignore"
+    if that must not be revealed.
 
     ``load`` and ``save`` keep schemas as files. In TOML (JSON has the same keys):
 
@@ -91,11 +91,11 @@ class Schema:
     Args:
         columns: the declarations; names are distinct.
         intercept: whether a feature that is always 1 follows the others.
-        rules: wishes for the points of columns by name, see ``PointRule``; in files the keys ``monotone``
-            and ``points`` of a column.
+        rules: constraints on the points of columns by name, see ``PointRule``; in files the keys
+            ``monotone`` and ``points`` of a column.
 
     Raises:
-        SchemaError: no columns, a name twice, or a common denominator too large for exact arithmetic.
+        SchemaError: no columns, a repeated name, or a common denominator too large for exact arithmetic.
     """
 
     columns: tuple[Column, ...]
@@ -143,30 +143,30 @@ class Schema:
 
     @property
     def levels(self) -> list[tuple[str, str]]:
-        """The column and the level that each feature stands for."""
+        """The column and the level of each feature."""
         named = [(column.name, level) for column in self.columns for level in column.levels]
         return named + [("intercept", "always")] * self.intercept
 
     @property
     def text_columns(self) -> list[str]:
-        """The declared columns: files are read as text, "01" as "01", which the declaration converts."""
+        """The columns to read from files as text ("01" stays "01"): all, as the declaration converts them."""
         return [column.name for column in self.columns]
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """(first, last + 1) of the features of each column, its missing level included."""
+        """The features (first, last + 1) of each column, its missing level included."""
         sizes = (len(column.feature_names) for column in self.columns)
         return tuple(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
 
     @property
     def numbers(self) -> dict[int, Numeric]:
-        """The columns of numbers, by the feature that the number is."""
+        """The numeric columns, by the index of their feature."""
         plain = ((start, plain_column(c)[0]) for (start, _), c in zip(self.spans, self.columns, strict=True))
         return {start: column for start, column in plain if isinstance(column, Numeric)}
 
     @property
     def flags(self) -> tuple[int, ...]:
-        """The features that are 0 or 1 in every table: levels, bins, gaps, and the intercept."""
+        """The 0/1 features: categories, bins, missing levels, and the intercept."""
         numbers = self.numbers
         return tuple(j for j in range(self.n_features) if j not in numbers)
 
@@ -181,18 +181,18 @@ class Schema:
 
     @property
     def middle(self) -> NDArray[np.float64]:
-        """The middle of every feature, shape (n_features,): rows are nearer to it than to 0. Public."""
+        """The public centre of the features, shape (n_features,); centring at it shortens rows."""
         columns = [float(m) for column in self.columns for m in column.middle]
         return np.array(columns + [0.0] * self.intercept)
 
     @property
     def spread(self) -> float:
-        """How far an encoded row can be from ``middle``, in l2. Public."""
+        """A public bound on the l2 distance of an encoded row from ``middle``."""
         squares = float(sum(column.squared_spread for column in self.columns)) + self.intercept
         return math.sqrt(squares) * (1 + 1e-12)
 
     def encode(self, table: Table) -> IntegerFeatures:
-        """The features of a table, times the common denominator.
+        """Encode a table as features times the common denominator.
 
         Args:
             table: a DataFrame or a dict of columns, where columns are found by name and further ones are
@@ -204,12 +204,12 @@ class Schema:
         return self.features(self.codes(table))
 
     def codes(self, table: Table) -> list[IntArray]:
-        """The codes of a table, column by column, shape (n,) each; arguments and errors as for ``encode``."""
+        """Encode a table as codes, shape (n,) per column; arguments and errors as for ``encode``."""
         arrays = self._declared(columns_of(table))
         return [column.code(values) for column, values in zip(self.columns, arrays, strict=True)]
 
     def features(self, codes: Sequence[IntArray]) -> IntegerFeatures:
-        """The features of codes as ``codes`` returns them, times the common denominator."""
+        """Return the features of codes (see ``codes``), times the common denominator."""
         X = np.zeros((len(codes[0]), self.n_features), dtype=np.int64)
         for column, found, (first, last) in zip(self.columns, codes, self.spans, strict=True):
             column.write(found, X[:, first:last], self.denominator)
@@ -218,7 +218,7 @@ class Schema:
         return IntegerFeatures(X, self.denominator, self.feature_names)
 
     def coded(self, codes: Sequence[IntArray]) -> CodedRows | None:
-        """The features of codes, by their codes; None where all columns together have too many of them."""
+        """Return the features as coded rows; None if the columns have too many codes in total."""
         sizes = [column.n_codes for column in self.columns]
         if sum(sizes) > _MOST_LEVELS:
             return None
@@ -236,7 +236,7 @@ class Schema:
         return found.with_constant(1.0) if self.intercept else found
 
     def with_na_values(self, na_values: Sequence[str | float]) -> Schema:
-        """The same with further missing-value markers for every column; a declared category is none."""
+        """Return the schema with more missing-value markers in every column, except declared categories."""
         columns = []
         for column in self.columns:
             kind, has_level = plain_column(column)
@@ -247,7 +247,7 @@ class Schema:
         return Schema(columns, self.intercept, {c.name: r for c, r in zip(columns, self.rules, strict=True)})
 
     def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
-        """The declared columns of a table, in declared order."""
+        """Return the declared columns of a table, in declared order."""
         if table and table[0][0] is None:
             if len(table) != len(self.columns):
                 raise SchemaError(
@@ -265,13 +265,13 @@ class Schema:
 
     @classmethod
     def infer(cls, table: Table, *, intercept: bool = False) -> Schema:
-        """A draft of a schema, read off the data: a starting point to edit, and NOT private.
+        """Infer a draft of a schema from the data: a starting point to edit, and NOT private.
 
-        A column becomes Numeric if more of its cells are numbers, or text that writes one, than anything else
-        (missing cells do not count): bounds around the smallest and the largest value, and at most about 100
-        grid points at 1, 2 or 5 times a power of ten, whole numbers for whole numbers. Others become
-        Categorical, with sorted categories and undeclared ones ignored. Both get a missing level if a cell is
-        missing or, in a column of numbers, anything else.
+        A column becomes Numeric if most of its cells are numbers or the text of one (missing cells do not
+        count). Its bounds contain the smallest and the largest value. It has at most about 100 grid points,
+        with a step of 1, 2 or 5 times a power of ten, at least 1 for integers. Other columns become
+        Categorical, with sorted categories and undeclared ones ignored. Both get a missing level if a cell
+        is missing or, in a numeric column, not a number.
 
         Privacy: bounds and categories reveal records. Every use of the result on the same data is outside
         any privacy statement, as the PrivacyLeakWarning says.
@@ -295,15 +295,15 @@ class Schema:
                 columns.append(_draft(i, name, values))
             except SchemaError as error:
                 refused.append(str(error))
-        if refused:  # all at once: wide tables have many
+        if refused:  # reported together: wide tables have many
             raise SchemaError("; ".join(refused[:MOST_NAMED]) + "; ..." * (len(refused) > MOST_NAMED))
         try:
             return cls(columns, intercept)
-        except SchemaError:  # which quotes names
+        except SchemaError:  # its message quotes names
             raise SchemaError("no schema can be read off this table; declare one") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as plain numbers, strings, lists and dicts; ``from_dict`` reads it back."""
+        """Return the declaration as plain numbers, strings, lists and dicts, for ``from_dict``."""
         return {
             "intercept": self.intercept,
             "columns": [
@@ -313,7 +313,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
-        """Read what ``to_dict`` returns.
+        """Build a schema from a dictionary as ``to_dict`` returns it.
 
         Raises:
             SchemaError: unknown or missing keys, an unknown kind, or a declaration that is refused.
@@ -358,7 +358,7 @@ class Schema:
         """Read a .toml or .json file.
 
         Raises:
-            SchemaError: another extension, an unreadable file, or what ``from_dict`` refuses.
+            SchemaError: another extension, an unreadable file, or an error of ``from_dict``.
         """
         file = _schema_file(path)
         try:
@@ -409,9 +409,9 @@ def _checked_keys(
 
 
 def _draft(number: int, name: str, values: Any) -> Column:
-    """A declaration read off the ``number``-th column; errors give its number, the name may be a cell.
+    """Infer the declaration of the ``number``-th column. Errors give its number: the name may be a cell.
 
-    The kind is what most cells are: numbers, text that writes one included, or other text.
+    The column is numeric if most cells are numbers or the text of one, else categorical.
     """
     where = f"column {number} of the table"
     x, unreadable = read_numbers(values)
@@ -422,7 +422,7 @@ def _draft(number: int, name: str, values: Any) -> Column:
         holes = bool(np.any(np.isnan(x)))
         try:
             column = _draft_numeric(name, finite)
-        except (SchemaError, ValueError):  # which quote the name and the bounds, or want numbers
+        except (SchemaError, ValueError):  # messages that quote the name and the bounds, or no finite number
             raise SchemaError(f"{where}: no bounds can be read off these numbers; declare it") from None
     else:
         holes = text_missing
@@ -438,7 +438,7 @@ def _draft(number: int, name: str, values: Any) -> Column:
 
 
 def _texts_of(values: Any) -> tuple[list[str], bool]:
-    """The distinct texts of a column, sorted, and whether a cell is missing."""
+    """Return the distinct texts of a column, sorted, and whether a cell is missing."""
     found = text_positions(values, {})
     held = [values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()][0]
     texts = {str(held[k]) for k in np.flatnonzero((found != MISSING) & (found != UNREADABLE))}
@@ -447,7 +447,7 @@ def _texts_of(values: Any) -> tuple[list[str], bool]:
 
 def _draft_numeric(name: str, x: NDArray[np.float64]) -> Numeric:
     smallest, largest = (Fraction(repr(float(v))) for v in (x.min(), x.max()))
-    # A constant column gets some width; none gets less than 64-bit floats can divide.
+    # A constant column gets a positive width; every width is large enough to divide in 64-bit floats.
     width = max(largest - smallest or max(abs(largest), Fraction(1)), Fraction(1, 10**300))
     step = _round_up(width / _GRID_LEVELS)
     if bool(np.all(x == np.rint(x))):
@@ -459,13 +459,13 @@ def _draft_numeric(name: str, x: NDArray[np.float64]) -> Numeric:
 
 
 def _round_up(q: Fraction) -> Fraction:
-    """The smallest 1, 2 or 5 times a power of ten that is at least ``q`` > 0."""
+    """Round ``q`` > 0 up to 1, 2 or 5 times a power of ten."""
     power = Fraction(10) ** (math.floor(math.log10(q.numerator) - math.log10(q.denominator)) - 1)
     return next(m * power for m in (1, 2, 5, 10, 20, 50, 100, 200) if m * power >= q)
 
 
 def _toml(data: Mapping[str, Any]) -> str:
-    """The dictionary of a schema as TOML: its scalars and lists are written alike in JSON."""
+    """Write the dictionary of a schema as TOML; its scalars and lists have the same syntax in JSON."""
 
     blocks = [toml_line("intercept", data["intercept"])]
     for column in data["columns"]:
@@ -474,5 +474,7 @@ def _toml(data: Mapping[str, Any]) -> str:
 
 
 def toml_line(key: str, value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL too
+    text = json.dumps(value, ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )  # TOML, unlike JSON, requires DEL to be escaped
     return f"{key} = {text}"

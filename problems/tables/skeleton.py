@@ -1,7 +1,7 @@
-"""The skeleton of a schema, from names and types of a table's columns: every fact is left to a person.
+"""Skeleton of a schema, from names and types of a table's columns; a person fills in all other facts.
 
-Bounds and categories that a program reads off the records are functions of the records, and no budget pays
-for them. Names and types of columns are what a form or a database declares, as public as the schema itself.
+Bounds and categories inferred from the records are functions of the records, and no budget covers them.
+Names and types of columns are declared by a form or a database, as public as the schema itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from privopt.problems.tables.sources import is_engine_address, open_table
 
 
 class Held(Enum):
-    """What a column holds, as far as its type tells."""
+    """The content of a column, as its type declares it."""
 
     NUMBERS = "numbers"
     TEXT = "text"
@@ -50,7 +50,7 @@ _BODIES = {
 
 
 def skeleton(columns: Mapping[str, Held], target: str) -> str:
-    """TOML with a block for each column but the label; ``Schema.load`` names what is still to be filled in.
+    """Write TOML with a block per column except the label; ``Schema.load`` reports what is left to fill in.
 
     Privacy: a function of names and types alone.
 
@@ -76,14 +76,14 @@ def skeleton(columns: Mapping[str, Held], target: str) -> str:
 
 
 def column_types(data: str, table: str | None = None) -> dict[str, Held]:
-    """Names of columns and what they hold: of a file, by its header; of a database, by its catalogue.
+    """Return the names and contents of columns, from the header of a file or the catalogue of a database.
 
     Args:
         data: a .csv, .csv.gz or .parquet file, or an address that ``open_table`` takes.
         table: the table of a database.
 
     Raises:
-        SchemaError, InvalidInputError: nothing that can be read, or a CSV file whose first line is no header.
+        SchemaError, InvalidInputError: a table that cannot be read, or a CSV file without a header.
     """
     if is_engine_address(data):
         return {name: _of_engine(kind) for name, kind in open_table(data, table).schema().items()}
@@ -112,7 +112,7 @@ def _of_arrow(kind: Any) -> Held:
 
 
 def _of_engine(kind: Any) -> Held:
-    """Of an Ibis type."""
+    """Return the content of a column of an Ibis type."""
     if kind.is_string():
         return Held.TEXT
     if kind.is_boolean():

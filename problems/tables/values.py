@@ -1,4 +1,4 @@
-"""Declarations as exact fractions, labels as positions, and why values are refused."""
+"""Declared values: exact fractions, positions of labels, and the errors of refused values."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from privopt.problems.tables.cells import MISSING, UNREADABLE, number_positions,
 
 Plain = int | float | str
 
-# Features stay exact in float64 too (solvers keep their models in it), with room for weights in int64.
+# Features stay exact in float64, which solvers use for their models; products with weights fit in int64.
 FEATURE_LIMIT = 1 << 53
 
-# Dropping rows would make their number, which is public, a function of the records.
+# Dropping rows would make the number of rows, which is public, depend on the records.
 _FILL = "declare missing_level = true, or missing=..., a value chosen without looking at the records"
 
 
 class Refused(Enum):
-    """Why a value has no code."""
+    """The reason why a value has no code."""
 
     MISSING = "missing"
     OUTSIDE = "outside"
-    KIND = "kind"  # of another type
+    KIND = "kind"  # a value of another type
 
 
 def positions(where: str, values: Any, declared: Mapping[str | int, int]) -> NDArray[np.int64]:
-    """The position of each label among the declared ones, shape (n,), -1 for others.
+    """Return the position of each label among the declared ones, shape (n,), -1 for others.
 
-    Labels are compared as the categories of a schema are, each by itself.
+    Labels are compared like the categories of a schema, each by itself.
 
     Args:
-        where: begins the messages.
+        where: the beginning of the messages.
         values: shape (n,).
         declared: positions of values that are all text, or all numbers or booleans.
 
@@ -57,16 +57,16 @@ def positions(where: str, values: Any, declared: Mapping[str | int, int]) -> NDA
 
 
 def check_exact(where: str, values: Iterable[object]) -> None:
-    """Raise SchemaError for numbers that are declared, to be told from others, and are too large for it.
+    """Raise SchemaError for declared numbers that are too large to be distinguished as 64-bit floats.
 
-    A hole or a fraction in another record makes a column of floats, which merges larger integers.
+    A missing value or a fraction in another record turns a column into floats, which merge large integers.
     """
     if any(isinstance(v, int | float) and not abs(v) < FEATURE_LIMIT for v in values):
         raise SchemaError(f"{where}: integers must be below 2^53 in absolute value; declare them as text")
 
 
 def rational(value: object, name: str, key: str) -> Fraction:
-    """A declared number as an exact fraction: floats and strings are read as decimals.
+    """Convert a declared number to an exact fraction; floats and strings are read as decimals.
 
     Raises:
         SchemaError: not a number, not finite, or beyond 64-bit floats.
@@ -74,7 +74,7 @@ def rational(value: object, name: str, key: str) -> Fraction:
     try:
         if isinstance(value, bool):
             raise ValueError
-        if isinstance(value, str) and "e" not in value.lower():  # an exponent could ask for any memory
+        if isinstance(value, str) and "e" not in value.lower():  # a large exponent could exhaust the memory
             exact = Fraction(value)
         elif isinstance(value, numbers.Rational):
             exact = Fraction(int(value.numerator), int(value.denominator))
@@ -93,14 +93,14 @@ def rational(value: object, name: str, key: str) -> Fraction:
 
 
 def plain(q: Fraction) -> Plain:
-    """The simplest of int, float and str that reads back as ``q``."""
+    """Return the simplest of int, float and str that parses as ``q``."""
     if q.denominator == 1 and abs(q) < 1 << 63:  # TOML integers have 64 bits
         return int(q)
     return float(q) if Fraction(repr(float(q))) == q else str(q)
 
 
 def refusal(where: str, reason: Refused, categories: bool = False) -> SchemaError:
-    """Why a value of a column has no code."""
+    """Build the error for a value of a column that has no code."""
     if reason is Refused.KIND and categories:
         return SchemaError(
             f"{where}: values of the categories' type are needed, the table holds text or other types; "

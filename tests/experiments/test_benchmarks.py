@@ -19,7 +19,7 @@ from rich.console import Console
 
 from privopt.experiments import benchmark_solvers as draws
 from privopt.experiments import scaling
-from privopt.experiments.workbench.kept import Kept, WorkerDiedError, isolated, markdown, peak_megabytes
+from privopt.experiments.workbench.resumable import Kept, WorkerDiedError, isolated, markdown, peak_megabytes
 from privopt.problems.errors import InvalidInputError
 
 
@@ -68,7 +68,7 @@ def test_peak_memory_is_that_of_the_process_alone() -> None:
     ballast = np.ones(100 << 17)  # 100 MB
     assert peak_megabytes() > 100
     fresh = (
-        "from privopt.experiments.workbench.kept import peak_megabytes as peak\n"
+        "from privopt.experiments.workbench.resumable import peak_megabytes as peak\n"
         "before, ballast = peak(), bytearray(b'1') * (80 << 20)\n"
         "print(before, peak())\n"
     )

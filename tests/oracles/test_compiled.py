@@ -37,6 +37,7 @@ MEANS = "tests/mechanisms/heavy_tails/test_means.py"
 KERNELS = {
     "oracles/cells/regions.py": "tests/oracles/cells",
     "oracles/cells/structure.py": "tests/oracles/cells",
+    "oracles/draw/branching_masses.py": "tests/oracles/draw/test_branching.py",
     "oracles/draw/mass_bounds.py": "tests/oracles/test_compiled.py",
     "oracles/draw/sum_product.py": "tests/oracles/test_compiled.py",
     "oracles/minimize/interval.py": "tests/oracles/test_compiled.py",
@@ -48,6 +49,7 @@ KERNELS = {
     "problems/convex/passes.py": "tests/problems/convex/test_passes.py",
     "problems/convex/soft_truncation.py": "tests/problems/convex/test_soft_truncation.py",
     "problems/convex/windows.py": f"{MEANS}::test_halving_finds_what_all_pairs_find",
+    "problems/discrete/conjunction_counts.py": "tests/problems/discrete/test_branching.py",
 }
 
 

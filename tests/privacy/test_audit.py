@@ -500,6 +500,8 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
         "evaluation",
         "prevalence",
         "number-means",
+        "tree",
+        "leaf-histogram",
         SeededScorecard.name,
         *OPSAMP_AUDITS,
     }
@@ -520,7 +522,7 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
 # whose batch differences are large has full gradients that are not.
 SHARES = {
     "exponential": 0.87, "permute-and-flip": 0.97, "rspm-laplace": 0.99, "rspm": 0.91, "opdisc": 0.71,
-    "evaluation": 0.99,
+    "evaluation": 0.99, "tree": 0.81, "leaf-histogram": 0.99,
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
     "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.62, "dp-gld": 0.99,
@@ -578,7 +580,18 @@ def fit(counts: Sequence[int], law: Sequence[float]) -> float:
 
 
 @pytest.mark.parametrize(
-    "name", [*RISK_AUDITS, "evaluation", "dp-gld", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so"]
+    "name",
+    [
+        *RISK_AUDITS,
+        "evaluation",
+        "tree",
+        "leaf-histogram",
+        "dp-gld",
+        "dp-sosp",
+        "dp-newton",
+        "dp-spider",
+        "dp-gd-so",
+    ],
 )
 def test_releases_of_first_order_mechanisms_follow_the_laws(name: str) -> None:
     """Real releases, of claims and of mutants; those of a mutant do not follow the law of its claim."""

@@ -57,6 +57,11 @@ def test_noise_of_averaged_answers_costs_epsilon_on_the_grid() -> None:
     assert 0.7 * (1 - 1e-9) <= spent <= 0.7
 
 
+@pytest.mark.parametrize("steps", [1, 50])
+def test_noise_at_a_level_costs_the_level_and_hardly_less(steps: int) -> None:
+    assert 0.5 * (1 - 1e-9) <= noise_at_level(0.5, steps, 2.0, 1000).level(steps) <= 0.5
+
+
 def test_levels_that_the_grid_leaves_nothing_of_are_refused() -> None:
     with pytest.raises(PrivacyParameterError, match="leave nothing of mu"):
         noise_at_level(1e-3, 10**6, 1.0, 10**8)

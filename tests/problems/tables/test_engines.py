@@ -761,3 +761,27 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "ibis.backends.postgres", None)
     with pytest.raises(InvalidInputError, match="driver for postgresql is not installed"):
         open_table("postgresql://someone:secret@127.0.0.1:1/base", "t")
+
+
+# --- expressions that are no tables of records ---
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda t: t.join(t.view(), "y").select("x", "y"),
+        lambda t: t.mutate(x=t.x - t.x.max()),
+        lambda t: t.mutate(x=t.x.lag().over(ibis.window(order_by="x"))),
+        lambda t: t.group_by("y").aggregate(x=t.x.max()),
+        lambda t: t.limit(1),
+        lambda t: t.distinct(),
+        lambda t: t.filter(t.x.isin(t.view().filter(lambda s: s.y == "no").x)),
+    ],
+)
+def test_steps_that_let_a_record_into_several_rows_are_refused(mix: Callable[[Any], Any]) -> None:
+    schema = Schema([Binned("x", [0, 1, 2])])
+    with engine("duckdb", {"x": [0.5, 1.5], "y": ["no", "yes"]}, {"x": "float", "y": "text"}) as table:
+        with pytest.raises(InvalidInputError, match="mixes rows"):
+            count_records(mix(table), schema, "y", CLASSES)
+        plain = table.filter(table.x > 0).mutate(x=ibis._.x * 1).union(table).order_by("x")
+        assert count_records(plain, schema, "y", CLASSES).n_records == 4

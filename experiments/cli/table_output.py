@@ -1,4 +1,4 @@
-"""Tables that nobody cuts."""
+"""Printing of tables at full width."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rich.table import Table
 _ANY = 10_000
 
 
-def print_whole(console: Console, table: Table) -> None:
-    """Print a table: as wide as it is where the output is a pipe or a file, which have no width."""
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; in a pipe or a file, which have no width, at its full width."""
     if not console.is_terminal:
         whole = console.measure(table, options=console.options.update(max_width=_ANY)).maximum
         console.width = max(console.width, whole)

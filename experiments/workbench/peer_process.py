@@ -1,9 +1,10 @@
-"""A model of another package, in an environment of its own: run as a script, it knows nothing of privopt.
+"""Script that fits a model of another package in an environment of its own; it does not import privopt.
 
-    python foreign.py {fasterrisk,diffprivlib} TASK.npz OPTIONS
+    python peer_process.py {fasterrisk,diffprivlib} TASK.npz OPTIONS
 
-TASK holds ``train`` and ``test``, features of shape (n, d), and ``labels``, 0 and 1, of the first. OPTIONS
-are JSON. Printed as JSON: ``scores`` of the second, ``points`` (weights not 0), ``seconds`` of the fit.
+TASK contains ``train`` and ``test``, features of shape (n, d), and ``labels``, the labels 0 and 1 of
+``train``. OPTIONS are JSON. The output is JSON: ``scores`` of ``test``, ``points`` (the number of nonzero
+weights), ``seconds`` of the fit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 
 def fasterrisk(train: Any, labels: Any, columns: int) -> tuple[Any, float]:
-    """Integer weights of at most so many features, without privacy (Liu et al. 2022), at its defaults."""
+    """Fit integer weights of at most ``columns`` features, without privacy (Liu et al. 2022), at defaults."""
     optimizer = importlib.import_module("fasterrisk.fasterrisk").RiskScoreOptimizer
     model = optimizer(X=train, y=np.where(labels > 0, 1.0, -1.0), k=columns)
     model.optimize()
@@ -27,7 +28,7 @@ def fasterrisk(train: Any, labels: Any, columns: int) -> tuple[Any, float]:
 
 
 def diffprivlib(train: Any, labels: Any, epsilon: float, data_norm: float, seed: int) -> tuple[Any, float]:
-    """Logistic regression at its defaults, pure epsilon, for rows of norm at most ``data_norm``."""
+    """Fit logistic regression at its defaults, pure epsilon, for rows of norm at most ``data_norm``."""
     regression = importlib.import_module("diffprivlib.models").LogisticRegression
     model = regression(epsilon=epsilon, data_norm=data_norm, random_state=seed).fit(train, labels)
     return np.ravel(model.coef_), np.ravel(model.intercept_)[0]

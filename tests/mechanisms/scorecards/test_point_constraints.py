@@ -1,4 +1,4 @@
-"""Wishes of a schema for points: kept by every card, whatever the private weights are."""
+"""Constraints of a schema on points: satisfied by every card, whatever the private weights are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.point_constraints import PointConstraint, constrained, few_columns
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
-from privopt.mechanisms.scorecards.wishes import Wish, few_columns, granted
 from privopt.problems import (
     Binned,
     Categorical,
@@ -39,7 +39,7 @@ SCHEMA = Schema(
 )
 
 
-def test_every_candidate_keeps_the_wishes() -> None:
+def test_every_candidate_keeps_the_point_constraints() -> None:
     lattice = SeededScorecard.default_lattice(SCHEMA)
     facts = CardFacts.of(SCHEMA, 1000, lattice)
     rng = np.random.default_rng(0)
@@ -75,8 +75,10 @@ def test_levels_are_shifted_to_their_bound_and_the_intercept_takes_the_differenc
         ((-3, 0), [-2, -1, 0, 1.5]),
         ((-3, 3), [-1, 0, 1, 0.5]),
     ):
-        assert granted(weights, (Wish(0, 3, 3, 0, points),), True).tolist() == shifted
-        assert granted(weights, (Wish(0, 3, 3, 0, points),), False).tolist() == weights.tolist()
+        assert constrained(weights, (PointConstraint(0, 3, 3, 0, points),), True).tolist() == shifted
+        assert (
+            constrained(weights, (PointConstraint(0, 3, 3, 0, points),), False).tolist() == weights.tolist()
+        )
 
 
 def test_a_number_tells_apart_by_what_lies_between_0_and_its_weight() -> None:

@@ -1,4 +1,4 @@
-"""Long runs: work in processes of their own, lines kept in a CSV file as they come, tables for a page."""
+"""Resumable long runs: work in separate processes, results appended to a CSV file, Markdown tables."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.problems.errors import InvalidInputError, PrivOptError
 
 T = TypeVar("T")
-# Seconds between two looks at a process that is silent, and that one has to end by itself when it is told to.
+# Seconds between two polls of a silent process, and seconds for a process to exit after SIGTERM.
 _LOOK, _GRACE = 0.2, 2.0
 
 
 class WorkerDiedError(PrivOptError):
-    """A process ended before its work was done: out of memory, or stopped from outside."""
+    """A worker process ended before its work was done: out of memory, or killed."""
 
 
 class Kept:
-    """Lines in a CSV file, appended one by one, so that an interrupted run keeps what it has finished.
+    """Results in a CSV file, appended line by line, so that an interrupted run can be resumed.
 
     Args:
-        path: the file; what it holds already is taken over.
-        kind: a dataclass of numbers and texts, one instance a line.
-        key: the fields that tell one line from another.
+        path: the file; existing lines are loaded.
+        kind: a dataclass of numbers and texts, one instance per line.
+        key: the fields that identify a line.
 
     Raises:
-        InvalidInputError: the file holds lines of another kind.
+        InvalidInputError: the columns of the file are not the fields of ``kind``.
     """
 
     def __init__(self, path: Path, kind: type[Any], key: Sequence[str]) -> None:
@@ -59,11 +59,11 @@ class Kept:
             self.lines = [{str(k): v for k, v in line.items()} for line in frame.to_dict("records")]
 
     def add(self, line: Any) -> None:
-        """Append a line, on the disk first."""
+        """Append a line, to the file before memory."""
         self.add_all([line])
 
     def add_all(self, lines: Sequence[Any]) -> None:
-        """Append lines that belong together, on the disk first, in one write: all of them or none."""
+        """Append lines that belong together in one write, to the file before memory: all or none."""
         values = [asdict(line) for line in lines]
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.columns)
@@ -75,7 +75,7 @@ class Kept:
         self.lines.extend(values)
 
     def matching(self, **wanted: object) -> list[Mapping[str, Any]]:
-        """The lines with these values."""
+        """Return the lines with these values."""
         return [line for line in self.lines if all(line[k] == v for k, v in wanted.items())]
 
     def holds(self, line: Any) -> bool:
@@ -88,7 +88,10 @@ class Kept:
 
 
 def each(plan: Sequence[T], do: Callable[[T], None], console: Console, title: str) -> list[str]:
-    """``do`` every part of a plan, with a bar; Ctrl-C ends early. What was not done, and why."""
+    """Run every part of a plan, with a progress bar; return the parts that failed, with reasons.
+
+    Ctrl-C ends the run early.
+    """
     missing: list[str] = []
     with Bar(console=console) as bar:
         line = bar.add_task(title, total=len(plan))
@@ -114,14 +117,15 @@ def isolated(
     started: Callable[[BaseProcess], None] | None = None,
     waiting: Callable[[BaseProcess], None] | None = None,
 ) -> Iterator[Any]:
-    """What ``work(*words)`` yields, from a fresh process, as it comes; the process ends with the iteration.
+    """Yield the values of ``work(*words)`` as a fresh process computes them.
 
-    ``started`` is told the process: whoever waits in another thread can end it. ``waiting`` is called several
-    times a second while nothing comes; what it raises ends the process.
+    The process ends with the iteration. ``started`` is called with the process, so that another thread can
+    end it. ``waiting`` is called several times a second while no value comes; an exception that it raises
+    ends the process.
 
     Raises:
         WorkerDiedError: the process was killed.
-        Exception: whatever the work raised.
+        Exception: an exception of the work.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -149,12 +153,12 @@ def isolated(
     finally:
         process.terminate()
         process.join(_GRACE)
-        process.kill()  # whoever is deaf to the first signal
+        process.kill()  # if it ignores the first signal
         process.join()
 
 
 def _feed(sender: Connection, work: Callable[..., Iterator[Any]], words: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     try:
         for value in work(*words):
             sender.send(("value", value))
@@ -165,9 +169,10 @@ def _feed(sender: Connection, work: Callable[..., Iterator[Any]], words: tuple[A
 
 
 def peak_megabytes() -> float:
-    """The largest resident memory of this process so far.
+    """Return the peak resident memory of this process.
 
-    Linux keeps it per address space. ``getrusage`` does not: a fresh process inherits its parent's peak.
+    /proc/self/status has it per address space. ``getrusage`` does not: a fresh process inherits the peak of
+    its parent.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -179,13 +184,13 @@ def peak_megabytes() -> float:
 
 
 def machine() -> str:
-    """Where a run was made, in a few words."""
+    """Describe the machine: processor, Python, load."""
     load = f", load average {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
     return f"{processor()}, Python {platform.python_version()}{load}"
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table for a page: numbers in three digits, nothing where there is none."""
+    """Format a table in Markdown: numbers in three digits, NaN as an empty cell."""
     return markdown_table(table.astype(object).map(_cell))
 
 
@@ -196,5 +201,5 @@ def _cell(value: object) -> object:
 
 
 def seconds(value: float) -> str:
-    """Seconds to read, two digits or three."""
+    """Format seconds in two or three digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.2g}"

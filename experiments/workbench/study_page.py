@@ -1,4 +1,4 @@
-"""A page and a picture of lines that are kept, however far their run has come."""
+"""Page and figure of a resumable study, complete or not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from privopt.experiments.workbench.figures import save
-from privopt.experiments.workbench.kept import Kept, each
+from privopt.experiments.workbench.resumable import Kept, each
 from privopt.problems.files import write_atomically
 
 T = TypeVar("T")
@@ -24,9 +24,9 @@ def fill(
     picture: Callable[[pd.DataFrame], Figure],
     console: Console,
 ) -> pd.DataFrame:
-    """``do`` every part of a plan, then write page and picture beside the lines, from whatever there is.
+    """Run every part of a plan, then write the page and the figure of all finished lines beside their file.
 
-    The page says below its first paragraph what is missing.
+    Below its first paragraph the page lists the parts that are missing.
     """
     kept.path.parent.mkdir(parents=True, exist_ok=True)
     missing = each(plan, do, console, kept.path.stem.replace("-", " "))

@@ -1,0 +1,100 @@
+"""How large trees and rule lists may be, and what drawing one costs: from public facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.problems.arguments import told
+from privopt.problems.discrete.branching import MOST_LEVELS, BranchingProblem
+from privopt.problems.discrete.branching_effort import BranchingEffort
+from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.errors import InvalidInputError
+
+# With up to so many predicates "auto" is four levels, otherwise three. The prior makes a choice by data
+# unnecessary: on eight public tables it was within .003 of the best public rule for the depth at any epsilon.
+_FEW_PREDICATES = 60
+
+
+@dataclass(frozen=True)
+class BranchingPlan:
+    """The plan of a tree or a rule list, made without data.
+
+    Privacy: that of the exponential mechanism, whose plan it holds: the prior is the uniform distribution on
+    the lattice, so it is fixed before data, and so are the levels.
+
+    Attributes:
+        levels: the most predicates that a prediction takes.
+        choice: the draw.
+        costs: of errors.
+        effort: of counting and summing.
+        reason: why so many levels.
+    """
+
+    levels: int
+    choice: ExponentialMechanism
+    costs: CostMatrix
+    effort: BranchingEffort
+    reason: str
+
+    @classmethod
+    def plan(
+        cls,
+        kind: type[BranchingProblem],
+        predicates: int,
+        rows: int,
+        *,
+        epsilon: float,
+        costs: CostMatrix,
+        max_levels: int | str = "auto",
+        root_splits: bool = False,
+    ) -> Self:
+        """Plan from public facts.
+
+        Args:
+            kind: trees or rule lists.
+            predicates: how many there are.
+            rows: how many rows there can be.
+            epsilon: of the draw.
+            costs: of errors.
+            max_levels: 1 to 4, or "auto".
+            root_splits: whether a model that says the same of all records is left out.
+
+        Raises:
+            InvalidInputError: another number of levels, or more work or memory than there is.
+            PrivacyParameterError: epsilon out of range.
+        """
+        if max_levels == "auto":
+            levels, reason = _levels(predicates, rows, costs.classes)
+        else:
+            levels, reason = _checked(max_levels), "it was asked for"
+        effort = BranchingEffort.of(predicates, levels, rows, costs.classes)
+        if effort.refusals:
+            raise InvalidInputError(
+                f"{levels} level(s) over {predicates} predicates take {' and '.join(effort.refusals)}. To "
+                "do: fewer levels, or a schema with fewer columns, bins or categories"
+            )
+        lattice = kind.domain(predicates, levels, costs.classes, root_splits=root_splits)
+        choice = ExponentialMechanism.plan(kind, lattice, epsilon=epsilon, loss_bound=costs.largest)
+        return cls(levels, choice, costs, effort, reason)
+
+
+def _levels(predicates: int, rows: int, classes: int) -> tuple[int, str]:
+    """The most levels of "auto" that are within reach, and why."""
+    usual = MOST_LEVELS if predicates <= _FEW_PREDICATES else MOST_LEVELS - 1
+    few = "at most" if predicates <= _FEW_PREDICATES else "more than"
+    reason = f"the schema has {predicates} predicates, {few} {_FEW_PREDICATES}"
+    for levels in range(usual, 1, -1):
+        if not BranchingEffort.of(predicates, levels, rows, classes).refusals:
+            return levels, reason
+        reason = f"{predicates} predicates and {rows} rows are too many for {levels} levels"
+    return 1, reason
+
+
+def _checked(levels: object) -> int:
+    if type(levels) is not int or not 1 <= levels <= MOST_LEVELS:
+        raise InvalidInputError(
+            f'the most levels are a whole number from 1 to {MOST_LEVELS}, or "auto"; got {told(levels)}'
+        )
+    return levels

@@ -1,0 +1,114 @@
+"""Trees and rule lists as people and programs read them: decoded from a lattice point, pruned, applied.
+
+All of it is post-processing of what was released: it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+
+from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.predicates import Bools, PredicateTable
+from privopt.problems.discrete.rule_list import RuleList
+from privopt.problems.tables.predicates import Predicates
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A prediction.
+
+    Attributes:
+        label: the number of the class.
+        number: of the leaf, in reading order.
+    """
+
+    label: int
+    number: int = -1
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A question; ``then`` is where its answer is ``answer``, ``otherwise`` where it is the other one."""
+
+    question: int
+    answer: bool
+    then: Node
+    otherwise: Node
+
+
+Node = Leaf | Branch
+
+
+def branches_of(kind: type[BranchingProblem], point: IntArray, predicates: Predicates) -> Node:
+    """The model that a point of a lattice stands for, pruned, with leaves numbered in reading order."""
+    values = point.tolist()
+    decoded = _rules(values, 0, len(predicates)) if kind is RuleList else _tree(values, 0, len(predicates))
+    known = {k: np.ones(column.n_codes, dtype=bool) for k, column in enumerate(predicates.coarse.columns)}
+    return _numbered(_pruned(decoded, predicates, known), count())
+
+
+def leaves_of(node: Node) -> Iterator[Leaf]:
+    """The leaves, in reading order."""
+    if isinstance(node, Leaf):
+        yield node
+    else:
+        yield from leaves_of(node.then)
+        yield from leaves_of(node.otherwise)
+
+
+def leaf_numbers(node: Node, table: PredicateTable) -> IntArray:
+    """The number of the leaf that each row reaches, shape (rows,)."""
+    if isinstance(node, Leaf):
+        return np.full(table.rows, node.number, dtype=np.int64)
+    here = table.column(node.question) == node.answer
+    return np.where(here, leaf_numbers(node.then, table), leaf_numbers(node.otherwise, table))
+
+
+def _tree(values: list[int], node: int, p: int) -> Node:
+    inner = len(values) // 2
+    if node < inner and values[node] < p:
+        sides = (_tree(values, 2 * node + side, p) for side in (1, 2))
+        return Branch(values[node], True, *sides)
+    while node < inner:
+        node = 2 * node + 1
+    return Leaf(values[node])
+
+
+def _rules(values: list[int], place: int, p: int) -> Node:
+    rules = len(values) // 2
+    if place == rules or values[place] >= 2 * p:
+        return Leaf(values[rules + place])
+    question, negated = divmod(values[place], 2)
+    return Branch(question, negated == 0, Leaf(values[rules + place]), _rules(values, place + 1, p))
+
+
+def _pruned(node: Node, predicates: Predicates, known: dict[int, Bools]) -> Node:
+    """Without questions whose answer is known, and without branches that predict the same on both sides.
+
+    ``known`` holds which codes of each column can still be.
+    """
+    if isinstance(node, Leaf):
+        return node
+    asked = predicates.questions[node.question]
+    possible = known[asked.column]
+    then = possible & (asked.truths == node.answer)
+    otherwise = possible & ~then
+    if not otherwise.any():
+        return _pruned(node.then, predicates, known)
+    if not then.any():
+        return _pruned(node.otherwise, predicates, known)
+    first = _pruned(node.then, predicates, {**known, asked.column: then})
+    second = _pruned(node.otherwise, predicates, {**known, asked.column: otherwise})
+    return first if first == second else replace(node, then=first, otherwise=second)
+
+
+def _numbered(node: Node, numbers: Iterator[int]) -> Node:
+    if isinstance(node, Leaf):
+        return replace(node, number=next(numbers))
+    then = _numbered(node.then, numbers)
+    return replace(node, then=then, otherwise=_numbered(node.otherwise, numbers))

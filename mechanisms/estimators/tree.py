@@ -1,0 +1,587 @@
+"""Private decision trees and rule lists in scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from privopt.mechanisms.discrete.branching import BranchingPlan
+from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.preparation import prepare_oracle
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
+from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
+from privopt.mechanisms.estimators.labels import checked_labels, class_indices, distinct_classes
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.public_facts import declared_schema
+from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.tree_card import TreeCard
+from privopt.mechanisms.estimators.tree_sql import tree_statement
+from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
+from privopt.mechanisms.estimators.weights import ClassWeights
+from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRisks
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.limits import Limits, check_limits
+from privopt.problems.arguments import check_type
+from privopt.problems.arrays import record_counts, tallied
+from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.predicates import PredicateTable
+from privopt.problems.discrete.rule_list import RuleList
+from privopt.problems.discrete.tree import DecisionTree
+from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.engines import is_engine_table
+from privopt.problems.tables.frames import columns_of
+from privopt.problems.tables.partitions import is_dask
+from privopt.problems.tables.predicates import Predicates
+from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+# What draws trees and rule lists.
+_ORACLE = "branching"
+# Tables in memory are counted first where so many records share a row at least, by public facts.
+_SHARED = 4
+
+
+class _Rows(NamedTuple):
+    """Records by predicates; ``counts`` None: a row each."""
+
+    table: PredicateTable
+    label: IntArray
+    counts: IntArray | None
+
+    @property
+    def n_records(self) -> int:
+        return int(np.sum(record_counts(self.counts, self.table.rows)))
+
+
+class _Given(NamedTuple):
+    """What ``fit`` was given: public facts, and records that nobody has looked at."""
+
+    predicates: Predicates
+    classes: NDArray[Any]
+    records: Unread[_Rows]
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """What a fit will do, made without data.
+
+    Attributes:
+        plan: of the draw.
+        spend: what the whole fit costs.
+        predicates: how many there are.
+        seconds: processor time that counting and summing take, roughly, without compiling (once, 7 s).
+        memory: bytes of its tables.
+    """
+
+    plan: BranchingPlan
+    spend: PrivacySpend
+    predicates: int
+    seconds: float
+    memory: float
+
+
+class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+    """What private trees and rule lists share."""
+
+    _kind: ClassVar[type[BranchingProblem]]
+    file_format: ClassVar[str]
+    _noun: ClassVar[str]
+    target_: str = ""
+
+    epsilon: float
+    schema: Schema | dict[str, Any] | str | Path | None
+    classes: Sequence[Any] | None
+    class_weight: dict[Any, float] | str | None
+    prevalence: float | Sequence[float] | None
+    risk_share: float
+    limits: Limits | None
+    insecure_seed: int | None
+
+    @property
+    @abstractmethod
+    def _max_levels(self) -> int | str:
+        """The argument that bounds how many predicates a prediction takes."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the model.
+
+        Args:
+            X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
+                columns in the schema's order. Or an Ibis table, which its engine groups: only counts come
+                back; a Dask data frame or array, which its workers count; or ``CountedRecords``.
+            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
+                of the label column; of counted records None.
+
+        Raises:
+            InvalidInputError: unusable data (a ``ValueError``), or more work or memory than there is; nothing
+                was released.
+            PrivacyParameterError: epsilon out of range.
+            BudgetExceededError: the ledger refused; nothing was read.
+            UnfinishedDrawError: a limit was reached; nothing was released.
+        """
+        check_limits(self.limits)
+        given = self._given(X, y)
+        n = given.records.n_records
+        # The plan is complete before a single feature is looked at.
+        budget = CardBudget.of(self.epsilon, self.risk_share)
+        weights = ClassWeights.of(self.class_weight, self.prevalence, given.classes, budget.card)
+        plan = self._plan(given.predicates, n, weights, weights.expected)
+        source = NoiseSource(self.insecure_seed)
+        drawn = weights.whole(replace(plan.choice.spend, insecure_seed=source.insecure_seed))
+        spend = budget.whole(drawn, f"the {self._noun}")
+        with booked(self.ledger, spend, given.records) as rows:
+            check_number(rows.n_records, n)
+            if weights.plan is not None:  # the same plan, for costs that are released first
+                counts = record_counts(rows.counts, rows.table.rows)
+                held = tallied(rows.label, counts, len(given.classes))
+                plan = self._plan(given.predicates, n, weights, weights.release(held, source))
+            release, histogram = self._released(plan, rows, budget, given, source)
+        self.target_ = _label_name(y)
+        return self._set(
+            replace(release, spend=spend), given.predicates, given.classes, plan.levels, histogram
+        )
+
+    def _released(
+        self, plan: BranchingPlan, rows: _Rows, budget: CardBudget, given: _Given, source: NoiseSource
+    ) -> tuple[Release, LeafHistogram | None]:
+        """Draw, and count records by leaf and class, if that is paid for."""
+        costs = plan.costs
+        problem = self._kind(rows.table, rows.label, plan.choice.lattice, costs, rows.counts)
+        oracle = prepare_oracle(_ORACLE, plan.choice, problem)
+        release = plan.choice.release(oracle, source, self.limits)
+        if not budget.risks:
+            return release, None
+        branches = branches_of(self._kind, release.point, given.predicates)
+        shape = (len(list(leaves_of(branches))), len(given.classes))
+        leaf = leaf_numbers(branches, rows.table)
+        counted = LeafPlan.plan(budget.risks).release(leaf, rows.label, shape, source, rows.counts)
+        return release, counted
+
+    def plan(self, n_records: int) -> TreePlan:
+        """What ``fit`` would do with so many records: levels and why, noise, spend, seconds, memory. No data.
+
+        Raises:
+            InvalidInputError: without a declared schema and classes there is nothing to plan from; or more
+                work or memory than there is.
+            PrivOptError: what else ``fit`` would refuse before it looks at the records.
+        """
+        if self.schema is None:
+            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+        predicates = Predicates.of(declared_schema(self.schema))
+        classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
+        budget = CardBudget.of(self.epsilon, self.risk_share)
+        weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
+        n = check_count(n_records, "n_records")
+        plan = self._plan(predicates, n, weights, weights.expected)
+        spend = budget.whole(weights.whole(plan.choice.spend), f"the {self._noun}")
+        return TreePlan(plan, spend, len(predicates), plan.effort.seconds, plan.effort.memory)
+
+    def _plan(
+        self, predicates: Predicates, n: int, weights: ClassWeights, costs: NDArray[np.float64]
+    ) -> BranchingPlan:
+        return BranchingPlan.plan(
+            self._kind,
+            len(predicates),
+            min(n, len(costs) * predicates.most_rows),
+            epsilon=weights.rest,
+            costs=CostMatrix.of_weights(costs),
+            max_levels=self._max_levels,
+            # Where errors are weighed so that all classes count alike, the same answer for everybody is
+            # never worth having, and it would swallow small budgets.
+            root_splits=isinstance(self.class_weight, str),
+        )
+
+    def _given(self, X: Any, y: Any) -> _Given:
+        if sp.issparse(X):
+            raise InvalidInputError(
+                f"X is sparse: a {self._noun} reads tables or dense arrays, X.toarray() say"
+            )
+        schema = None if self.schema is None else declared_schema(self.schema)
+        predicates = None if schema is None else Predicates.of(schema)
+        # Engines and workers count as far as predicates tell records apart.
+        facts = schema if predicates is None or isinstance(X, CountedRecords) else predicates.coarse
+        counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, facts, self.classes)
+        table = unread_table(X, y, schema, self._refuse) if counted is None else None
+        if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
+            assert table is not None
+            X, labels = self._validated(*read_off(self.ledger, table, undeclared))
+            known = Predicates.of(Schema.infer(X)) if predicates is None else predicates
+            classes = distinct_classes(self.classes, labels)
+            return _Given(known, classes, Unread(len(labels), lambda: _rows(X, labels, known, classes)))
+        assert predicates is not None
+        public = predicates, distinct_classes(self.classes, np.array([]))
+        if counted is not None:
+            return _Given(*public, counted.then(lambda found: _counted_rows(found, public[0])))
+        assert table is not None
+        return _Given(*public, table.then(lambda pair: self._read(pair, *public)))
+
+    def _read(self, pair: tuple[Any, Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
+        if isinstance(pair[0], CountedRecords):
+            return _counted_rows(pair[0], predicates)
+        return _rows(*self._validated(*pair), predicates, classes)
+
+    def _refuse(self, X: NDArray[Any]) -> None:
+        if self.schema is None:
+            validated(self, X)
+        columns_of(X)
+
+    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
+        X = as_table(X)
+        if self.schema is None and not isinstance(X, pd.DataFrame):
+            X, y = validated(self, X, y, dtype=np.float64)
+        else:
+            validated(self, X, skip_check_array=True)
+        return X, checked_labels(y, len(columns_of(X)[0][1]))
+
+    def _set(
+        self,
+        release: Release,
+        predicates: Predicates,
+        classes: NDArray[Any],
+        levels: int,
+        histogram: LeafHistogram | None,
+    ) -> Self:
+        self.release_, self.histogram_, self.predicates_ = release, histogram, predicates
+        self.spend_: PrivacySpend = release.spend
+        self.schema_, self.classes_ = predicates.schema, classes
+        self.levels_ = levels
+        self.branches_: Node = branches_of(self._kind, release.point, predicates)
+        self.leaves_ = tuple(leaves_of(self.branches_))
+        self.risk_ = None if histogram is None else LeafRisks.of(histogram)
+        return self
+
+    @property
+    def card_(self) -> TreeCard:
+        """The model to print: ``to_markdown``, ``to_dict``, ``to_svg``; and its page."""
+        check_is_fitted(self)
+        n = None if self.histogram_ is None else self.histogram_.n_records
+        return TreeCard(
+            self.branches_,
+            self.predicates_,
+            tuple(self.classes_.tolist()),
+            self._kind is RuleList,
+            self.risk_,
+            self.spend_,
+            n,
+            self.target_,
+        )
+
+    def to_sql(self, table: str = "records") -> str:
+        """A SELECT statement that adds leaf, prediction and, with risks, the risk of each class to all rows.
+
+        It agrees with ``predict``; what it adds is NULL where that refuses a record.
+        """
+        check_is_fitted(self)
+        return tree_statement(self.predicates_, self.branches_, self.classes_.tolist(), self.risk_, table)
+
+    @by_parts
+    def apply(self, X: Any) -> IntArray:
+        """The number of the leaf of each record, in reading order, shape (n,)."""
+        check_is_fitted(self)
+        return leaf_numbers(self.branches_, self._table(X))
+
+    @by_parts
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, shape (n,).
+
+        With a declared schema, columns of data frames are found by name, in any order, and further ones are
+        ignored. With an inferred one they must be those of ``fit``, in that order, as scikit-learn has it.
+        """
+        check_is_fitted(self)
+        labels = np.array([leaf.label for leaf in self.leaves_])
+        return np.asarray(self.classes_[labels[leaf_numbers(self.branches_, self._table(X))]])
+
+    @by_parts
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores, shape (n,) for two classes, otherwise (n, classes): the predicted class above the others.
+
+        Without risks the prediction alone; with them records rank by prediction first, then by risk. Of two
+        classes the second is predicted exactly where the score is > 0.
+        """
+        check_is_fitted(self)
+        return np.asarray(self._leaf_scores()[leaf_numbers(self.branches_, self._table(X))])
+
+    @property
+    def score_edges(self) -> tuple[float, ...]:
+        """Between the scores that records can have, for two classes: edges of bins, 0 among them."""
+        known = np.unique(self._leaf_scores())
+        return tuple(sorted({0.0, *((known[1:] + known[:-1]) / 2).tolist()}))
+
+    def _leaf_scores(self) -> NDArray[np.float64]:
+        labels = np.array([leaf.label for leaf in self.leaves_])
+        told = np.eye(len(self.classes_))[labels]
+        shares = np.zeros(told.shape) if self.risk_ is None else self.risk_.shares
+        if len(self.classes_) > 2:
+            return np.asarray(told + shares)
+        if self.risk_ is None:
+            return np.asarray(2.0 * labels - 1)
+        return np.asarray(np.where(labels == 1, shares[:, 1], shares[:, 1] - 1))
+
+    @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @by_parts
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
+
+        Not a rule: the label is the leaf's, whatever the risks. There only with a ``risk_share``.
+        """
+        check_is_fitted(self)
+        assert self.risk_ is not None
+        return np.asarray(self.risk_.shares[leaf_numbers(self.branches_, self._table(X))])
+
+    @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
+    def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """The risk of the second of two classes at scores of ``decision_function``, of the nearest leaf."""
+        assert self.risk_ is not None
+        known = self._leaf_scores()
+        nearest = np.argmin(np.abs(np.ravel(scores)[:, None] - known[None, :]), axis=1)
+        return np.asarray(self.risk_.shares[nearest, 1])
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not there; of risks, what they take."""
+        if name in ("predict_proba", "risks_at"):
+            raise AttributeError(
+                f"this {self._noun} has no risks, and no {name}: they are counted privately, for a share of "
+                "epsilon. To do: fit with risk_share=0.1 (--risk-share 0.1). predict needs none"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _table(self, X: Any) -> PredicateTable:
+        X = as_table(X)
+        if self.schema is None and not isinstance(X, pd.DataFrame | CountedRecords):
+            X = validated(self, X, reset=False, dtype=np.float64)
+        elif self.schema is None and hasattr(self, "n_features_in_"):
+            validated(self, X, reset=False, skip_check_array=True)
+        if is_engine_table(X):
+            raise InvalidInputError(
+                "predictions are made in memory, by X.to_pandas() in parts; or in the engine, by to_sql"
+            )
+        if isinstance(X, CountedRecords):
+            return _counted_rows(X, self.predicates_).table
+        return self.predicates_.table(self.predicates_.coarse.codes(X))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON: the drawn point, schema, classes and spend. Nothing that is not private.
+
+        ``model`` is for people: it repeats what point, schema and classes say.
+        """
+        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``save`` writes."""
+        check_is_fitted(self)
+        return {
+            "format": self.file_format,
+            "noise": dict(self.release_.noise),
+            "spend": self.spend_.to_dict(),
+            "model": self.card_.lines(),
+            **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
+            "classes": self.classes_.tolist(),
+            **({"target": self.target_} if self.target_ else {}),
+            "levels": self.levels_,
+            "point": self.release_.point.tolist(),
+            "schema": self.schema_.to_dict(),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model written by ``save``.
+
+        Raises:
+            InvalidInputError: not such a file.
+        """
+        model = read_model(path, cls.file_format)
+        try:
+            spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
+            predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
+            classes = distinct_classes(tuple(model["classes"]), np.array([]))
+            point = np.array(model["point"], dtype=np.int64)
+            if not cls._kind.domain(len(predicates), levels, len(classes)).contains(point):
+                raise InvalidInputError("the point is none of the schema's domain")
+            release = Release(point, spend, dict(model["noise"]), _ORACLE)
+            fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))
+            fitted.target_ = model.get("target", "")
+            check_type(fitted.target_, str, "the name of the label column is text")
+            fitted._set(release, predicates, classes, levels, None)
+            if "histogram" in model:
+                histogram = LeafHistogram.from_dict(model["histogram"], len(fitted.leaves_), len(classes))
+                fitted.risk_share = histogram.spend.epsilon / spend.epsilon
+                fitted._set(release, predicates, classes, levels, histogram)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
+            raise InvalidInputError(f"{path} is not a {cls._noun} that privopt saved: {what}") from error
+        check_whole_model(model, fitted.to_dict(), path)
+        return fitted
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # Noise from the operating system: two fits differ, and on a handful of records noise wins.
+        tags.non_deterministic = True
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class PrivateTreeClassifier(_PrivateBranchingClassifier):
+    """A decision tree over cuts, categories and missing values, drawn under differential privacy.
+
+    Every tree of up to ``max_depth`` levels has the probability that the exponential mechanism gives it: a
+    prior, which halves with every further branch, times exp(-beta times its costs on the records). The draw
+    is exact; nothing is grown greedily, and no budget is split over levels.
+
+    Privacy: epsilon-differential privacy (pure) for the fitted tree and its risks, for data sets that differ
+    by *replacing one record*; n, the schema and the classes are public. See ``spend_``. For tables in memory
+    the work follows from public facts. Outside the guarantee: running time as far as it depends on how many
+    distinct records are counted first, whether fitting failed, and training accuracy.
+
+    Args:
+        epsilon: privacy budget, > 0 and finite.
+        max_depth: the most questions that a prediction takes, 1 to 4; "auto": 4 for schemas with up to 60
+            predicates, otherwise 3, or as many as are within reach.
+        schema: a ``Schema``, a dict, or a path to a TOML or JSON file. Numbers are compared with 7 evenly
+            spread cuts, binned numbers with their edges, categories one by one. None infers bounds and
+            categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
+        classes: the labels, two or more; for two (negative, positive). None reads them off the data, with the
+            same warning.
+        class_weight: None; a dict of weights of the classes, what an error on them costs. Their ratios count,
+            rounded to small whole numbers (``CostMatrix``), and noise follows the largest. Or "balanced",
+            which weighs classes by the inverse of their share; the tree then has one branch at least.
+        prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
+            they are released first, at a twentieth of epsilon.
+        risk_share: the share of epsilon, in [0, 1), that pays for the shares of the classes in each leaf
+            (``LeafPlan``). ``predict_proba`` reads them; 0: there are none. 0.1 is a good choice.
+        limits: time limit, progress callback and cancellation of the draw.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            whatever becomes of the fit; no overdrafts.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Attributes:
+        classes_: the labels.
+        schema_: the schema in use.
+        target_: the name of the label column, "" where the labels came without one.
+        branches_: the tree, pruned; ``card_`` prints it.
+        spend_: what the fit cost, risks and prevalence included.
+        risk_: the ``LeafRisks``, or None; ``histogram_`` is what they were made of.
+        release_: the drawn point of the lattice of ``DecisionTree.domain``.
+
+    References:
+        McSherry, Talwar: Mechanism design via differential privacy (FOCS 2007); Chipman, George, McCulloch:
+        Bayesian CART model search (JASA 1998), for the prior.
+    """
+
+    _kind = DecisionTree
+    file_format = "privopt-tree/1"
+    _noun = "tree"
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        max_depth: int | str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        classes: Sequence[Any] | None = None,
+        class_weight: dict[Any, float] | str | None = None,
+        prevalence: float | Sequence[float] | None = None,
+        risk_share: float = 0.0,
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        keep_arguments(self, locals())
+        self.max_depth = max_depth
+
+    @property
+    def _max_levels(self) -> int | str:
+        return self.max_depth
+
+
+class PrivateRuleListClassifier(_PrivateBranchingClassifier):
+    """A list of rules, if ... then, else if ... then, else, drawn under differential privacy.
+
+    Every list of up to ``max_rules`` rules, each about one column, has the probability that the exponential
+    mechanism gives it, as trees have theirs: see ``PrivateTreeClassifier``, whose privacy statement, other
+    arguments and attributes are the same.
+
+    Args:
+        epsilon: privacy budget, > 0 and finite.
+        max_rules: the most rules, 1 to 4, or "auto" as ``max_depth``.
+        schema, classes, class_weight, prevalence, risk_share: as for trees.
+        limits, ledger, insecure_seed: as for trees.
+    """
+
+    _kind = RuleList
+    file_format = "privopt-rule-list/1"
+    _noun = "rule list"
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        max_rules: int | str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        classes: Sequence[Any] | None = None,
+        class_weight: dict[Any, float] | str | None = None,
+        prevalence: float | Sequence[float] | None = None,
+        risk_share: float = 0.0,
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        keep_arguments(self, locals())
+        self.max_rules = max_rules
+
+    @property
+    def _max_levels(self) -> int | str:
+        return self.max_rules
+
+
+def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
+    """The records of a table in memory by predicates; counted first where many are alike, by public facts."""
+    index = class_indices(labels, classes)
+    codes = predicates.coarse.codes(X)
+    if _SHARED * len(classes) * predicates.most_rows > len(index):
+        return _Rows(predicates.table(codes), index, None)
+    counted = CountedRecords.of(predicates.coarse, codes, classes.tolist(), index)
+    return _counted_rows(counted, predicates)
+
+
+def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
+    """Counted records by predicates.
+
+    Raises:
+        InvalidInputError: records that were counted by another schema.
+    """
+    if counted.schema == predicates.coarse:
+        codes: Sequence[IntArray] = counted.codes
+    elif counted.schema == predicates.schema:
+        codes = predicates.coarsened(counted.codes)
+    else:
+        raise InvalidInputError("records were counted by another schema: count again")
+    return _Rows(predicates.table(codes), counted.label, counted.counts)
+
+
+def _label_name(y: Any) -> str:
+    """The name that labels come with: of a column of a data frame, or of a table in an engine."""
+    name = y if isinstance(y, str) else getattr(y, "name", None)
+    return name if isinstance(name, str) else ""

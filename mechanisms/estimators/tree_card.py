@@ -1,0 +1,227 @@
+"""A tree or a rule list to print: in lines, Markdown, JSON and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from privopt.mechanisms.estimators.branches import Branch, Leaf, Node, leaves_of
+from privopt.mechanisms.estimators.card import markdown_cell
+from privopt.mechanisms.evaluation.leaves import LeafRisks
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.tables.predicates import Predicates
+
+# The picture, in its own units: a phone shows about as many pixels.
+_WIDTH, _STEP, _LINE, _PAD, _PILL = 420, 18, 16, 7, 120
+_LETTER = 6.6  # the width of one, about
+
+
+class Row(NamedTuple):
+    """A line of a printed model: how far it is indented, a condition, and what follows from it."""
+
+    depth: int
+    condition: str
+    leaf: Leaf | None
+
+
+@dataclass(frozen=True, eq=False)
+class TreeCard:
+    """A tree or a rule list in words.
+
+    Attributes:
+        branches: the model.
+        predicates: what it asks.
+        classes: the labels.
+        is_list: whether it is a rule list.
+        risks: shares of the classes by leaf, or None.
+        spend: what it cost.
+        n_records: where it is known.
+        target: the name of the label column, "" where it is not known.
+    """
+
+    branches: Node
+    predicates: Predicates
+    classes: tuple[Any, ...]
+    is_list: bool
+    risks: LeafRisks | None
+    spend: PrivacySpend
+    n_records: int | None = None
+    target: str = ""
+
+    @property
+    def noun(self) -> str:
+        return "rule list" if self.is_list else "tree"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What people call the classes."""
+        return tuple(
+            f"{self.target} = {label}"
+            if self.target
+            else label
+            if isinstance(label, str)
+            else f"class {label}"
+            for label in self.classes
+        )
+
+    @property
+    def warning(self) -> str:
+        """What to know of a model that says the same of every record; empty for others."""
+        labels = {leaf.label for leaf in leaves_of(self.branches)}
+        if len(labels) > 1:
+            return ""
+        return (
+            f"This {self.noun} says {self.names[labels.pop()]} of every record. For one that tells them "
+            "apart, weigh the rarer class more (class_weight)."
+        )
+
+    def rows(self) -> list[Row]:
+        """The model line by line."""
+        if isinstance(self.branches, Leaf):
+            return [Row(0, "every record", self.branches)]
+        return list(self._list_rows() if self.is_list else self._tree_rows(self.branches, 0))
+
+    def _tree_rows(self, node: Branch, depth: int) -> Iterator[Row]:
+        for answer, child in ((node.answer, node.then), (not node.answer, node.otherwise)):
+            leaf = child if isinstance(child, Leaf) else None
+            yield Row(depth, self.predicates.questions[node.question].text(answer), leaf)
+            if isinstance(child, Branch):
+                yield from self._tree_rows(child, depth + 1)
+
+    def _list_rows(self) -> Iterator[Row]:
+        node, word = self.branches, "if"
+        while isinstance(node, Branch):
+            rule, answer, rest = node.then, node.answer, node.otherwise
+            if isinstance(rule, Branch):  # what follows a rule that was dropped stands on the other side
+                rule, answer, rest = rest, not answer, rule
+            assert isinstance(rule, Leaf)
+            yield Row(0, f"{word} {self.predicates.questions[node.question].text(answer)}", rule)
+            node, word = rest, "else if"
+        yield Row(0, "otherwise", node)
+
+    def _says(self, leaf: Leaf) -> str:
+        """A prediction, and how likely it is to be right."""
+        if self.risks is None:
+            return self.names[leaf.label]
+        share, low, high = (
+            table[leaf.number, leaf.label] for table in (self.risks.shares, self.risks.lows, self.risks.highs)
+        )
+        return f"{self.names[leaf.label]} ({share:.1%}, {low:.1%} to {high:.1%})"
+
+    def lines(self) -> list[str]:
+        """Plain text, indented."""
+        return [
+            "  " * row.depth + row.condition + ("" if row.leaf is None else f": {self.names[row.leaf.label]}")
+            for row in self.rows()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "kind": self.noun,
+            "classes": list(self.classes),
+            **({"target": self.target} if self.target else {}),
+            "model": self._nested(self.branches),
+            "risks": None if self.risks is None else self.risk_rows(),
+            "spend": self.spend.to_dict(),
+        }
+
+    def _nested(self, node: Node) -> dict[str, Any]:
+        if isinstance(node, Leaf):
+            return {"leaf": node.number, "prediction": self.classes[node.label]}
+        question = self.predicates.questions[node.question]
+        return {
+            "column": question.name,
+            "kind": question.kind,
+            "value": question.value,
+            "if": question.text(node.answer),
+            "then": self._nested(node.then),
+            "otherwise": self._nested(node.otherwise),
+        }
+
+    def risk_rows(self) -> list[dict[str, Any]]:
+        """Leaf, prediction, share of the records, share of each class with its interval, JSON-ready."""
+        assert self.risks is not None
+        risks = self.risks
+        return [
+            {
+                "leaf": leaf.number,
+                "prediction": self.classes[leaf.label],
+                "size": float(risks.sizes[leaf.number]),
+                "shares": [
+                    {"class": label, "share": float(share), "low": float(low), "high": float(high)}
+                    for label, share, low, high in zip(
+                        self.classes,
+                        risks.shares[leaf.number],
+                        risks.lows[leaf.number],
+                        risks.highs[leaf.number],
+                        strict=True,
+                    )
+                ],
+            }
+            for leaf in leaves_of(self.branches)
+        ]
+
+    def to_markdown(self) -> str:
+        """A nested list in Markdown; with risks, what each prediction's share is."""
+        lines = [markdown_cell(self.warning), ""] if self.warning else []
+        for row in self.rows():
+            says = "" if row.leaf is None else f": **{markdown_cell(self._says(row.leaf))}**"
+            lines.append(f"{'  ' * row.depth}- {markdown_cell(row.condition)}{says}")
+        if self.risks is not None:
+            lines += [
+                "",
+                "In brackets: the share of records like these that are so, and its "
+                f"{self.risks.confidence:.0%} interval, which includes the noise that was added for privacy.",
+            ]
+        lines += ["", f"Privacy: {markdown_cell(str(self.spend))}."]
+        return "\n".join(lines) + "\n"
+
+    def to_svg(self) -> str:
+        """The model as a picture: an outline, a line for each branch, predictions at the right."""
+        parts, top, open_at = [], 4.0, list[float]()
+        for row in self.rows():
+            left = _PAD + _STEP * row.depth
+            room = _WIDTH - left - _PAD - (_PILL if row.leaf is not None else 0)
+            text = wrap(row.condition, max(8, int(room / _LETTER))) or [""]
+            height = _LINE * len(text) + 2 * _PAD
+            del open_at[row.depth + 1 :]
+            if row.depth:
+                start, middle = open_at[row.depth - 1], top + height / 2
+                x = left - _STEP / 2
+                parts.append(f'<path d="M{x:g} {start:g} V{middle:g} H{left:g}" class="twig"/>')
+            spans = "".join(
+                f'<tspan x="{left + 4:g}" dy="{_LINE if k else 0}">{escape(line)}</tspan>'
+                for k, line in enumerate(text)
+            )
+            parts.append(f'<text x="{left + 4:g}" y="{top + _PAD + 12:g}" class="ask">{spans}</text>')
+            if row.leaf is not None:
+                parts.append(self._pill(row.leaf, top, height))
+            open_at[row.depth :] = [top + height - _PAD]
+            top += height
+        body = "\n".join(parts)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top + 4:g}" role="img" '
+            f'class="tree" aria-label="{escape(self.noun)}">\n{body}\n</svg>'
+        )
+
+    def _pill(self, leaf: Leaf, top: float, height: float) -> str:
+        """A prediction, with a bar of its share."""
+        x, y, h = _WIDTH - _PILL, top + 3, height - 6
+        bar = ""
+        if self.risks is not None:
+            wide = (_PILL - 4) * float(self.risks.shares[leaf.number, leaf.label])
+            bar = f'<rect x="{x:g}" y="{y + h - 4:g}" width="{wide:.1f}" height="4" class="share"/>'
+        share = "" if self.risks is None else f" {self.risks.shares[leaf.number, leaf.label]:.0%}"
+        name = self.names[leaf.label]
+        most = int((_PILL - 12) / _LETTER) - len(share)
+        shown = name if len(name) <= most else name[: max(1, most - 1)] + "\N{HORIZONTAL ELLIPSIS}"
+        return (
+            f'<rect x="{x:g}" y="{y:g}" width="{_PILL - 4}" height="{h:g}" rx="5" '
+            f'class="leaf c{leaf.label % 4}"/>'
+            f'{bar}<text x="{x + 6:g}" y="{y + h / 2 + 4:g}" class="says">{escape(shown + share)}'
+            f"<title>{escape(self._says(leaf))}</title></text>"
+        )

@@ -1,0 +1,64 @@
+"""A tree or a rule list as SQL: nested CASE expressions that agree with ``predict`` on every row."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from privopt.mechanisms.estimators.branches import Leaf, Node, leaves_of
+from privopt.mechanisms.estimators.sql import (
+    TABLE,
+    as_double,
+    double,
+    free_name,
+    identifier,
+    literal,
+    points_expression,
+    points_of_column,
+)
+from privopt.mechanisms.evaluation.leaves import LeafRisks
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.predicates import Predicates
+
+
+def tree_statement(
+    predicates: Predicates, branches: Node, classes: Sequence[Any], risks: LeafRisks | None, table: str
+) -> str:
+    """A SELECT that adds the columns leaf, prediction and, with risks, the risk of each class.
+
+    A question is asked as the points of a column are (``points_of_column``): 1 for yes, 0 for no. Of records
+    that ``predict`` refuses, some column has no points: what is added is NULL. Names that a declared column
+    has already get a number.
+
+    Raises:
+        InvalidInputError: text that no statement can hold.
+    """
+    nothing = points_expression(predicates.coarse, [0] * predicates.coarse.n_features)
+    leaf = f"CASE WHEN (\n  {nothing}\n) = 0 THEN {_nested(branches, predicates, '  ')} END"
+    alias = f"privopt_{hashlib.sha256(leaf.encode()).hexdigest()[:16]}"
+    leaves = list(leaves_of(branches))
+    cases = [f"WHEN {leaf.number} THEN {literal(classes[leaf.label])}" for leaf in leaves]
+    added = {"leaf": alias, "prediction": f"CASE {alias} {' '.join(cases)} END"}
+    if risks is not None:
+        names = ["risk"] if len(classes) == 2 else [f"risk_{k}" for k in range(len(classes))]
+        for name, column in zip(names, risks.shares.T[-len(names) :], strict=True):
+            values = [f"WHEN {leaf.number} THEN {double(column[leaf.number])}" for leaf in leaves]
+            added[name] = as_double(f"CASE {alias} {' '.join(values)} END")
+    taken = {column.name.lower() for column in predicates.schema.columns}
+    named = ",\n  ".join(["*", *(f"{value} AS {free_name(name, taken)}" for name, value in added.items())])
+    inner = f"SELECT {TABLE}.*, {leaf} AS {alias} FROM {identifier(table)} AS {TABLE}"
+    return f"SELECT {named}\nFROM (\n{inner}\n) AS scored\n"
+
+
+def _nested(node: Node, predicates: Predicates, indent: str) -> str:
+    if isinstance(node, Leaf):
+        return str(node.number)
+    asked = predicates.questions[node.question]
+    column = predicates.coarse.columns[asked.column]
+    kind, has_level = plain_column(column)
+    answers = asked.truths.astype(int).tolist()
+    answers = answers[: len(kind.feature_names)] + answers[-1:] * has_level  # "any other" is no feature
+    holds = f"{points_of_column(column, answers)} = {int(node.answer)}"
+    then, otherwise = (_nested(child, predicates, indent + "  ") for child in (node.then, node.otherwise))
+    return f"CASE WHEN {holds}\n{indent}THEN {then}\n{indent}ELSE {otherwise} END"

@@ -1,0 +1,208 @@
+"""Exact draws of decision trees and rule lists, by a recursion over blocks of records.
+
+What lies below the two sides of a branch is independent of each other, so the mass of all models on a block
+is a sum of products of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from
+the root down: what a place asks, in proportion to the mass of the models that ask it, and then each label.
+
+- **Time.** The same additions are made whatever the labels are; where rows stand for one record each, time
+  and memory follow from the numbers of predicates, levels, classes and records alone, but for the few places
+  that the drawn model has.
+- **Rounding.** Losses are integers, and so are the exponents' differences, up to the draw: a choice between
+  masses is a race of their logarithms (``privopt.oracles.draw.interface``), to which none is too small.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.draw.arrivals import Arrivals, flipped_exactness, permute_and_flip
+from privopt.oracles.draw.branching_law import Block, BranchingLaw
+from privopt.oracles.draw.branching_masses import LARGEST_EXPONENT
+from privopt.oracles.draw.interface import (
+    UNIT_ROUNDOFF,
+    DrawRequest,
+    Exactness,
+    GibbsOracle,
+    Law,
+    Moments,
+    Sample,
+    Sampler,
+    chain_error,
+    exponentials,
+    lost_to_the_source,
+    race,
+    stop_if_asked,
+    uniform_below,
+)
+from privopt.oracles.limits import Watch
+from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.branching_effort import BranchingEffort
+from privopt.problems.discrete.conjunction_counts import conjunction_counts
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.rule_list import RuleList
+from privopt.problems.discrete.tree import DecisionTree
+
+# The number of points of a lattice has to be one in floating point, with room.
+_MOST_POINTS = 1e250
+
+
+@dataclass(frozen=True)
+class GibbsBranching(GibbsOracle):
+    """Counts conjunctions once per data set, sums over all models once per beta, then draws in milliseconds.
+
+    Answers both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
+
+    Args:
+        threads: cores to use; None for all.
+    """
+
+    name: ClassVar[str] = "gibbs-branching"
+    threads: int | None = None
+
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        if not isinstance(problem, DecisionTree | RuleList):
+            return [f"it draws decision trees and rule lists, no {type(problem).__name__}"]
+        sizes = (len(problem.table), problem.levels, problem.n_rows, problem.costs.classes)
+        reasons = BranchingEffort.of(*sizes).refusals
+        if problem.lattice.box_size > _MOST_POINTS:
+            reasons.append("more models than floating point can count")
+        return reasons
+
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        assert isinstance(problem, DecisionTree | RuleList)  # by refusals
+        return _BranchingSampler(problem, law, self.threads or os.cpu_count() or 1)
+
+
+@dataclass
+class _BranchingSampler(Sampler):
+    problem: BranchingProblem
+    law: Law
+    threads: int
+    _losses: IntArray | None = field(default=None, repr=False)
+    _known: tuple[float, BranchingLaw] | None = field(default=None, repr=False)
+
+    def draw(self, request: DrawRequest) -> Sample:
+        law = self._law(request.beta, request.watch)
+        whole = law.total()
+        rings = _Rings(law, request, float(whole.mean[0]) * self.problem.lattice.box_size)
+        exactness = self._exactness(request.beta)
+        if self.law is Law.GIBBS:
+            point = rings.draw()
+        else:
+            least = int(whole.smallest[0])
+            point = permute_and_flip(rings, request.beta, lambda w: self.problem.loss(w) - least)
+            exactness = flipped_exactness(exactness, request.beta, self.problem.largest_loss)
+        return Sample(point, exactness, self.moments(request.beta, request.watch).log_partition, rings.places)
+
+    def moments(self, beta: float, watch: Watch) -> Moments:
+        whole = self._law(beta, watch).total()
+        smallest, mean, excess = int(whole.smallest[0]), float(whole.mean[0]), float(whole.excess[0])
+        log_size = math.log(self.problem.lattice.box_size)
+        return Moments(log_size + math.log(mean) - beta * smallest, smallest + excess / mean)
+
+    def _law(self, beta: float, watch: Watch) -> BranchingLaw:
+        """The masses at a temperature; kept for further draws at the same."""
+        stop_if_asked(watch, 0)
+        asked = partial(stop_if_asked, watch)
+        if self._losses is None:
+            counts = conjunction_counts(self.problem, self.threads, asked)
+            self._losses = np.ascontiguousarray(counts @ self.problem.costs.matrix)
+        if self._known is None or self._known[0] != beta:
+            self._known = beta, BranchingLaw.of(self.problem, self._losses, beta, self.threads, asked)
+        return self._known[1]
+
+    def _exactness(self, beta: float) -> Exactness:
+        """Each race compares products of two masses; errors add up over races.
+
+        A mass of no level is a mean of K exponentials, each right to 1.5 roundoffs and what its argument, at
+        most ``LARGEST_EXPONENT``, is rounded by. One of a level more is a sum of two products for each of p
+        predicates, each with the errors of its factors, of two scalings and of another exponential.
+        """
+        p, labels = len(self.problem.table), self.problem.costs.classes
+        exponential = LARGEST_EXPONENT + 4
+        mass = exponential + labels
+        for _ in range(1, self.problem.levels):
+            mass = 2 * mass + exponential + 4 * p + 8
+        places = self.problem.lattice.dimension
+        magnitude = beta * self.problem.largest_loss + math.log(self.problem.lattice.box_size)
+        error = chain_error(places, UNIT_ROUNDOFF * (2 * mass + 8), 2 * magnitude)
+        widest = int(np.max(self.problem.lattice.high)) + 1
+        return Exactness(error, lost_to_the_source(float(places * widest)))
+
+
+class _Rings(Arrivals):
+    """Independent Gibbs draws at the times of a Poisson process; see ``privopt.oracles.draw.arrivals``."""
+
+    def __init__(self, law: BranchingLaw, request: DrawRequest, rate: float) -> None:
+        self._law, self._request, self._rate = law, request, rate
+        self._time = 0.0
+        self.places = 0
+
+    def next(self, horizon: float) -> tuple[float, IntArray] | None:
+        self._time += float(exponentials(self._request.random, 1)[0]) / self._rate
+        return None if self._time > horizon else (self._time, self.draw())
+
+    def draw(self) -> IntArray:
+        """One draw. What the drawn model does not use is uniform, as is what has no rows."""
+        lattice, random = self._law.problem.lattice, self._request.random
+        spans = (lattice.high - lattice.low + 1).tolist()
+        point = np.array([uniform_below(random, span) for span in spans], dtype=np.int64)
+        if self._law.one_sided:
+            self._draw_list(point)
+        else:
+            self._draw_tree(point, 0, Block(), self._law.problem.levels)
+        return point
+
+    def _draw_tree(self, point: IntArray, node: int, block: Block | None, level: int) -> None:
+        if block is None:
+            return
+        if level == 0:
+            point[node] = self._label(block)
+            return
+        asked = self._asked(point, node, block, level)
+        if asked is None:
+            while node < len(point) // 2:
+                node = 2 * node + 1
+            point[node] = self._label(block)
+            return
+        self._draw_tree(point, 2 * node + 1, block.side(asked, True), level - 1)
+        self._draw_tree(point, 2 * node + 2, block.side(asked, False), level - 1)
+
+    def _draw_list(self, point: IntArray) -> None:
+        rules, block = self._law.problem.levels, Block()
+        for place in range(rules):
+            asked = self._asked(point, place, block, rules - place)
+            if asked is None:
+                point[rules + place] = self._label(block)
+                return
+            g, true = asked // 2, asked % 2 == 0
+            holds, rest = block.side(g, true), block.side(g, not true)
+            if holds is not None:
+                point[rules + place] = self._label(holds)
+            if rest is None:
+                return
+            block = rest
+        point[-1] = self._label(block)
+
+    def _asked(self, point: IntArray, place: int, block: Block, level: int) -> int | None:
+        """Draw a coordinate; what it asks, or None where it stops."""
+        stop_if_asked(self._request.watch, self.places)
+        self.places += 1
+        masses = self._law.choices(block, level)
+        ways = self._law.problem.ways * len(self._law.problem.table)
+        drawn = race(self._request.random, self._law.scores(masses))
+        if drawn < ways:
+            point[place] = drawn
+            return drawn
+        point[place] = ways + uniform_below(self._request.random, ways)
+        return None
+
+    def _label(self, block: Block) -> int:
+        return race(self._request.random, self._law.label_scores(block))

@@ -1,0 +1,248 @@
+"""The compiled part of drawing trees and rule lists: masses of all models on all blocks of records.
+
+A block is what satisfies a conjunction of literals: of a set of predicates some are true, the others false.
+Its mass is the *mean* of exp(-beta L) over all models of so many levels, under the uniform distribution on
+the lattice (``privopt.problems.discrete.branching``), held as three numbers: its smallest loss m, an integer,
+the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)). So nothing overflows, s is no
+smaller than the share of the best model, and a summand below exp(-``LARGEST_EXPONENT``) of the largest is
+dropped: that is far below a rounding of s. No draw is made from what is dropped here.
+
+With Z_0 the mass of the models that stop, and p predicates,
+
+    Z_d(S) = Z_0(S) / 2 + (1 / 2 p) sum over g of Z'(S and g) Z_{d-1}(S and not g),
+
+where Z' is Z_{d-1} for trees; for rule lists it is Z_0, and both sides take their turn. A conjunction that
+asks for both sides of a predicate has a mass of 1. Imports numba.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from privopt.problems.discrete.conjunction_counts import SetNumbers
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+
+LARGEST_EXPONENT = 700.0
+
+
+class Masses(NamedTuple):
+    """Masses by block: the r-th set of a size, and the mask of its predicates that are true.
+
+    Arrays of all sizes follow one another: the blocks of the sets of size s begin at ``block_starts[s]``.
+    """
+
+    smallest: IntArray
+    mean: FloatArray
+    excess: FloatArray
+
+
+class Tables(NamedTuple):
+    """What masses are made from.
+
+    Attributes:
+        losses: of each label on the conjunctions of true predicates alone, shape (sets, K).
+        starts, binomials: of the numbers of sets, as ``SetNumbers`` has them.
+        blocks: where the blocks of the sets of each size begin.
+        beta: inverse temperature.
+    """
+
+    losses: IntArray
+    starts: IntArray
+    binomials: IntArray
+    blocks: IntArray
+    beta: float
+
+
+def block_starts(numbers: SetNumbers) -> IntArray:
+    """Where the blocks of sets of each size begin, shape (largest + 2,)."""
+    sizes = np.diff(numbers.starts) << np.arange(numbers.largest + 1)
+    return np.append(0, np.cumsum(sizes)).astype(np.int64)
+
+
+def no_masses(blocks: int) -> Masses:
+    """Room for so many."""
+    return Masses(np.zeros(blocks, dtype=np.int64), np.zeros(blocks), np.zeros(blocks))
+
+
+@njit(cache=True, nogil=True)
+def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: Masses, one: Masses) -> None:
+    """Write masses of models of no level and of one, on the blocks of the sets first to stop of one size."""
+    losses, binomials, beta = tables.losses, tables.binomials, tables.beta
+    p, labels, masks = len(binomials) - 1, losses.shape[1], 1 << size
+    here = np.empty((masks, labels), dtype=np.int64)
+    true = np.empty((masks, labels), dtype=np.int64)
+    false = np.empty(labels, dtype=np.int64)
+    elements = np.empty(size + 1, dtype=np.int64)
+    with_asked = np.empty(size + 1, dtype=np.int64)
+    for r in range(first, stop):
+        _elements(r, size, binomials, elements)
+        _signed(elements, size, -1, tables, here)
+        base = tables.blocks[size] + r * masks
+        for mask in range(masks):
+            m, s, u = _leaf(here[mask], beta)
+            leaf.smallest[base + mask], leaf.mean[base + mask], leaf.excess[base + mask] = m, s, u
+            # What is asked again splits nothing off.
+            one.smallest[base + mask] = m
+            one.mean[base + mask], one.excess[base + mask] = size * s, size * u
+        for g in range(p):
+            place = _place(elements, size, g)
+            if place < 0:
+                continue
+            _inserted(elements, size, g, place, with_asked)
+            _signed(with_asked, size + 1, place, tables, true)
+            for mask in range(masks):
+                for k in range(labels):
+                    false[k] = here[mask, k] - true[mask, k]
+                a, b = _leaf(true[mask], beta), _leaf(false, beta)
+                _add(one, base + mask, a[0] + b[0], a[1] * b[1], a[1] * b[2] + a[2] * b[1], beta)
+        for mask in range(masks):
+            _half_stops(one, base + mask, leaf, p, beta)
+
+
+@njit(cache=True, nogil=True)
+def one_level_more(
+    first: int, stop: int, size: int, tables: Tables, side: Masses, rest: Masses, leaf: Masses, out: Masses
+) -> None:
+    """Write masses of models of a level more than ``rest``, on the blocks of some sets of one size.
+
+    One side of a branch is made as ``side`` has it: ``rest`` for trees, ``leaf`` for rule lists.
+    """
+    binomials, beta = tables.binomials, tables.beta
+    p, masks = len(binomials) - 1, 1 << size
+    elements = np.empty(size + 1, dtype=np.int64)
+    with_asked = np.empty(size + 1, dtype=np.int64)
+    for r in range(first, stop):
+        _elements(r, size, binomials, elements)
+        base = tables.blocks[size] + r * masks
+        for mask in range(masks):
+            x = base + mask
+            out.smallest[x], out.mean[x], out.excess[x] = rest.smallest[x], 0.0, 0.0
+            half = 0.5 * size
+            _add(out, x, rest.smallest[x], half * rest.mean[x], half * rest.excess[x], beta)
+            _add(out, x, side.smallest[x], half * side.mean[x], half * side.excess[x], beta)
+        for g in range(p):
+            place = _place(elements, size, g)
+            if place < 0:
+                continue
+            _inserted(elements, size, g, place, with_asked)
+            number = 0
+            for t in range(size + 1):
+                number += binomials[with_asked[t], t + 1]
+            below = tables.blocks[size + 1] + number * 2 * masks
+            for mask in range(masks):
+                no = below + (mask & ((1 << place) - 1)) + ((mask >> place) << (place + 1))
+                yes = no + (1 << place)
+                _add_both(out, base + mask, side, rest, yes, no, beta)
+                _add_both(out, base + mask, side, rest, no, yes, beta)
+        for mask in range(masks):
+            _half_stops(out, base + mask, leaf, p, beta)
+
+
+@njit(cache=True, nogil=True)
+def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> None:
+    """The members of a set by its number among those of its size, increasing."""
+    left, e = number, len(binomials) - 2
+    for t in range(size, 0, -1):
+        while binomials[e, t] > left:
+            e -= 1
+        into[t - 1] = e
+        left -= binomials[e, t]
+
+
+@njit(cache=True, nogil=True)
+def _place(elements: IntArray, size: int, g: int) -> int:
+    """Where g belongs among the elements; -1 if it is one of them."""
+    place = 0
+    for t in range(size):
+        if elements[t] == g:
+            return -1
+        place += elements[t] < g
+    return place
+
+
+@njit(cache=True, nogil=True)
+def _inserted(elements: IntArray, size: int, g: int, place: int, into: IntArray) -> None:
+    for t in range(place):
+        into[t] = elements[t]
+    into[place] = g
+    for t in range(place, size):
+        into[t + 1] = elements[t]
+
+
+@njit(cache=True, nogil=True)
+def _signed(elements: IntArray, size: int, fixed: int, tables: Tables, out: IntArray) -> None:
+    """Losses on the blocks of a set, by inclusion and exclusion in integers; shape (masks, K).
+
+    ``fixed`` is the place of a predicate that is true in all of them and not part of the mask; -1: none.
+    """
+    free = size if fixed < 0 else size - 1
+    for mask in range(1 << free):
+        number, members, bit = 0, 0, 0
+        for t in range(size):
+            inside = t == fixed
+            if not inside:
+                inside = (mask >> bit) & 1 == 1
+                bit += 1
+            if inside:
+                members += 1
+                number += tables.binomials[elements[t], members]
+        for k in range(out.shape[1]):
+            out[mask, k] = tables.losses[tables.starts[members] + number, k]
+    for t in range(free):
+        for mask in range(1 << free):
+            if (mask >> t) & 1 == 0:
+                for k in range(out.shape[1]):
+                    out[mask, k] -= out[mask | (1 << t), k]
+
+
+@njit(cache=True, nogil=True)
+def _decayed(difference: int, beta: float) -> float:
+    x = beta * difference
+    return np.exp(-x) if x <= LARGEST_EXPONENT else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _leaf(losses: IntArray, beta: float) -> tuple[int, float, float]:
+    m = losses[0]
+    for k in range(1, len(losses)):
+        m = min(m, losses[k])
+    s, u = 0.0, 0.0
+    for k in range(len(losses)):
+        weight = _decayed(losses[k] - m, beta)
+        s += weight
+        u += (losses[k] - m) * weight
+    return m, s / len(losses), u / len(losses)
+
+
+@njit(cache=True, nogil=True)
+def _add(out: Masses, x: int, m: int, s: float, u: float, beta: float) -> None:
+    """Add a mass to what is there."""
+    if m < out.smallest[x]:
+        by = out.smallest[x] - m
+        scale = _decayed(by, beta)
+        out.excess[x] = (out.excess[x] + by * out.mean[x]) * scale
+        out.mean[x] *= scale
+        out.smallest[x] = m
+    by = m - out.smallest[x]
+    scale = _decayed(by, beta)
+    out.mean[x] += s * scale
+    out.excess[x] += (u + by * s) * scale
+
+
+@njit(cache=True, nogil=True)
+def _add_both(out: Masses, x: int, side: Masses, rest: Masses, a: int, b: int, beta: float) -> None:
+    """Add half of the mass of ``side`` on one block and ``rest`` on another."""
+    s = 0.5 * side.mean[a] * rest.mean[b]
+    u = 0.5 * (side.excess[a] * rest.mean[b] + side.mean[a] * rest.excess[b])
+    _add(out, x, side.smallest[a] + rest.smallest[b], s, u, beta)
+
+
+@njit(cache=True, nogil=True)
+def _half_stops(out: Masses, x: int, leaf: Masses, p: int, beta: float) -> None:
+    """Of a sum over the predicates make the mean, half of which stops instead."""
+    out.mean[x] /= 2 * p
+    out.excess[x] /= 2 * p
+    _add(out, x, leaf.smallest[x], 0.5 * leaf.mean[x], 0.5 * leaf.excess[x], beta)

@@ -1,0 +1,149 @@
+"""What decision trees and rule lists share: records by predicates and classes, and the loss of a model."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privopt.problems.arrays import check_unmasked, record_counts
+from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
+from privopt.problems.discrete.predicates import Bools, PredicateTable
+from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import InvalidInputError
+
+# Conjunctions of more literals are never counted.
+MOST_LEVELS = 4
+# Entries of tables of points and rows.
+_ENTRIES = 1 << 22
+
+
+class BranchingProblem(DiscreteProblem):
+    """Choose where to branch and what to predict; add up what wrong predictions cost.
+
+    A point of the lattice holds one coordinate for every place where a model can branch, then one for every
+    label. The first says which predicate is asked, or that the model stops there. Half of the values of a
+    coordinate stop, and what lies behind does not matter then, so the *uniform* distribution over the lattice
+    is the prior of Chipman, George and McCulloch (1998) with a constant probability of splitting: stop with
+    probability 1/2, otherwise any predicate. A law over points of the lattice is a law over models with that
+    prior, and simple models need not be chosen by hand.
+
+    Args:
+        X: truth values, shape (rows, p), p >= 1, or a ``PredicateTable``. Copied.
+        y: the class of each row, 0 to K - 1, shape (rows,). Copied.
+        lattice: one that ``domain`` makes. A public input: it says how large models can be.
+        costs: K x K; 1 for every error between two classes by default. A public input.
+        counts: how many records each row stands for, shape (rows,); None: one each.
+
+    Raises:
+        InvalidInputError: wrong shapes, other labels, a lattice that ``domain`` does not make for so many
+            predicates and classes, counts that are none.
+    """
+
+    levels: int
+    root_splits: bool
+    # Values of the coordinate of a place, for each predicate: as many ask it as stop.
+    ways: ClassVar[int]
+
+    def __init__(
+        self,
+        X: ArrayLike | PredicateTable,
+        y: ArrayLike,
+        lattice: IntegerLattice,
+        costs: CostMatrix | None = None,
+        counts: ArrayLike | None = None,
+    ) -> None:
+        check_lattice(lattice)
+        self.table = X if isinstance(X, PredicateTable) else PredicateTable.of(X)
+        self.costs = CostMatrix.equal(2) if costs is None else costs
+        self.record_loss_bound = self.costs.largest
+        self.lattice = lattice
+        self.levels, self.root_splits = self._shape(lattice)
+        self.y = _class_numbers(y, self.table.rows, self.costs.classes)
+        self.counts = record_counts(counts, self.table.rows, self.costs.largest)
+
+    @classmethod
+    @abstractmethod
+    def places(cls, levels: int) -> tuple[int, int]:
+        """How many places to branch at, and how many labels, a model of so many levels has."""
+
+    @classmethod
+    def domain(
+        cls, predicates: int, levels: int, classes: int = 2, *, root_splits: bool = False
+    ) -> IntegerLattice:
+        """All models of up to so many levels.
+
+        Args:
+            predicates: p >= 1.
+            levels: the most predicates that a prediction can take, 1 to 4.
+            classes: K >= 2.
+            root_splits: whether every model branches at least once.
+
+        Raises:
+            InvalidInputError: other numbers.
+        """
+        if predicates < 1 or classes < 2 or not 1 <= levels <= MOST_LEVELS:
+            raise InvalidInputError(
+                f"models branch on one predicate or more, over 1 to {MOST_LEVELS} levels, between two "
+                f"classes or more; got {predicates}, {levels} and {classes}"
+            )
+        branches, labels = cls.places(levels)
+        high = np.full(branches + labels, classes - 1, dtype=np.int64)
+        high[:branches] = 2 * cls.ways * predicates - 1
+        if root_splits:
+            high[0] = cls.ways * predicates - 1
+        return IntegerLattice(np.zeros_like(high), high)
+
+    def _shape(self, lattice: IntegerLattice) -> tuple[int, bool]:
+        """The levels that a lattice was made for, and whether its models branch at least once."""
+        for levels in range(1, MOST_LEVELS + 1):
+            for root_splits in (False, True):
+                made = self.domain(len(self.table), levels, self.costs.classes, root_splits=root_splits)
+                if made == lattice:
+                    return levels, root_splits
+        raise InvalidInputError(
+            f"{lattice} is no domain of a {type(self).__name__} over {len(self.table)} predicates and "
+            f"{self.costs.classes} classes: make it with {type(self).__name__}.domain"
+        )
+
+    @property
+    def n_records(self) -> int:
+        return int(np.sum(self.counts))
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.rows
+
+    @property
+    def X(self) -> Bools:
+        """The truth values, shape (rows, p)."""
+        return np.concatenate([truths for _, truths in self.table.blocks()])
+
+    def losses(self, points: IntArray) -> IntArray:
+        chosen = np.asarray(points, dtype=np.int64)
+        total, price = np.zeros(len(chosen), dtype=np.int64), self.costs.matrix
+        for rows, truths in self.table.blocks():
+            size = max(1, _ENTRIES // len(truths))
+            for start in range(0, len(chosen), size):
+                part = slice(start, start + size)
+                told = self.predictions(chosen[part], truths)
+                total[part] += price[self.y[rows], told] @ self.counts[rows]
+        return total
+
+    @classmethod
+    @abstractmethod
+    def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
+        """The classes that models predict for rows of truth values; shape (models, rows)."""
+
+
+def _class_numbers(y: ArrayLike, rows: int, classes: int) -> IntArray:
+    check_unmasked(y, "y")
+    given = np.asarray(y)
+    if given.shape != (rows,) or given.dtype.kind not in "iu":
+        raise InvalidInputError(f"expected the number of a class for each row, shape ({rows},)")
+    if np.any(given < 0) or np.any(given >= classes):
+        raise InvalidInputError(f"classes are numbered from 0 to {classes - 1}")
+    return given.astype(np.int64)

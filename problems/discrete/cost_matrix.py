@@ -1,0 +1,79 @@
+"""Costs of predicting one class where another is right: public whole numbers, for any number of classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import InvalidInputError
+
+# The common multiple that ratios of weights are rounded to is at most this.
+_FINEST = 10
+# Keeps sums over billions of records within 64 bits, and sensitivities within reason.
+_LARGEST = 100_000
+
+
+@dataclass(frozen=True)
+class CostMatrix:
+    """``rows[y][k]`` is what a record of class y costs that is predicted to be of class k.
+
+    Public inputs: choose them before looking at the data. Replacing a record moves a loss by at most
+    ``largest``, and mechanisms calibrate to that.
+
+    Raises:
+        InvalidInputError: not a square of whole numbers from 0 to 100,000 with zeros on the diagonal, or
+            nothing that costs anything.
+    """
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def __init__(self, rows: ArrayLike) -> None:
+        given = np.asarray(rows)
+        if given.ndim != 2 or given.shape[0] != given.shape[1] or len(given) < 2:
+            raise InvalidInputError(
+                f"costs must be a square matrix, two classes or more, got shape {given.shape}"
+            )
+        if given.dtype.kind not in "iu" or np.any(given < 0) or np.any(given > _LARGEST):
+            raise InvalidInputError(f"costs must be whole numbers from 0 to {_LARGEST}")
+        if np.any(np.diagonal(given) != 0) or not np.any(given):
+            raise InvalidInputError("right predictions cost nothing, and some wrong ones must cost something")
+        object.__setattr__(self, "rows", tuple(tuple(row) for row in given.tolist()))
+
+    @classmethod
+    def equal(cls, classes: int) -> Self:
+        """1 for every error."""
+        return cls(1 - np.eye(classes, dtype=np.int64))
+
+    @classmethod
+    def of_weights(cls, weights: ArrayLike) -> Self:
+        """The cost of an error on a record of class y in proportion to weights[y] > 0, shape (K,).
+
+        Ratios to the smallest weight are rounded to m-ths, with the m up to 10 that moves them least.
+        """
+        ratios = np.asarray(weights, dtype=np.float64)
+        ratios = ratios / np.min(ratios)
+        multiples = [np.maximum(np.rint(m * ratios), 1) for m in range(1, _FINEST + 1)]
+        off = [float(np.max(np.abs(found / (m * ratios) - 1))) for m, found in enumerate(multiples, 1)]
+        # Not worth a larger multiple: what only rounding of the ratios themselves makes better.
+        best = next(found for found, by in zip(multiples, off, strict=True) if by <= min(off) + 1e-9)
+        whole = best.astype(np.int64) // np.gcd.reduce(best.astype(np.int64))
+        return cls(whole[:, None] * (1 - np.eye(len(whole), dtype=np.int64)))
+
+    @property
+    def matrix(self) -> IntArray:
+        """The costs as an array, shape (K, K)."""
+        return np.array(self.rows, dtype=np.int64)
+
+    @property
+    def classes(self) -> int:
+        """K, the number of classes."""
+        return len(self.rows)
+
+    @property
+    def largest(self) -> int:
+        """The most that one record can cost."""
+        return max(max(row) for row in self.rows)

@@ -1,0 +1,36 @@
+"""Rule lists over public predicates: if ... then, else if ... then, else."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.predicates import Bools
+
+
+class RuleList(BranchingProblem):
+    """Choose literals, each with a class, in order, and a class for what none of them holds for.
+
+    The coordinate of a place is 2 g where predicate g is asked to be true, 2 g + 1 where it is to be false,
+    and 2 p or more where the list ends; its label is then that of what is left.
+    """
+
+    ways: ClassVar[int] = 2
+
+    @classmethod
+    def places(cls, levels: int) -> tuple[int, int]:
+        return levels, levels + 1
+
+    @classmethod
+    def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
+        rules, p = points.shape[1] // 2, truths.shape[1]
+        label = np.repeat(points[:, -1:], len(truths), axis=1)
+        for place in reversed(range(rules)):
+            literal = np.minimum(points[:, place], 2 * p - 1)
+            holds = (literal % 2 == 1)[:, None] != truths[:, literal // 2].T
+            holds |= points[:, place, None] >= 2 * p
+            label = np.where(holds, points[:, rules + place, None], label)
+        return label

@@ -1,0 +1,39 @@
+"""Decision trees over public predicates."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.predicates import Bools
+
+
+class DecisionTree(BranchingProblem):
+    """Choose a binary tree: a predicate at every inner node, a class at every leaf.
+
+    Nodes are in heap order: those below node i are 2 i + 1, where its predicate is true, and 2 i + 2. The
+    coordinate of an inner node is the number of its predicate, or p or more where the tree stops; the label
+    of a node that stops is that of the first leaf below it.
+    """
+
+    ways: ClassVar[int] = 1
+
+    @classmethod
+    def places(cls, levels: int) -> tuple[int, int]:
+        return 2**levels - 1, 2**levels
+
+    @classmethod
+    def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
+        branches, p = points.shape[1] // 2, truths.shape[1]
+        node = np.zeros((len(points), len(truths)), dtype=np.int64)
+        stopped = np.zeros(node.shape, dtype=bool)
+        rows = np.arange(len(truths))[None, :]
+        for _ in range(int(branches).bit_length()):
+            asked = np.take_along_axis(points, node, axis=1)
+            stopped |= asked >= p
+            left = stopped | truths[rows, np.minimum(asked, p - 1)]
+            node = 2 * node + np.where(left, 1, 2)
+        return np.take_along_axis(points, node, axis=1)

@@ -1,0 +1,169 @@
+"""Predicates of a schema: yes-or-no questions about one column, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.predicates import Bools, PredicateTable
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, Real
+from privopt.problems.tables.missing import MissingLevel, plain_column
+from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.values import plain
+
+# Numbers are compared with so many cuts, evenly spread over their range: 3 lost up to .07 of balanced
+# accuracy on public tables, 15 gained .002.
+_CUTS = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Predicate:
+    """A question about one column.
+
+    Attributes:
+        column: the number of the column.
+        name: of the column.
+        kind: "below" a cut, "is" a category, or "missing".
+        value: the cut, as a number, or the category; None for "missing".
+        truths: the answer to each code of the column, by the coarse schema; shape (codes,).
+        gap: the answer for a missing value; None where missing values are refused.
+    """
+
+    column: int
+    name: str
+    kind: str
+    value: Any
+    truths: Bools
+    gap: bool | None
+
+    def text(self, true: bool = True) -> str:
+        """The condition that the answer is yes, or that it is no, in words."""
+        if self.kind == "missing":
+            return f"{self.name} is {'missing' if true else 'known'}"
+        sign = {("below", True): "<", ("below", False): "\N{GREATER-THAN OR EQUAL TO}"}.get(
+            (self.kind, true), "=" if true else "\N{NOT EQUAL TO}"
+        )
+        also = " or missing" if self.gap is not None and self.gap == true else ""
+        return f"{self.name} {sign} {self.value}{also}"
+
+
+@dataclass(frozen=True, eq=False)
+class Predicates:
+    """All predicates of a schema, in the order of its columns.
+
+    Of numbers on a grid: whether they are below each of ``_CUTS`` evenly spread ones; of bins: below each
+    inner edge; of categories: each of them; of columns with a missing level: whether it is missing.
+
+    Attributes:
+        schema: as declared.
+        coarse: a schema that tells records apart as far as predicates do; a number is in bins there.
+        questions: the predicates.
+    """
+
+    schema: Schema
+    coarse: Schema
+    questions: tuple[Predicate, ...]
+
+    @classmethod
+    def of(cls, schema: Schema) -> Self:
+        """The predicates of a schema.
+
+        Raises:
+            SchemaError: no column tells records apart, or a kind of column of one's own.
+        """
+        columns = [_coarse(column) for column in schema.columns]
+        asked = (q for k, column in enumerate(columns) for q in _questions(k, column))
+        questions = [q for q in asked if 0 < int(np.count_nonzero(q.truths)) < len(q.truths)]
+        if not questions:
+            raise SchemaError("no column of the schema has two values that could be told apart")
+        return cls(schema, Schema(columns), tuple(questions))
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows there can be that predicates tell apart."""
+        return math.prod(column.n_codes for column in self.coarse.columns)
+
+    def table(self, codes: Sequence[IntArray]) -> PredicateTable:
+        """The truth values of rows, by their codes in the coarse schema."""
+        return PredicateTable.from_columns(
+            (question.truths[codes[question.column]] for question in self.questions), len(codes[0])
+        )
+
+    def coarsened(self, codes: Sequence[IntArray]) -> list[IntArray]:
+        """Codes in the coarse schema, from those in the declared one."""
+        return [table[code] for table, code in zip(self._coarse_codes, codes, strict=True)]
+
+    @cached_property
+    def _coarse_codes(self) -> list[IntArray]:
+        return [_code_table(column) for column in self.schema.columns]
+
+
+def _coarse(column: Column) -> Column:
+    """A column with the values of a number in bins."""
+    kind, has_level = plain_column(column)
+    if not isinstance(kind, Numeric):
+        return column
+    inner = [kind.threshold(k) for k in _grid_cuts(kind)]
+    edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
+    binned = Binned(kind.name, edges, kind.outside, kind.missing, kind.na_values)
+    return MissingLevel(binned) if has_level else binned
+
+
+def _grid_cuts(column: Numeric) -> list[int]:
+    """The grid points that cuts lie below."""
+    grid = column.top + 1
+    return sorted({max(1, round(k * grid / (_CUTS + 1))) for k in range(1, _CUTS + 1)} - {grid})
+
+
+def _code_table(column: Column) -> IntArray:
+    """The coarse code of each code of a declared column."""
+    kind, _ = plain_column(column)
+    codes = np.arange(column.n_codes, dtype=np.int64)
+    if not isinstance(kind, Numeric):
+        return codes
+    table = np.searchsorted(_grid_cuts(kind), codes, side="right").astype(np.int64)
+    table[kind.n_codes :] = len(_grid_cuts(kind)) + 1  # the missing level
+    return table
+
+
+def _questions(place: int, column: Column) -> Iterator[Predicate]:
+    kind, has_level = plain_column(column)
+    codes = np.arange(column.n_codes)
+
+    def made(name: str, value: Any, truths: Bools) -> Predicate:
+        return Predicate(place, column.name, name, value, truths, _gap(column, truths))
+
+    if isinstance(kind, Binned):
+        for k, edge in enumerate(kind.edges[1:-1], 1):
+            yield made("below", plain(edge), codes < k)
+    elif isinstance(kind, Categorical):
+        # Of two categories the one says what the other does.
+        known = kind.categories[1:] if column.n_codes == 2 == len(kind.categories) else kind.categories
+        for category in known:
+            yield made("is", category, codes == kind.categories.index(category))
+    else:
+        raise SchemaError(f"column {column.name!r}: {type(column).__name__} has no predicates")
+    if has_level:
+        yield made("missing", None, codes == column.n_codes - 1)
+
+
+def _gap(column: Column, truths: Bools) -> bool | None:
+    """The answer for a missing value."""
+    kind, has_level = plain_column(column)
+    if has_level:
+        return bool(truths[-1])
+    assert isinstance(kind, Binned | Categorical)  # by ``_questions``
+    if kind.missing is None:
+        return None
+    values = [float(kind.missing)] if isinstance(kind, Binned) else [kind.missing]
+    return bool(truths[column.code(np.array(values, dtype=None if isinstance(kind, Binned) else object))[0]])

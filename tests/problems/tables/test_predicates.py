@@ -1,0 +1,107 @@
+"""Predicates of a schema: what they say of values, in every kind of column, and by codes of either schema."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.problems import Categorical, Numeric, Schema
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.columns import Binned
+from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.predicates import Predicates
+
+SCHEMA = Schema(
+    [
+        Numeric("age", 18, 90),
+        Numeric("dose", 0, 2, "1/2", missing=1),
+        MissingLevel(Numeric("weight", 40, 200, 10)),
+        Categorical("sex", ["f", "m"]),
+        MissingLevel(Categorical("job", ["nurse", "cook"], outside="ignore")),
+        Categorical("ward", [1, 2, 3], missing=3),
+        MissingLevel(Binned("hours", [0, 20, 40, 100])),
+    ]
+)
+TABLE = pd.DataFrame(
+    {
+        "age": [18, 26.4, 26.6, 90.0, 17.0, 54.0],
+        "dose": [0.0, 0.24, 0.25, math.nan, 2.0, 5.0],
+        "weight": [math.nan, 44.9, 45.0, 200.0, 10.0, 120.0],
+        "sex": ["f", "m", "m", "f", "f", "m"],
+        "job": ["nurse", None, "pilot", "cook", "cook", "nurse"],
+        "ward": pd.array([1, 2, None, 3, 1, 2], dtype="Int64"),
+        "hours": [19.999, 20.0, math.nan, 100.0, 250.0, 40.0],
+    }
+)
+
+
+def says(kind: str, value: Any, cell: Any, gap: bool | None) -> bool:
+    """The question, asked of a cell as it is written."""
+    if pd.isna(cell):
+        return kind == "missing" if gap is None else gap
+    if kind == "missing":
+        return False
+    return bool(cell < value) if kind == "below" else bool(cell == value)
+
+
+def test_every_predicate_is_its_own_question_of_the_cells() -> None:
+    """Cuts of numbers lie halfway between grid points, where rounding to the grid changes its mind."""
+    predicates = Predicates.of(SCHEMA)
+    truths = predicates.table(predicates.coarse.codes(TABLE))
+    for number, question in enumerate(predicates.questions):
+        cells = TABLE[question.name].tolist()
+        expected = [says(question.kind, question.value, cell, question.gap) for cell in cells]
+        assert truths.column(number).tolist() == expected, question.text()
+
+
+def test_there_are_as_many_as_cuts_and_categories_and_gaps() -> None:
+    names = [(q.name, q.kind) for q in Predicates.of(SCHEMA).questions]
+    counted = {pair: names.count(pair) for pair in names}
+    assert counted == {
+        ("age", "below"): 7,
+        ("dose", "below"): 4,  # of five grid points
+        ("weight", "below"): 7,
+        ("weight", "missing"): 1,
+        ("sex", "is"): 1,  # of two categories the one says what the other does
+        ("job", "is"): 2,
+        ("job", "missing"): 1,
+        ("ward", "is"): 3,
+        ("hours", "below"): 2,
+        ("hours", "missing"): 1,
+    }
+
+
+def test_cuts_are_evenly_spread() -> None:
+    found = [q.value for q in Predicates.of(Schema([Numeric("x", 0, 79)])).questions]
+    assert found == [9.5, 19.5, 29.5, 39.5, 49.5, 59.5, 69.5]
+
+
+def test_codes_of_the_declared_schema_say_the_same() -> None:
+    predicates = Predicates.of(SCHEMA)
+    fine = predicates.coarsened(SCHEMA.codes(TABLE))
+    for a, b in zip(fine, predicates.coarse.codes(TABLE), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_what_a_missing_value_is_read_as_answers_for_it() -> None:
+    gaps = {(q.name, q.value): q.gap for q in Predicates.of(SCHEMA).questions}
+    assert gaps["dose", 0.75] is False  # 1 is not below it
+    assert gaps["dose", 1.25] is True
+    assert (gaps["ward", 3], gaps["ward", 1]) == (True, False)
+    assert gaps["age", 26.5] is None
+    assert (gaps["job", None], gaps["job", "cook"]) == (True, False)
+
+
+def test_conditions_in_words() -> None:
+    texts = {q.text(answer) for q in Predicates.of(SCHEMA).questions for answer in (True, False)}
+    assert {"age < 26.5", "age ≥ 26.5", "sex = m", "sex ≠ m", "job is missing", "job is known"} <= texts
+    assert {"dose < 1.25 or missing", "dose ≥ 1.25", "hours ≥ 20 or missing", "hours < 20"} <= texts
+
+
+def test_a_schema_with_nothing_to_tell_apart_is_refused() -> None:
+    with pytest.raises(SchemaError, match="two values"):
+        Predicates.of(Schema([Categorical("only", ["one"]), Binned("x", [0, 1])]))
