@@ -1,4 +1,4 @@
-"""What mechanisms that minimise exactly share: checks, tolerances, default penalties.
+"""Tolerances and default penalties of mechanisms that minimise exactly.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -7,31 +7,9 @@ from __future__ import annotations
 
 import math
 
-from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import typical_distance
-from privopt.oracles.convex.registry import projector
-from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
-
-
-def checked_problem(
-    name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet
-) -> ConvexSet:
-    """The set, if a certified minimum can be found and projected onto it.
-
-    Raises:
-        PrivacyParameterError: a set of another dimension, an l1 penalty, or a loss that is not convex.
-        UnsupportedProblemError: no projection onto the set.
-    """
-    space = checked_space(facts, convex_set, regularizer)
-    projector(space)  # refused now, not on the data
-    if not facts.loss.convex or regularizer.l1 > 0:
-        raise PrivacyParameterError(
-            f"{name} needs a convex loss and no l1 penalty, got {facts.loss} and {regularizer}: use dp-pgd"
-        )
-    return space
 
 
 def gradient_tolerance(facts: RiskFacts, share: float) -> float:
