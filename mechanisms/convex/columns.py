@@ -1,4 +1,4 @@
-"""What is public about the columns that features come from, and how noisy moments are read with it."""
+"""Public facts of the columns behind features, and covariance estimates from noisy moments by them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RARE, _TYPICAL = 1e-3, 0.25
 
 @dataclass(frozen=True)
 class Columns:
-    """Which features are levels of one column, and which are numbers.
+    """Grouping of features by column: levels of a category, or numbers.
 
     Levels exclude each other, so that their covariances follow from how often they occur, which noisy moments
     tell better; and they are of use to a model, or not, as a column.
@@ -49,17 +49,17 @@ class Columns:
 
     @property
     def features(self) -> NDArray[np.int64]:
-        """Those of all parts, in order."""
+        """The features of all parts, in order."""
         found = [np.arange(*part, dtype=np.int64) for part in self.parts]
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def blocks(self, variances: Floats, means: Floats, sigma: float) -> list[Block]:
-        """What is taken for the covariances of each part.
+        """Estimate the covariances of each part.
 
         Args:
-            variances: of ``features``, with noise of ``sigma`` each.
-            means: of ``features``, as distances from the middle.
-            sigma: the noise.
+            variances: variances of ``features``, with noise of ``sigma`` each.
+            means: means of ``features``, as distances from the middle.
+            sigma: the standard deviation of the noise.
         """
         lines = {feature: (high - low) ** 2 for feature, low, high in self.lines}
         shares, found, stop = means + np.array(self.middle)[self.features], [], 0

@@ -1,6 +1,6 @@
-"""Linear models that noisy moments make likely: post-processing of one release, so free.
+"""Empirical Bayes linear models from noisy moments: post-processing of one release, at no privacy cost.
 
-All that these functions see was released, or is public; what noise is in it is public too.
+The inputs of these functions are released or public, and so is the noise in them.
 """
 
 from __future__ import annotations

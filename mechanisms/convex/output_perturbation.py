@@ -1,7 +1,7 @@
 """Output perturbation of ridge-regularised convex risks: a certified minimum, then noise.
 
-It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
-the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
+The release is a function of a minimum, so it requires a certificate that the minimum is as good as the plan
+assumed, and fails closed without one. The failure itself and the running time are outside the guarantee.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class OutputPerturbation(RiskMechanism):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:
-        """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
+        """Run, or raise CertificateError and release nothing if the minimum is not certified."""
         answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=watch)
         w = answer.require(self.tolerance)
         if source is not None:

@@ -1,4 +1,4 @@
-"""Sufficient statistics: noisy second moments once, and the linear model that they support."""
+"""Sufficient statistics perturbation: one release of noisy second moments, and a linear model from them."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class SufficientStatistics(RiskMechanism):
         return np.arange(self.facts.dimension - bool(self.facts.constant), dtype=np.int64)
 
     def _blocks(self, variances: Vector, means: Vector, sigma: float) -> list[Block]:
-        """What is taken for covariances of features that belong together, in order."""
+        """Estimated covariances of each block of features, in order."""
         if self.columns is not None:
             return self.columns.blocks(variances, means, sigma)
         return likely_blocks(variances, sigma, _feature_norm(self.facts) ** 2 / len(means))
@@ -246,7 +246,7 @@ def _feature_norm(facts: RiskFacts) -> float:
 
 
 def _offset(facts: RiskFacts, mu: float) -> float:
-    """What stands for the constant feature. A larger one: less noise in the mean label, more in the rest.
+    """The value of the constant feature. A larger one gives less noise in the mean label, more in the rest.
 
     The mean label has noise of (3 / sqrt 2) B sqrt(1 + (norm / offset)^2) / (n mu).
     """
@@ -261,7 +261,7 @@ def _offset(facts: RiskFacts, mu: float) -> float:
 
 
 def _entries(facts: RiskFacts) -> Any:
-    """Where the upper triangle of a (p, p) matrix is, flat; without its last entry, which is public."""
+    """Flat indices of the upper triangle of a (p, p) matrix, without its last entry, which is public."""
     p = facts.dimension
     flat = np.ravel_multi_index(np.triu_indices(p), (p, p))
     return flat[:-1] if facts.constant else flat

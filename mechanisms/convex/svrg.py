@@ -238,7 +238,7 @@ class DPSVRGPlusPlus(DPSVRG):
 
 
 def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
-    """What one record moves a computed sum over a batch of grad f(x) - grad f(anchor) by, at most.
+    """The largest effect of a record on a computed batch sum of grad f(x) - grad f(anchor).
 
     2 G; or L |x - anchor| and what rounding adds, which does not vanish with the distance. With
     u = (d + 4) 2^-53: a computed |x - anchor| is off by a share of u, and the prediction for a row by u |x|
@@ -254,7 +254,7 @@ def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
 
 
 def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
-    """By what multiple of m M the noise of M batches stretches log E |x - anchor|^2 in an epoch of m steps.
+    """Growth of log E |x - anchor|^2 by the noise of M batches in m steps, as a multiple of m M.
 
     Noise of a batch is a multiple of |x - anchor|, so it feeds on itself. By the central limit theorem noise
     for M batches, together mu-GDP with mu in units of the sensitivity of the mean gradient, is

@@ -1,4 +1,4 @@
-"""How much noise OPDisc and RSPM need, computed from public facts before any data is read.
+"""Noise calibration of OPDisc and RSPM, from public facts before any data is read.
 
 Both return w(eta) = argmin_w L(D, w) - <eta, phi(w)> for random eta (a sign of eta is immaterial). Let s_w be
 vectors with <s_w, phi(w) - phi(v)> >= b for all v != w, where b bounds the change of a loss *difference* when
@@ -10,7 +10,7 @@ For Gaussian eta, comparing the densities at eta and eta + s_w gives, for every 
 
 The maximum over w is needed because the winner depends on eta: it makes <eta, phi(w)> large. Treating
 <eta, s_w> as N(0, sigma^2 |s_w|^2) is the error in the printed calibration of Neel, Roth, Vietri and Wu
-(ICML 2020). What is bounded here is the law of Z: by |eta| for OPDisc, coordinate by coordinate for RSPM.
+(ICML 2020). The bounds here are on the law of Z: by |eta| for OPDisc, coordinate by coordinate for RSPM.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -54,10 +54,10 @@ REFUTED_RSPM = (
     "the noise; with 1000 separators and delta = 1e-6 the true epsilon can be 1.44 for a claimed 1"
 )
 
-# Share added to every bound for rounding; the special functions used are good to 1e-11 and better.
+# Share added to every bound for rounding; the special functions used have relative errors of at most 1e-11.
 _ROUNDING = 1e-9
 
-# What RSPM adds to b for drawing its weights as doubles; see ``calibrate_rspm``.
+# Addition to b in RSPM for drawing weights as doubles; see ``calibrate_rspm``.
 _DRAW_SLACK = 4 / UNIT
 
 # How far noise goes, in scales, but for a probability below 2^-128 in 10^4 numbers; the last, in 10^8.
@@ -69,7 +69,7 @@ _END, _FINE, _COARSE = 14, 512, 16
 
 @dataclass(frozen=True)
 class Calibration:
-    """The noise of a plan and what it costs.
+    """The noise of a plan and its privacy cost.
 
     Attributes:
         scale: standard deviation of Gaussian noise, scale parameter of Laplace noise.
@@ -181,7 +181,7 @@ def opdisc_shift(squared_radius: float, separation: float, loss_difference: floa
 
 
 def normalized_dof(lattice: IntegerLattice) -> int:
-    """In how many dimensions pi(w) varies: the free coordinates, and 1 more for the length of w.
+    """The number of dimensions in which pi(w) varies: the free coordinates, and one for the length of w.
 
     In a fixed coordinate pi(w) and pi(v) agree, so s_w may be 0 there and eta does not count.
     """
@@ -189,7 +189,7 @@ def normalized_dof(lattice: IntegerLattice) -> int:
 
 
 def separator_counts(separators: SeparatorSet) -> tuple[int, int]:
-    """(binary, ternary) for ``rspm_sigma``: how the separators spread over the coordinates.
+    """The numbers (binary, ternary) of separator coordinates, for ``rspm_sigma``.
 
     A coordinate with two separators and three patterns of losses is ternary; every other separator counts as
     binary, which is always valid.
@@ -250,7 +250,7 @@ def rspm_sigma(epsilon: float, delta: float, *, binary: int, ternary: int) -> fl
 def printed_opdisc_sigma(
     epsilon: float, delta: float, *, lipschitz: float, squared_radius: float, separation: float
 ) -> float:
-    """7 G D^2 sqrt(ln(1/delta)) / (tau epsilon), as printed; *refuted*, for reproducing figures only.
+    """The printed noise 7 G D^2 sqrt(ln(1/delta)) / (tau epsilon); *refuted*, for reproducing figures only.
 
     The authors' published code uses half of it.
     """
@@ -259,19 +259,19 @@ def printed_opdisc_sigma(
 
 
 def printed_rspm_sigma(epsilon: float, delta: float, separators: int) -> float:
-    """7 sqrt(m ln(1/delta)) / epsilon, as printed; the proof is *refuted*. The published code uses half."""
+    """The printed noise 7 sqrt(m ln(1/delta)) / epsilon; its proof is *refuted*. Published code uses half."""
     check_count(separators, "separators")
     return 7 * math.sqrt(-separators * math.log(check_delta(delta))) / check_epsilon(epsilon)
 
 
 def within_terms(scale: float, reach: float) -> float:
-    """The scale, if noise of it fits into objectives.
+    """Check that noise of a scale stays in the range of objectives, and return the scale.
 
-    Noise that does not is refused when it is drawn. What is left then is noise cut off at a bound, which a
-    shift moves across it: near the bound no density covers it, and the proofs above do not hold.
+    Noise outside the range is refused when it is drawn, which truncates its law. A shift moves noise across
+    the bound, where the truncated density is 0, so the proofs above do not hold.
 
     Raises:
-        PrivacyParameterError: noise would leave the objectives' range.
+        PrivacyParameterError: noise would leave the range of objectives.
     """
     if not scale * reach < LARGEST_TERM:
         raise PrivacyParameterError(
@@ -322,7 +322,7 @@ def _ternary_tail(a: float) -> Floats:
     density = np.exp(-x1 * x1 / 2) / math.sqrt(2 * math.pi)
     both = np.sum((high - low) / 2 * weights * density * special.ndtr(x1 - y), axis=1)
     t, y = t[:, 0], y[:, 0]
-    # x1 > t + y: x2 needs only to exceed -t. The last term covers what the clipping left out.
+    # x1 > t + y: x2 needs only to exceed -t. The last term covers the clipped part.
     above = special.ndtr(-np.maximum(t + y, -t)) * special.ndtr(t)
     tail = special.ndtr(-t) * (2 - special.ndtr(-t)) + both + above + special.ndtr(-12.0)
     return np.asarray(np.minimum(1.0, tail * (1 + _ROUNDING)))

@@ -15,9 +15,9 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
 
-# The share of epsilon that is set aside for what floating point does to the law of a draw.
+# The share of epsilon reserved for the floating-point error of a draw's law.
 _ARITHMETIC_SHARE = 1e-4
-# An event of this probability does not happen: the bits of the key of the random source repeat sooner.
+# Probability treated as zero: a repeated key of the random source is likelier.
 _NEVER = 2.0**-128
 
 
@@ -100,5 +100,5 @@ class PermuteAndFlip(ExponentialMechanism):
 
     @property
     def width(self) -> float:
-        """What being private gives: the logarithm lies in [-epsilon, epsilon]."""
+        """The width that pure privacy implies: the logarithm lies in [-epsilon, epsilon]."""
         return 2 * self.spend.epsilon

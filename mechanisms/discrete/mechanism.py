@@ -1,4 +1,4 @@
-"""What a mechanism is: a plan made without data, and a release that is a reduction to an oracle."""
+"""Interface of lattice mechanisms: a plan made without data, and a release by reduction to an oracle."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Release:
 
     Attributes:
         point: the chosen w, shape (dimension,).
-        spend: what the release cost.
+        spend: the privacy cost of the release.
         noise: the public parameters of the noise, such as {"sigma": 808.3}.
         oracle: name of the oracle that answered; empty after unpickling.
         certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
@@ -59,7 +59,7 @@ class Release:
 
 
 class Target(NamedTuple):
-    """What a plan is asked for."""
+    """Target of a plan: the public facts and the privacy parameters to calibrate to."""
 
     problem_type: type[DiscreteProblem]
     lattice: IntegerLattice
@@ -71,7 +71,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class LatticeMechanism(ABC, Generic[Prepared]):
-    """A private choice of one lattice point. An instance is a plan: noise and spend, fixed before data.
+    """Private choice of a lattice point. An instance is a plan: noise and spend, fixed before data.
 
     Subclasses are frozen dataclasses. ``loss_bound`` is the largest loss of one record that the noise was
     calibrated to.
@@ -123,7 +123,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:
-        """What is used when nobody names a lattice: {-1, 0, 1}^d."""
+        """The default lattice, {-1, 0, 1}^d."""
         return IntegerLattice(-1, 1, dimension=dimension)
 
     @property
@@ -187,7 +187,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
 
 
 def relying_on(spend: PrivacySpend, mechanism: object, oracle: Any) -> PrivacySpend:
-    """A spend that says which code outside this package its claim relies on, and whether a kit passed it."""
+    """A spend that names the outside code its claim relies on, and whether a conformance kit passed it."""
     answers = (
         oracle.solver if isinstance(oracle, PreparedOracle) else type(getattr(oracle, "sampler", oracle))
     )
@@ -231,7 +231,7 @@ def largest_loss(problem_type: type[DiscreteProblem], declared: int | None) -> i
 
 
 def check_problem_type(problem_type: object) -> None:
-    """Raise InvalidTypeError for what is no type of problems."""
+    """Raise InvalidTypeError for an argument that is no problem type."""
     if not (isinstance(problem_type, type) and issubclass(problem_type, DiscreteProblem)):
         raise InvalidTypeError(
             f"a plan is made for a type of problems, such as ZeroOneHalfspace, got {told(problem_type)}"
@@ -239,10 +239,10 @@ def check_problem_type(problem_type: object) -> None:
 
 
 def check_calibration(calibration: str, mechanism: str, known: tuple[str, ...] = ("sound", "printed")) -> str:
-    """``calibration``, if the mechanism has it.
+    """Check that the mechanism has the calibration, and return it.
 
     Raises:
-        PrivacyParameterError: naming the ones there are.
+        PrivacyParameterError: an unknown calibration; the message lists the known ones.
     """
     if not isinstance(calibration, str) or calibration not in known:
         raise PrivacyParameterError(

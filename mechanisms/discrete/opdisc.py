@@ -61,7 +61,7 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
     def release(
         self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
     ) -> Release:
-        """Draw eta, ask the oracle once, insist on the proof.
+        """Draw eta, call the oracle once, and require a certified argmin.
 
         Raises:
             PlanMismatchError: the oracle was prepared for another problem or task.

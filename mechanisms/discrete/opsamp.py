@@ -1,4 +1,4 @@
-"""OPSamp over a lattice: the mean of answers of a linear oracle that need not be exact, and Laplace noise."""
+"""OPSamp over a lattice: the mean of approximate answers of a linear oracle, plus Laplace noise."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from privopt.problems.discrete.problem import DiscreteProblem
 class OPSamp:
     """The mean over m draws of argmin L(D, w) - <sigma, w>, sigma_j exponential, plus Laplace noise.
 
-    What is released is a real vector, no point of the lattice.
+    The release is a real vector, in general no point of the lattice.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the lattice
-    public. The oracle may be off by ``alpha``, which the noise pays for
+    public. The oracle's gap may be up to ``alpha``, for which the noise accounts
     (``mechanisms.privacy.perturbed_leader``, with the proof); an answer whose certificate leaves a larger
-    gap is refused, and nothing is released. A certificate that rests on floating point is taken at its word.
+    gap is refused, and nothing is released. Floating-point certificates are trusted.
 
-    Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 2. Different here: the constants, which are
-    derived anew.
+    Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 2, with constants derived anew.
 
     Attributes:
-        problem_type, lattice, loss_bound: what it was planned for.
+        problem_type, lattice, loss_bound: the public facts of the plan.
         mean: tilts, answers and noise.
         spend: the claim.
     """
@@ -68,7 +67,7 @@ class OPSamp:
         """Calibrate to public facts.
 
         Args:
-            problem_type, lattice: what is minimised over what.
+            problem_type, lattice: the objective and its domain.
             n_records: n.
             epsilon, delta: the target.
             alpha: the gap up to which answers are taken, in errors; >= 0.
@@ -107,12 +106,12 @@ class OPSamp:
         limits: Limits | None = None,
         workers: int = 1,
     ) -> AveragedRelease:
-        """Ask the oracle m times, insist on the gap, average, add noise.
+        """Call the oracle m times, require the gap, average, and add noise.
 
         Args:
             oracle: prepared for ``Task.LINEAR`` on the data.
-            limits: of each question.
-            workers: threads that ask.
+            limits: limits of each call.
+            workers: the number of threads.
 
         Raises:
             PlanMismatchError: the oracle was prepared for another problem or task.

@@ -1,4 +1,4 @@
-"""Preparation of the oracle that a plan needs, for the data."""
+"""Preparation of a plan's oracle for the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 def prepare_oracle(
     oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any], problem: DiscreteProblem
 ) -> Any:
-    """An oracle of the kind that a plan needs, by name or one of your own, built for its data.
+    """Build an oracle of the kind that a plan needs for the data. It is given by name or as an object.
 
     Raises:
         PlanMismatchError: the plan was made for another problem.
@@ -28,7 +28,7 @@ def prepare_oracle(
 
 
 def oracle_for(oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any]) -> Any:
-    """An oracle of the kind that a plan needs, by name or one of your own. No problem is looked at.
+    """An oracle of the kind that a plan needs, given by name or as an object, without access to data.
 
     Raises:
         OracleError: unknown name, missing solver, an oracle of the other kind or without proofs.

@@ -52,7 +52,7 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
     def release(
         self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
     ) -> Release:
-        """Weight the separators at random, ask the oracle once, insist on the proof.
+        """Weight the separators at random, call the oracle once, and require a certified argmin.
 
         Raises:
             PlanMismatchError: the oracle was prepared for another problem or task.

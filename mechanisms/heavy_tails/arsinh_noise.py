@@ -50,7 +50,7 @@ _BETWEEN = 4 * 2e-4 / 2
 
 @dataclass(frozen=True)
 class ArsinhNoise:
-    """How far S may move between neighbours, and how much of S the noise is.
+    """Parameters of arsinh-normal noise: the smoothness of S and the scale of the noise relative to it.
 
     Attributes:
         t: the smoothness: S moves by at most e^t.

@@ -1,4 +1,4 @@
-"""Where numbers lie and how large they are, when nothing public bounds them: by noisy counts."""
+"""Private location and scale of unbounded columns, by binary search with noisy counts."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ class ColumnSearch:
 
     @property
     def rank(self) -> float:
-        """How many records a threshold leaves beyond it at least: noise hides fewer."""
+        """The least number of records beyond a threshold: noise hides fewer."""
         return -float(ndtri(_LOST / SCALE_ROUNDS / self.counts.dimension)) * self.counts.sigma
 
     @property
     def usable(self) -> bool:
-        """Whether there are so many records that noise leaves something to be seen."""
+        """True if there are enough records for useful noisy counts."""
         return self.rank < 0.45 * self.n_records
 
     def centres(self, columns: Floats, source: NoiseSource) -> Floats:
@@ -153,7 +153,7 @@ def _halved(
 
 
 def _count(columns: Floats, thresholds: Floats, beyond: np.ufunc) -> Floats:
-    """How many numbers of each column are beyond its threshold."""
+    """Count the numbers of each column beyond its threshold."""
     rows = max(1, _BLOCK // columns.shape[1])
     parts = (columns[k : k + rows] for k in range(0, len(columns), rows))
     found = [np.count_nonzero(beyond(part, thresholds), axis=0) for part in parts]

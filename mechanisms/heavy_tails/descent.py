@@ -1,4 +1,4 @@
-"""What the noisy descents on records without bounds share: public guesses, and the iteration."""
+"""Base of noisy descents on unbounded records: public guesses, and the iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of an estimator for every call, made before any data were seen: calls cannot remember each other."""
+"""Fresh copies of an estimator for every call, made before data are seen: calls share no state."""
 
 from __future__ import annotations
 

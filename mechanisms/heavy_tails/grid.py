@@ -25,7 +25,7 @@ def on_grid(noisy: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rounding(widest: float) -> float:
-    """What doubles add to the epsilon of one number; half of it, as a share, is added to its delta.
+    """Floating-point addition to the epsilon of one number; half of it, as a share, is added to its delta.
 
     Args:
         widest: f, the most that it can be.

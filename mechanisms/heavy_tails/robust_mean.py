@@ -26,7 +26,7 @@ from privopt.problems.convex.regularizers import Vector
 
 @dataclass(frozen=True)
 class RobustMean:
-    """Soft truncation of every number at a public scale, the mean, Gaussian noise.
+    """Private mean: soft truncation of every number at a public scale, and Gaussian noise on the mean.
 
     Privacy: mu-GDP, stated as (epsilon, delta), whatever the records hold; neighbours by replacing one
     record, n public. That moments are below ``moment`` is needed for accuracy alone.
@@ -97,7 +97,7 @@ class RobustMean:
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
 
     def error_bound(self, failure: float = 0.05) -> float:
-        """How far a released coordinate is from its expectation, except with probability ``failure``.
+        """Bound on the error of a released coordinate, except with probability ``failure``.
 
         Half of ``failure`` for the records, which are independent with second moments of at most ``moment``,
         half for the noise.

@@ -26,7 +26,7 @@ _BATCH = 1000
 
 @dataclass(frozen=True)
 class RobustStochasticGradient(RobustDescent):
-    """The same on batches: x+ = prox of x - eta (sum over a Poisson batch of soft gradients + noise) / (q n).
+    """Stochastic version: x+ = prox of x - eta (sum over a Poisson batch of soft gradients + noise) / (q n).
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public;
     amplification by Poisson sampling, composed as privacy loss distributions.

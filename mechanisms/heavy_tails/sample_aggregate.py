@@ -220,7 +220,7 @@ def _smooth_noise(epsilon: float, delta: float, dimension: int) -> tuple[float, 
 
 
 def keeps_its_claim(part: float, epsilon: float, delta: float, dimension: int) -> bool:
-    """Whether noise planned for ``part`` makes a release (epsilon, delta)-private: a sufficient condition.
+    """Check a sufficient condition for (epsilon, delta)-privacy of noise planned for ``part``.
 
     In units of the noise on one data set, neighbours see N(0, I) and N(s, r^2 I), |s| <= gamma, |log r| <=
     beta. The privacy loss at z is d log r + |z - s|^2 / (2 r^2) - |z|^2 / 2. Outside an event of 3/4 delta,

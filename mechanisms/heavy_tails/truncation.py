@@ -61,7 +61,7 @@ class SoftTruncation:
         return 2 * INFLUENCE * self.scale * math.sqrt(dimension) * (1 / n + rounding) * (1 + 1e-12)
 
     def deviation(self, n: int, moment: float, failure: float) -> float:
-        """How far the mean of n numbers is from their expectation, except with probability ``failure``."""
+        """Bound on the deviation of the mean of n numbers, except with probability ``failure``."""
         log = _log(failure / 2)
         return (1 + 1 / self.beta) * moment / (2 * self.scale) + self.scale * log / n
 

@@ -1,4 +1,4 @@
-"""What fits of records that nothing bounds have in common."""
+"""Base of fits to records without declared bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privopt.problems.convex.losses import Labels, Loss
 
 @dataclass(frozen=True)
 class UnboundedFit:
-    """The public facts that such a plan rests on.
+    """Public facts of a plan for records without declared bounds.
 
     Attributes:
         n_records, dimension: n and d, without the constant feature.

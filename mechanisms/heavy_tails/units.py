@@ -1,4 +1,4 @@
-"""What records are measured in where nothing public says it."""
+"""Private units (centres and scales) of features and labels without declared bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONG_ROWS, _FAR_LABELS = 0.1, 0.25
 
 @dataclass(frozen=True)
 class Units:
-    """What records are measured in. Private results of a search, or public.
+    """Units of records: centres and scales, either private results of a search or public.
 
     Attributes:
         centres, scales: of features, shape (d,); a column of scale 0 is left out.

@@ -24,7 +24,7 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 
 @dataclass(frozen=True)
 class EnergyTrace:
-    """What a run looked like, from iterates and noisy gradients alone: as private as the release.
+    """Diagnostics of a run from iterates and noisy gradients alone: as private as the release.
 
     Attributes:
         norms: |w_k|_2 for k = 1, ..., shape (steps + 1,).

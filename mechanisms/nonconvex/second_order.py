@@ -1,4 +1,4 @@
-"""What the searches for approximate local minima share: two noises, one budget, and what they may claim."""
+"""Base of private searches for approximate local minima: noise, one budget, and claims."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MatrixNoise:
         return np.asarray(made + np.triu(made, 1).T)
 
     def spectral_tail(self, failure: float) -> float:
-        """What the largest eigenvalue of the noise exceeds with probability at most ``failure``."""
+        """Tail bound: the largest eigenvalue of the noise exceeds it with probability at most ``failure``."""
         room = math.sqrt(2 * self.dimension) + math.sqrt(-2 * math.log(failure))
         return self.vector.sigma * room
 
@@ -101,7 +101,7 @@ class LocalMinimumRelease(RealRelease):
 
 @dataclass(frozen=True)
 class Search:
-    """What a run came to, before it is a release."""
+    """Result of a run, before it is a release."""
 
     point: Vector
     found: bool
@@ -217,7 +217,7 @@ class SecondOrderMechanism(SteppedMechanism):
 
     @classmethod
     def _checked_tests(cls, steps: int, tests: int | None) -> int:
-        """How many Hessians are paid for: no more than there are steps."""
+        """The number of Hessians paid for, at most the number of steps."""
         looks = (cls.usual_tests or steps) if tests is None else check_count(tests, "tests")
         if cls.usual_tests is None and looks < steps:
             raise PrivacyParameterError(f"{cls.name} looks at a Hessian every step: tests is {steps}")
@@ -279,18 +279,18 @@ class SecondOrderMechanism(SteppedMechanism):
 
     @property
     def smoothness(self) -> float:
-        """Of the penalised risk."""
+        """Smoothness of the penalised risk."""
         return self.facts.smoothness + self.regularizer.l2
 
     @property
     def gradient_tail(self) -> float:
-        """What no gradient's noise exceeds in l2, except with half of ``failure``."""
+        """Bound on the l2 norm of all gradients' noise, except with half of ``failure``."""
         share = self.failure / (2 * self.steps)
         return self.gradient_noise.sigma * math.sqrt(float(stats.chi2.isf(share, self.facts.dimension)))
 
     @property
     def hessian_tail(self) -> float:
-        """What no Hessian's noise exceeds in its largest eigenvalue, except with half of ``failure``."""
+        """Bound on the largest eigenvalue of all Hessians' noise, except with half of ``failure``."""
         return self.hessian_noise.spectral_tail(self.failure / (2 * self.tests))
 
     def _flat(self, noisy: bool) -> float:

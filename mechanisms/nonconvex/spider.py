@@ -126,7 +126,7 @@ class DPSpider(SteppedMechanism):
 
     @classmethod
     def _shares(cls) -> tuple[float, float, float]:
-        """Of mu^2: for the warm start, anchors and differences."""
+        """Shares of mu^2 for the warm start, anchors and differences."""
         rest = 1 - cls.warm_share
         return cls.warm_share, rest * cls.anchor_share, rest * (1 - cls.anchor_share)
 
@@ -155,7 +155,7 @@ class DPSpider(SteppedMechanism):
         return eta, eta
 
     def difference_noise(self, w: Vector, before: Vector) -> VectorNoise:
-        """What is added to the difference of the gradients at two points that were released."""
+        """Noise on the difference of the gradients at two released points."""
         bound = difference_sensitivity(self.facts, w, before)
         return VectorNoise(bound, self.multiplier * bound, self.facts.dimension)
 
@@ -207,7 +207,7 @@ class DPSpider(SteppedMechanism):
 
 
 def difference_sensitivity(facts: RiskFacts, w: Vector, before: Vector) -> float:
-    """What replacing one record moves the computed grad F(w) - grad F(before) by in l2, at most.
+    """The l2 sensitivity of the computed grad F(w) - grad F(before), replacing one record.
 
     2 min(2 G, L |w - before|) / n, and rounding. With u = (d + 4) 2^-53: a computed |w - before| is off by a
     share of u, and a prediction by u |w| times the length of its row, hence a gradient by u L |w| (both are

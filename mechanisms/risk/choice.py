@@ -1,4 +1,4 @@
-"""The choice of a mechanism for a risk from public facts, with defaults where it needs them."""
+"""Choice of a mechanism for a risk from public facts, with default sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 
 # More are a slip: a pass over the smallest table takes some microseconds.
 _MOST_STEPS_ASKED = 10_000_000
-# Up to so many features a minimum is cheap to certify with Newton steps.
+# Largest number of features at which Newton steps certify a minimum cheaply.
 _LOW_DIMENSION = 512
 # Classes are left to noisy moments up to so many n mu per feature, then to gradient descent: what was most
 # accurate on synthetic tables of categories and numbers, for a mu that all mechanisms are given. (Noisy
@@ -30,7 +30,7 @@ _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
 
 @dataclass(frozen=True)
 class Choice:
-    """A mechanism with everything that it needs, and why."""
+    """A chosen mechanism, its arguments, and the reason for the choice."""
 
     kind: type[Any]
     convex_set: ConvexSet
@@ -61,7 +61,7 @@ class Choice:
 
 
 def natural_norm(mechanism: str | type[Any]) -> RowNorm:
-    """The norm of rows that the noise of a mechanism depends on; l2 for "auto"."""
+    """The row norm that determines the noise of a mechanism; l2 for "auto"."""
     return "l2" if mechanism == "auto" else RISK_MECHANISMS.named(mechanism).natural_norm
 
 
@@ -78,7 +78,7 @@ def choose_risk_mechanism(
     ``mu`` is the budget of one release, as Gaussian differential privacy.
 
     Raises:
-        UnknownMechanismError: listing the names there are.
+        UnknownMechanismError: an unknown name; the message lists the known ones.
     """
     reason = "it was asked for"
     if name == "auto":

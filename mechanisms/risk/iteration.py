@@ -1,4 +1,4 @@
-"""One noisy iteration: gradient, noise, oracle step, again and again."""
+"""Noisy first-order iteration: gradient, noise, oracle step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Perturb = Callable[[Vector], Vector]
 
 
 class Output(Enum):
-    """Which iterate is returned."""
+    """The returned iterate: last, random or an average."""
 
     LAST = "last"
     AVERAGE = "average"
@@ -29,13 +29,13 @@ class Output(Enum):
 
 @dataclass(frozen=True)
 class Method:
-    """What an algorithm does with a gradient.
+    """A first-order method as functions of its state and of a gradient.
 
     Attributes:
         start: the first state.
         step: (k, state, x, g) -> the next state, g the (noisy) gradient at x, k = 0, 1, ...
-        query: (k, state) -> x, where the gradient is wanted.
-        point: state -> the iterate that it stands for.
+        query: (k, state) -> x, the point at which the gradient is computed.
+        point: state -> its iterate.
     """
 
     start: State
@@ -46,12 +46,12 @@ class Method:
 
 @dataclass
 class StepClock:
-    """Counts the steps of an iteration, reports them, and stops it when a limit is reached.
+    """Step counter of an iteration: reports progress, and stops it when a limit is reached.
 
     Attributes:
         watch: the limits.
-        total: how many steps there will be.
-        done: how many there were.
+        total: the total number of steps.
+        done: the number of steps done.
     """
 
     watch: Watch
@@ -59,11 +59,11 @@ class StepClock:
     done: int = 0
 
     def tick(self) -> None:
-        """Before a step.
+        """Count a step before it is made.
 
         Raises:
-            UnfinishedDrawError: a limit was reached. Iterates so far are not released: which one would be the
-                last depends on running time, and that on the records.
+            UnfinishedDrawError: a limit was reached. Iterates so far are not released: their number depends
+                on running time, and that on the records.
         """
         if (reason := self.watch.stop()) is not None:
             remedy = "raise the time limit, or take fewer steps (steps=...)"
@@ -83,7 +83,7 @@ def noisy_iteration(
     steps: int,
     clock: StepClock | None = None,
 ) -> Iterator[Vector]:
-    """The iterates x_2, ..., x_{steps+1} of a method: gradient, noise, oracle step, again and again."""
+    """Iterates x_2, ..., x_{steps+1} of a method with noisy gradients."""
     state = method.start
     for k in range(steps):
         if clock is not None:

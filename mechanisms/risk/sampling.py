@@ -1,4 +1,4 @@
-"""Poisson batches: how large they are, and what one record adds to them at most.
+"""Poisson batches: default sizes, and bounds on the contribution of a record.
 
 Batch sizes, like everything else in a plan, come from public facts; the size of an actual batch is random and
 never released.
@@ -17,17 +17,17 @@ from privopt.problems.convex.risk import RiskFacts
 
 TOGETHER = "accounted as one sequence of sampled steps"
 
-# Default numbers of sampled steps stop here, and batches are no smaller than that.
+# Largest default number of sampled steps, and smallest batch size.
 MOST_SAMPLED_STEPS = 5000
 _LEAST_BATCH = 64
-# What the default size of batches aims at: see ``private_batch`` and ``balanced_batch``.
+# Targets of the default batch size: see ``private_batch`` and ``balanced_batch``.
 _MULTIPLIER = 2.0
 _SAMPLING_SHARE = 0.25
 _PASSES = 20
 
 
 def sum_share(facts: RiskFacts) -> float:
-    """How much more one record moves a computed sum over a batch than its own term, if all are bounded alike.
+    """The factor by which a record's effect on a computed batch sum exceeds its own term, for equal bounds.
 
     Two sums of up to n terms are each off by n times ``rounding``, which pays for the slopes of rows that
     membership in a batch moves as well.
@@ -36,7 +36,7 @@ def sum_share(facts: RiskFacts) -> float:
 
 
 def record_bound(facts: RiskFacts) -> float:
-    """G with the rounding of a computed sum: what one record adds to it at most."""
+    """The largest contribution of a record to a computed sum: G plus rounding."""
     return facts.gradient_bound * sum_share(facts)
 
 

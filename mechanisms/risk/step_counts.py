@@ -18,14 +18,14 @@ from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
-# Default step counts stop here; ask for more with steps=....
+# Largest default step count; steps=... allows more.
 MOST_STEPS = 2000
-# How many directions rows are taken to spread over, at most, by ``typical_distance``.
+# Largest number of directions over which ``typical_distance`` assumes rows to spread.
 SPREAD = 100
 
 
 def prediction_scale(facts: RiskFacts) -> float:
-    """Public: by how much predictions move before the slope of the loss does; 4 for the logistic loss.
+    """The scale of predictions on which the slope of the loss changes; 4 for the logistic loss. Public.
 
     The bound on slopes over the bound on curvature, in the unit of predictions.
     """
@@ -44,7 +44,7 @@ def typical_distance(facts: RiskFacts, convex_set: ConvexSet) -> float:
 
 
 def loss_range(facts: RiskFacts, convex_set: ConvexSet) -> float:
-    """How far F(x_1) is above its minimum: what predictions gain by moving by their scale, or C allows."""
+    """A guess at F(x_1) - min F: the gain of moving predictions by their scale, or as far as C allows."""
     within = facts.loss.lipschitz * prediction_scale(facts)
     if isinstance(convex_set, WholeSpace):
         return within
