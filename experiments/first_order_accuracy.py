@@ -26,9 +26,9 @@ from rich.progress import Progress as Bar
 
 from privopt.experiments.workbench import peers
 from privopt.experiments.workbench.figures import accuracy_figure, save
+from privopt.experiments.workbench.measures import accuracy
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.experiments.workbench.runs import Results, Row
-from privopt.mechanisms.convex.utility import accuracy
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.prepared import schema_norm

@@ -410,7 +410,7 @@ epsilon = 1 and delta = 1e-6) units cannot be found, and columns are taken as th
 | `RobustMean`, `RobustGradientDescent`, `RobustStochasticGradient` (Wang, Xiao, Devadas and Xu 2020, Algorithm 4) | smoothed soft truncation: at most 2 sqrt(2)/3 s/n per coordinate | v, a guess at second moments |
 | `TrimmedMean`, `TrimmedGradientDescent` (Algorithms 2 and 3, corrected) | trimming, with noise in proportion to the exact smooth sensitivity | a range [a, b] of the mean |
 | `SampleAggregate` (Algorithm 1, corrected) | one answer out of m | a ball that holds the answer |
-| `OPSamp`, `ConvexOPSamp` (Neel, Roth, Vietri and Wu 2020, Algorithm 2, constants derived anew) | stability of tilted minima | alpha, the gap that is taken |
+| `OPSamp` (Neel, Roth, Vietri and Wu 2020, Algorithm 2, constants derived anew) | stability of tilted minima | alpha, the gap that is taken |
 
 The descents are there by name, `mechanism="robust-gd"`, `"robust-sgd"` and `"trimmed-gd"`, then in units found privately too. Robust gradient
 descent without privacy (Holland 2019) is `plan.without_noise(risk)`.
@@ -430,8 +430,7 @@ descent without privacy (Holland 2019) is `plan.without_noise(risk)`.
 - *Sample and aggregate.* Subsets are disjoint: as drawn there a record is in up to sqrt(m) of them and moves as many answers. The maximum goes on past m
   with the diameter. It is refused at epsilon <= 2d/sqrt(m), and where the proof wants more subsets.
 - *OPSamp.* The stability lemma is proved again, with 8 eta G d^2 D in place of 250 at gap 0; the l1 distance of means is bounded by Chernoff. A certificate
-  with a larger gap than planned releases nothing. On lattices any oracle will do; on convex losses over a box HiGHS solves the hinge and the absolute loss as linear
-  programs and squares as quadratic ones, SciPy other losses, and the gap is not their word: it is recomputed from the point and the multipliers (`oracles/convex/tilted.py`).
+  with a larger gap than planned releases nothing. Any oracle over a lattice will do.
 - *Data.* The paper states neither the law of features nor parameters: here features are standard normal, |w| = 1, the line's noise is log-normal(0, 1) and the
   signs' log-logistic(0, 0.3), less their means. Adult: 30,000 records of the training file, drawn anew for each run, 28,000 to train, the five numeric columns.
 """
@@ -489,32 +488,12 @@ out of 7 (clipped descent, 20 steps) or 84 (localisation, 20 steps in each phase
 _REAL = """Adult by the paper's split, drawn anew for each run: classes from the five numeric columns as they are written (a few capital gains are 99,999; nine in ten are 0). *Adult, capital*:
 the gain or loss of those who have one. *RAND*: a year's medical costs of a person (statsmodels; eight columns). *Diamonds*: prices (plotnine; six numbers). For numbers: the mean absolute
 error on held-out records over that of their median. Clipping is told what a large number of each column is, or ten times that."""
-_GAPS = """`privopt reproduce neel2020-opsamp` runs OPSamp on the task of the OPDisc paper (n = 15,682, weights in [-1, 1]) beside OPDisc and the exponential mechanism:
+_GAPS = """`privopt reproduce neel2020-opsamp` runs OPSamp on the task of the OPDisc paper (n = 15,682, weights in {-1, 0, 1}) beside OPDisc and the exponential mechanism:
 [noise against certified gap](figures/neel2020-opsamp-quick.md). It is private, and of no use there: at epsilon = 10 the accuracy is that of a coin where the others have 0.78 and 0.79, and at
-100 it is 0.68 at most. Exact answers do not help: random tilts of the size that stability asks for outweigh the losses (by 34 at epsilon = 1, the plan says before any
+100 it is 0.64 at most. Exact answers do not help: random tilts of the size that stability asks for outweigh the losses (by 34 at epsilon = 1, the plan says before any
 data; by a fifth of the records still for n = 10^8 at epsilon = 10). A gap costs noise until it is cheaper to ask once and to cover the whole diameter: scales of 0.65 for exact answers, 0.78 for a
 gap of 1 error, 2.2 for 100, 4.6 for 1000 and beyond (epsilon = 10, at most 500 draws). A search that is stopped on purpose proves gaps of up to 4,200 errors: refused where 1 or 100 were paid for,
-released where 1000 were.
-
-On convex losses:
-
-```python
-import numpy as np
-
-from privopt.mechanisms.convex.opsamp import ConvexOPSamp
-from privopt.oracles import tilted_minimizer
-from privopt.problems.convex.kinked_losses import HingeLoss
-from privopt.problems.convex.risk import EmpiricalRisk
-from privopt.problems.convex.sets.box import Box
-
-rng = np.random.default_rng(0)
-X = rng.uniform(-1, 1, (2000, 2))
-risk = EmpiricalRisk(X, np.where(X[:, 0] > 0, 1, -1), HingeLoss(), norm="linf")
-box = Box([-1, -1], [1, 1])
-plan = ConvexOPSamp.plan(risk.facts, box, epsilon=1.0, delta=1e-6, alpha=1e-3, draws=100)
-release = plan.release(tilted_minimizer(risk, box), workers=2)
-print(release.point, plan.noise["scale"])
-```"""
+released where 1000 were."""
 
 
 if __name__ == "__main__":

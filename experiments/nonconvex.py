@@ -160,7 +160,7 @@ def _from_the_saddle(part: Part, draw: int) -> dict[str, float]:
     if draw > 0:  # the plan is the same for all
         return found
     public = {"alpha": plan.alpha, "gamma": plan.gamma} if isinstance(released, LocalMinimumRelease) else {}
-    return found | public | {"steps": float(plan.steps)}
+    return found | public | {"steps": float(plan.schedule.get("steps", 1))}
 
 
 def judged(problem: Planted, w: Floats) -> dict[str, float]:
@@ -347,7 +347,7 @@ def _frank_wolfe(part: Part, draw: int) -> dict[str, float]:
     return {
         "excess": fresh.value(w) - fresh.value(true),
         "start": fresh.value(start) - fresh.value(true),
-        "steps": float(plan.steps),
+        "steps": float(plan.schedule.get("steps", 1)),
     }
 
 

@@ -43,12 +43,10 @@ _HOMES = {
     "check_oracle": "minimize.conformance",
     "check_projector": "convex.conformance",
     "check_quadratic_oracle": "convex.conformance",
-    "check_tilted_oracle": "convex.tilted_conformance",
     "gibbs_oracle": "select",
     "indefinite_minimizer": "indefinite.select",
     "minimizer": "select",
     "quadratic_minimizer": "convex.quadratic",
-    "tilted_minimizer": "convex.tilted_select",
 }
 __all__ = sorted(_HOMES)
 
@@ -61,8 +59,6 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.oracles.convex.conformance import check_quadratic_oracle as check_quadratic_oracle
     from privopt.oracles.convex.quadratic import QuadraticOracle as QuadraticOracle
     from privopt.oracles.convex.quadratic import quadratic_minimizer as quadratic_minimizer
-    from privopt.oracles.convex.tilted_conformance import check_tilted_oracle as check_tilted_oracle
-    from privopt.oracles.convex.tilted_select import tilted_minimizer as tilted_minimizer
     from privopt.oracles.draw.conformance import check_gibbs_oracle as check_gibbs_oracle
     from privopt.oracles.draw.interface import Draw as Draw
     from privopt.oracles.draw.interface import GibbsOracle as GibbsOracle

@@ -207,9 +207,7 @@ def _risk_report(
     return {
         "noise_on": plan.noised,
         **plan.noise,
-        "steps": plan.steps,
-        "step_sizes": plan.step_sizes,
-        "output": plan.output.value,
+        **plan.schedule,
         "set": options.convex_set or set_text(plan.convex_set),
         "l1": plan.regularizer.l1,
         "l2": plan.regularizer.l2,

@@ -18,33 +18,23 @@ from privopt.experiments.reproduce.tables import means, spread
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.experiments.workbench.runs import accuracy
-from privopt.mechanisms.convex.opsamp import ConvexOPSamp
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.oracles.convex.tilted_select import tilted_minimizer
 from privopt.oracles.errors import CertificateError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
-from privopt.problems.convex.kinked_losses import HingeLoss
-from privopt.problems.convex.losses import LogisticLoss, Loss
-from privopt.problems.convex.risk import EmpiricalRisk
-from privopt.problems.convex.sets.box import Box
 from privopt.problems.datasets.adult import load_adult23, load_adult23_test
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 
 BUDGET, GAP = "budgets", "gaps"
 EXACT, EARLY = "OPSamp, exact answers", "OPSamp, stopped early"
-HINGE, LOGISTIC = "OPSamp, hinge (HiGHS)", "OPSamp, logistic (SciPy)"
 OPDISC, EXPONENTIAL = figure1.OPDISC, figure1.EXPONENTIAL
-_LOSSES: dict[str, Loss] = {HINGE: HingeLoss(), LOGISTIC: LogisticLoss()}
 _GAP_EPSILON = 10.0
 # Times that the search asks whether to stop before it is told to; what gap is then declared, in errors.
 _POLLS, _DECLARED = 2, 5000.0
-_CONVEX_ALPHA = 1e-3
-_DENOMINATOR = 7920  # of the integer features
 _LATTICE = IntegerLattice(-1, 1, dimension=23)
 _ACCURACY, _NOISE, _WORST, _RELEASED = "training accuracy", "Laplace scale", "largest gap", "released"
 
@@ -57,17 +47,17 @@ def alphas(quick: bool) -> tuple[float, ...]:
     return (1.0, 100.0, 1000.0, _DECLARED) if quick else (0.1, 1.0, 10.0, 100.0, 1000.0, _DECLARED)
 
 
-def runs(curve: str, quick: bool) -> int:
-    return 15 if not quick else 2 if curve in _LOSSES else 3
+def runs(quick: bool) -> int:
+    return 3 if quick else 15
 
 
-def draws(curve: str, quick: bool) -> int | None:
+def draws(quick: bool) -> int | None:
     """m; None: as many as the plan wants."""
-    return None if not quick else 40 if curve in _LOSSES else 500
+    return 500 if quick else None
 
 
 def cells(quick: bool) -> list[Cell]:
-    budgets = (EXACT, EARLY, HINGE, LOGISTIC, OPDISC, EXPONENTIAL)
+    budgets = (EXACT, EARLY, OPDISC, EXPONENTIAL)
     return [Cell(BUDGET, c, e) for c in budgets for e in epsilons(quick)] + [
         Cell(GAP, c, a) for c in (EXACT, EARLY) for a in alphas(quick)
     ]
@@ -107,11 +97,9 @@ def _prepared() -> PreparedOracle:
 
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
     if cell.curve in (OPDISC, EXPONENTIAL):
-        kept = range(runs(cell.curve, quick))
+        kept = range(runs(quick))
         found = figure1.compute(Cell(figure1.SOUND, cell.curve, cell.level), quick)
         yield from itertools.takewhile(lambda p: p.run in kept, found)
-    elif cell.curve in _LOSSES:
-        yield from _convex(cell, quick)
     else:
         yield from _lattice(cell, quick)
 
@@ -125,9 +113,9 @@ def _lattice(cell: Cell, quick: bool) -> Iterator[Point]:
         "alpha": _alpha(cell.panel, cell.curve, cell.level),
     }
     plan = OPSamp.plan(ZeroOneHalfspace, _LATTICE, **facts)
-    if (most := draws(cell.curve, quick)) is not None and plan.mean.draws > most:
+    if (most := draws(quick)) is not None and plan.mean.draws > most:
         plan = OPSamp.plan(ZeroOneHalfspace, _LATTICE, draws=most, **facts)
-    for run in range(runs(cell.curve, quick)):
+    for run in range(runs(quick)):
         oracle: Any = _prepared() if cell.curve == EXACT else Impatient(_prepared(), _POLLS)
         yield Point(run, cell.level, _NOISE, plan.mean.laplace.scale)
         yield Point(run, cell.level, "draws", plan.mean.draws)
@@ -143,44 +131,18 @@ def _lattice(cell: Cell, quick: bool) -> Iterator[Point]:
         yield Point(run, cell.level, "test accuracy", accuracy(release.point, X_test, y_test))
 
 
-def _convex(cell: Cell, quick: bool) -> Iterator[Point]:
-    (X, y, _), (X_test, y_test, _) = load_adult23(), load_adult23_test()
-    rows, test = (np.column_stack([A / _DENOMINATOR, np.ones(len(A))]) for A in (X, X_test))
-    risk = EmpiricalRisk(rows, y, _LOSSES[cell.curve], norm="linf")
-    d = risk.facts.dimension
-    box = Box(-np.ones(d), np.ones(d))
-    plan = ConvexOPSamp.plan(
-        *(risk.facts, box),
-        epsilon=cell.level,
-        delta=1 / len(y) ** 2,
-        alpha=_CONVEX_ALPHA,
-        draws=draws(cell.curve, quick),
-    )
-    oracle = tilted_minimizer(risk, box)
-    for run in range(runs(cell.curve, quick)):
-        release = plan.release(oracle, NoiseSource(insecure_seed=run))
-        yield Point(run, cell.level, _NOISE, plan.mean.laplace.scale)
-        yield Point(run, cell.level, "draws", plan.mean.draws)
-        yield Point(run, cell.level, _RELEASED, 1.0)
-        yield Point(run, cell.level, _WORST, release.worst_gap)
-        yield Point(run, cell.level, _ACCURACY, accuracy(release.point, rows, y))
-        yield Point(run, cell.level, "test accuracy", accuracy(release.point, test, y_test))
-
-
 def _epsilon(panel: str, level: float) -> float:
     return level if panel == BUDGET else _GAP_EPSILON
 
 
 def _alpha(panel: str, curve: str, level: float) -> float:
     """The gap that is declared, and paid for."""
-    return level if panel == GAP else {EXACT: 0.0, EARLY: _DECLARED}.get(curve, _CONVEX_ALPHA)
+    return level if panel == GAP else {EXACT: 0.0, EARLY: _DECLARED}[curve]
 
 
 _LOOK: dict[str, tuple[str, Any]] = {
     EXACT: ("opsamp", ""),
     EARLY: ("opsamp", "dashed"),
-    HINGE: ("opsamp-convex", ""),
-    LOGISTIC: ("opsamp-convex", "dashed"),
     OPDISC: ("opdisc", ""),
     EXPONENTIAL: ("exponential", ""),
 }
@@ -226,7 +188,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     found = means(frame, BUDGET, _ACCURACY)
     verdicts = []
-    for ours, rival in ((EXACT, EXPONENTIAL), (EXACT, OPDISC), (HINGE, EXACT)):
+    for ours, rival in ((EXACT, EXPONENTIAL), (EXACT, OPDISC)):
         lead = (found[ours] - found[rival]).dropna()
         each = ", ".join(f"{100 * v:+.1f} points at ε = {e:g}" for e, v in lead.items())
         agreement = held(int((lead > 0).sum()), len(lead)).beside
@@ -259,19 +221,13 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 
 def setting(quick: bool) -> str:
-    limited = (
-        f" At most {draws(EXACT, True)} draws for lattices, {draws(HINGE, True)} for convex losses, which "
-        "costs noise."
-        if quick
-        else ""
-    )
+    limited = f" At most {draws(True)} draws, which costs noise." if quick else ""
     return (
         "The records and the split of Figure 1: n = 15,682, d = 23, δ = 1/n², replacing one record, n "
         f"public. OPSamp: weights in {{-1, 0, 1}}, 0/1 losses, the native search, exact; or told to stop "
         f"when it asks for the {_POLLS}nd time, with a gap of {_DECLARED:,.0f} errors declared and paid "
-        "for; or weights (with an intercept) in [-1, 1] and a convex loss by HiGHS or SciPy, with gaps up "
-        f"to {_CONVEX_ALPHA:g}. Rate and draws follow the public facts; constants are derived anew, below "
-        f"the printed ones. {runs(EXACT, quick)} runs ({runs(HINGE, quick)} for convex losses).{limited}"
+        "for. Rate and draws follow the public facts; constants are derived anew, below the printed ones. "
+        f"{runs(quick)} runs.{limited}"
     )
 
 

@@ -40,7 +40,6 @@ _PALETTE = {
     "net": "#8C510A",
     "dp-sosp": "#0072B2",
     "opsamp": "#D55E00",
-    "opsamp-convex": "#CC79A7",
     "dp-newton": "#D55E00",
     "dp-spider": "#7B3294",
     "dp-gd-so": "#CC79A7",

@@ -106,7 +106,7 @@ class VoteSampler:
     points: PointSampler
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        steps = self.points.plan.steps
+        steps = self.points.plan.schedule["steps"]
         return list(
             np.rint((self.points(runs, noise) + 1) / 2 * steps * (steps + 1) / 2).astype(int).tolist()
         )

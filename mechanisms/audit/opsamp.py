@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,10 @@ from numpy.typing import NDArray
 from privopt.mechanisms.audit.audit import Binned, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.neighbours import LossTable
-from privopt.mechanisms.convex.opsamp import ConvexOPSamp
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.perturbed_leader import Vector
-from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.task import Task
-from privopt.problems.convex.losses import HuberLoss
-from privopt.problems.convex.risk import EmpiricalRisk
-from privopt.problems.convex.sets.box import Box
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT
 from privopt.problems.discrete.problem import DiscreteProblem
@@ -37,8 +31,6 @@ _EPSILON, _DELTA = 1.0, 1e-3
 # Far above any tilt at rate 1: whatever the oracle answers is within it.
 _ALPHA = 1000.0
 _LATTICE = IntegerLattice(0, 1, dimension=1)
-_BOX = Box([0.0], [1.0])
-_LOSS = HuberLoss(1.0)
 
 
 @dataclass(frozen=True)
@@ -62,46 +54,27 @@ class Contrary(DiscreteOracle):
 
 
 @dataclass(frozen=True)
-class ContraryRisk:
-    """Adversarial oracle over a box: returns the end nearest to the label."""
-
-    risk: EmpiricalRisk
-    box: Box
-
-    def require(self, tilt: Vector, gap: float, limits: Limits | None = None) -> tuple[Vector, float]:
-        return np.array([float(self.risk.y[0] > 0.5)]), gap
-
-
-@dataclass(frozen=True)
 class OPSampSampler:
     """Sampler of a plan's ``release`` on one record whose loss is least at 0 or at 1."""
 
-    plan: Any
+    plan: OPSamp
     prefers: int
 
     def __call__(self, runs: int, noise: NoiseSource) -> NDArray[np.float64]:
-        if isinstance(self.plan, OPSamp):
-            losses = np.array([[self.prefers, 1 - self.prefers]])
-            prepared = Contrary().prepare(LossTable(losses, _LATTICE), Task.LINEAR)
-            return np.array([self.plan.release(prepared, noise).point[0] for _ in range(runs)])
-        risk = EmpiricalRisk([[1.0]], [float(self.prefers)], _LOSS)
-        # Not brought into the box, which could only hide something.
-        asked = ContraryRisk(risk, _BOX)
-        mean = self.plan.mean
-        return np.array(
-            [mean.ask(lambda tilt: asked.require(tilt, mean.alpha), noise)[0][0] for _ in range(runs)]
-        )
+        losses = np.array([[self.prefers, 1 - self.prefers]])
+        prepared = Contrary().prepare(LossTable(losses, _LATTICE), Task.LINEAR)
+        return np.array([self.plan.release(prepared, noise).point[0] for _ in range(runs)])
 
 
-def _claims(plan: OPSamp | ConvexOPSamp, unpaid: OPSamp | ConvexOPSamp) -> tuple[AuditedClaim, ...]:
+def _claims(plan: OPSamp, unpaid: OPSamp) -> tuple[AuditedClaim, ...]:
     edges = 0.5 + np.linspace(-8, 8, 65)
 
-    def law(one: OPSamp | ConvexOPSamp, prefers: int) -> NDArray[np.float64]:
+    def law(one: OPSamp, prefers: int) -> NDArray[np.float64]:
         z = (edges - prefers) / one.mean.laplace.scale
         below = np.where(z < 0, np.exp(np.minimum(z, 0)) / 2, 1 - np.exp(-np.maximum(z, 0)) / 2)
         return np.diff(np.concatenate([[0.0], below, [1.0]]))
 
-    def subject(name: str, one: OPSamp | ConvexOPSamp) -> Subject:
+    def subject(name: str, one: OPSamp) -> Subject:
         laws = law(one, 0), law(one, 1)
         kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
         first, second = (Binned(OPSampSampler(one, p), tuple(edges.tolist())) for p in (0, 1))
@@ -133,19 +106,6 @@ def _discrete() -> tuple[AuditedClaim, ...]:
     return _claims(planned(_ALPHA), planned(0.0))
 
 
-def _convex() -> tuple[AuditedClaim, ...]:
-    facts = EmpiricalRisk([[1.0]], [0.0], _LOSS).facts
-
-    def planned(alpha: float) -> ConvexOPSamp:
-        rate, draws = (1.0, 1) if alpha else (1e-3, 400)
-        return ConvexOPSamp.plan(
-            facts, _BOX, epsilon=_EPSILON, delta=_DELTA, alpha=alpha, rate=rate, draws=draws
-        )
-
-    return _claims(planned(_ALPHA), planned(0.0))
-
-
 OPSAMP_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     OPSamp.name: _discrete,
-    ConvexOPSamp.name: _convex,
 }

@@ -12,7 +12,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rho
 from privopt.mechanisms.privacy.gradient_noise import (
     SelectionNoise,
@@ -30,8 +29,7 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskMechanism
-from privopt.mechanisms.risk.sets import checked_space, need_bounded, need_smooth
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, IterativeMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import (
     dual_noise,
     loss_range,
@@ -41,7 +39,7 @@ from privopt.mechanisms.risk.step_counts import (
 )
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
@@ -62,11 +60,8 @@ class DPFrankWolfeL2(FullBatchMechanism):
 
     name = "dp-fw-l2"
     wants_bounded_set = True
-
-    @classmethod
-    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
-        need_bounded(cls.name, convex_set)
-        need_smooth(cls.name, regularizer)
+    takes_l1 = False
+    instead = "constrain with an l1 ball, or use dp-pgd or dp-pmd"
 
     @classmethod
     def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
@@ -97,7 +92,7 @@ class DPFrankWolfeL2(FullBatchMechanism):
 
 
 @dataclass(frozen=True)
-class DPFrankWolfeL1(RiskMechanism):
+class DPFrankWolfeL1(IterativeMechanism):
     """DP-FW-L1: a vertex s of C is chosen by noisy max of -<s, grad F(x)>; x+ = (1 - gamma) x + gamma s.
 
     No vector is noised: a step costs one gradient and one Gumbel variable per vertex, and the error grows
@@ -117,55 +112,47 @@ class DPFrankWolfeL1(RiskMechanism):
     name: ClassVar[str] = "dp-fw-l1"
     natural_norm: ClassVar[RowNorm] = "linf"
     wants_bounded_set: ClassVar[bool] = True
+    takes_l1: ClassVar[bool] = False
+    instead: ClassVar[str] = "use an l1 ball, a simplex or a hull, or dp-fw-l2"
     noised: ClassVar[str] = "the score of each vertex, every step"
 
     selection: SelectionNoise
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
-        steps: int | None = None,
-        output: Output | None = None,
-        releases: int = 1,
-    ) -> Self:
-        """Calibrate to public facts. The arguments are those of ``FullBatchMechanism.plan``.
-
-        Several releases share rho evenly.
-
-        Raises:
-            PrivacyParameterError: parameters out of range, an l1 penalty, or a set without a finite list of
-                vertices.
-        """
-        checked_space(facts, convex_set, regularizer)
-        need_smooth(cls.name, regularizer)
-        count = convex_set.vertex_count
-        if count is None or convex_set.dimension != facts.dimension:
-            raise PrivacyParameterError(
-                f"dp-fw-l1 needs a set of dimension {facts.dimension} with finitely many vertices, got "
-                f"{type(convex_set).__name__} of dimension {convex_set.dimension}: use an l1 ball, a simplex "
-                "or a hull, or dp-fw-l2"
-            )
-        output = output or Output.LAST
+    def _calibrated(cls, target: RiskTarget, steps: int | None = None, output: Output = Output.LAST) -> Self:
+        """``steps``: the theorem's choice by default. Several releases share rho evenly."""
+        facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         if steps is None:
-            one = selection_steps(
-                epsilon, delta, steps=releases, facts=facts, convex_set=convex_set, l2=regularizer.l2
-            )
-            noise = one.scale * math.log(count)
-            steps = frank_wolfe_steps(facts, convex_set, regularizer, output, max(noise, 1e-300))
-        together = check_count(steps, "steps") * check_count(releases, "releases")
-        selection = selection_steps(
-            epsilon, delta, steps=together, facts=facts, convex_set=convex_set, l2=regularizer.l2
+            one = cls._selection(target, target.releases)
+            noise = max(one.scale * math.log(space.vertex_count or 1), 1e-300)
+            steps = frank_wolfe_steps(facts, space, regularizer, output, noise)
+        together = check_count(steps, "steps") * target.releases
+        selection = cls._selection(target, together)
+        rho = min(
+            together * bounded_range_to_zcdp(selection.step_epsilon), zcdp_rho(target.epsilon, target.delta)
         )
-        rho = min(together * bounded_range_to_zcdp(selection.step_epsilon), zcdp_rho(epsilon, delta))
-        note = shared_by(releases, f"{rho / releases:.4g}-zCDP each")
-        spend = PrivacySpend(epsilon, delta, "zcdp", cls.name, level=rho, note=note)
-        return cls(facts, convex_set, regularizer, steps, output, spend, selection)
+        note = shared_by(target.releases, f"{rho / target.releases:.4g}-zCDP each")
+        spend = PrivacySpend(target.epsilon, target.delta, "zcdp", cls.name, level=rho, note=note)
+        return cls(facts, space, regularizer, spend, steps, output, selection)
+
+    @staticmethod
+    def _selection(target: RiskTarget, steps: int) -> SelectionNoise:
+        """The noise of so many selections, together within the budget."""
+        return selection_steps(
+            target.epsilon,
+            target.delta,
+            steps=steps,
+            facts=target.facts,
+            convex_set=target.convex_set,
+            l2=target.regularizer.l2,
+        )
+
+    @classmethod
+    def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
+        """Sets without a finite list of vertices, too."""
+        kind = type(convex_set).__name__
+        endless = [f"needs a set with finitely many vertices, got {kind}"] * (convex_set.vertex_count is None)
+        return [*super().refusals(facts, convex_set, regularizer), *endless]
 
     @classmethod
     def default_set(cls, facts: RiskFacts) -> ConvexSet:

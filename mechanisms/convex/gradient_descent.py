@@ -5,7 +5,6 @@ Sources: Wang, Ye and Xu (NIPS 2017) for DP-GD, Wang and Xu (AAAI 2019) for DP-P
 
 from __future__ import annotations
 
-from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.iteration import Method, Output
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism
 from privopt.mechanisms.risk.step_counts import euclidean_steps
@@ -13,7 +12,6 @@ from privopt.oracles.convex.prox import prox_step
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.whole_space import WholeSpace
 
 
 class DPGradientDescent(FullBatchMechanism):
@@ -24,14 +22,9 @@ class DPGradientDescent(FullBatchMechanism):
     """
 
     name = "dp-gd"
-
-    @classmethod
-    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
-        if not isinstance(convex_set, WholeSpace) or regularizer.l1 > 0:
-            raise PrivacyParameterError(
-                f"dp-gd takes neither a constraint nor an l1 penalty, got "
-                f"{type(convex_set).__name__} and l1 = {regularizer.l1:g}: use dp-pgd for either"
-            )
+    takes_set = False
+    takes_l1 = False
+    instead = "use dp-pgd for either"
 
     @classmethod
     def _default_steps(

@@ -9,10 +9,8 @@ import math
 
 import numpy as np
 
-from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.iteration import Method, Output, State
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism
-from privopt.mechanisms.risk.sets import need_bounded, need_smooth
 from privopt.mechanisms.risk.step_counts import (
     dual_noise,
     farthest_divergence,
@@ -38,10 +36,6 @@ class DPMirrorDescent(FullBatchMechanism):
 
     name = "dp-pmd"
     wants_bounded_set = True
-
-    @classmethod
-    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
-        need_bounded(cls.name, convex_set)
 
     @classmethod
     def _default_steps(
@@ -77,15 +71,9 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
 
     name = "dp-accmd"
     wants_bounded_set = True
-
-    @classmethod
-    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
-        need_bounded(cls.name, convex_set)
-        need_smooth(cls.name, regularizer)
-        if not facts.loss.convex:
-            raise PrivacyParameterError(
-                f"{cls.name} needs a convex loss, {type(facts.loss).__name__} is not: use dp-pmd or dp-fw-l2"
-            )
+    takes_l1 = False
+    convex_only = True
+    instead = "use dp-pmd or dp-fw-l2"
 
     @classmethod
     def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:

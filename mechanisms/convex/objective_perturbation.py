@@ -1,7 +1,7 @@
 """Objective perturbation of ridge-regularised convex risks: a random linear term, then a certified minimum.
 
-The release is a function of a minimum, so it requires a certificate that the minimum is as good as the plan
-assumed, and fails closed without one. The failure itself and the running time are outside the guarantee.
+It releases a function of a minimum, so it fails closed without a certificate that the minimum is as good as
+the plan assumed. *That* a release failed, and how long it took, are outside the guarantee.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance, objective_penalty
+from privopt.mechanisms.convex.penalties import gradient_tolerance, objective_penalty
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
     gaussian_steps,
     shared_by,
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.parameters import check_delta
 from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Output
-from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
 _OBJECTIVE_TOLERANCE = 1e-5
@@ -57,7 +55,8 @@ class ObjectivePerturbation(RiskMechanism):
     """
 
     name: ClassVar[str] = "objective-perturbation"
-    takes_steps: ClassVar[bool] = False
+    takes_l1: ClassVar[bool] = False
+    convex_only: ClassVar[bool] = True
     noised: ClassVar[str] = (
         "sigma: a linear term of the objective, each coordinate; output_sigma: its minimum"
     )
@@ -67,28 +66,17 @@ class ObjectivePerturbation(RiskMechanism):
     vector_noise: VectorNoise
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
-        releases: int = 1,
-    ) -> Self:
-        """Calibrate to public facts. Raises as ``OutputPerturbation.plan``.
+    def _calibrated(cls, target: RiskTarget) -> Self:
+        """Several releases have an even share of epsilon and delta each.
 
-        Several releases have an even share of epsilon and delta each (basic composition: the proof is in
-        no notion that composes better).
+        That is basic composition: the proof is in no notion that composes better.
         """
-        space = checked_problem(cls.name, facts, convex_set, regularizer)
-        whole = (check_epsilon(epsilon), check_delta(delta))
-        epsilon, delta = (x / check_count(releases, "releases") for x in whole)
+        facts, regularizer, releases = target.facts, target.regularizer, target.releases
+        epsilon, delta = target.epsilon / releases, check_delta(target.delta) / releases
         if releases > 1:  # so that rounding cannot make the shares more than the whole
             epsilon, delta = epsilon * (1 - 1e-15), delta * (1 - 1e-15)
         n = facts.n_records
-        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # avoids overflow
+        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # as large as doubles hold
         l2 = max(regularizer.l2, facts.smoothness / (n * factor), 1e-150)  # within doubles
         hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
         tolerance = gradient_tolerance(facts, _OBJECTIVE_TOLERANCE)
@@ -106,26 +94,20 @@ class ObjectivePerturbation(RiskMechanism):
             min(2, facts.dimension),
         )
         note = shared_by(releases, f"({epsilon:.4g}, {delta:.3g}) each")
-        spend = PrivacySpend.approximate(*whole, cls.name, note=note)
-        return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, sigma, hiding)
+        spend = PrivacySpend.approximate(target.epsilon, target.delta, cls.name, note=note)
+        return cls(facts, target.convex_set, ElasticNet(l2=l2), spend, tolerance, sigma, hiding)
+
+    def _find_oracles(self) -> None:
+        projector(self.convex_set)
 
     @classmethod
-    def usual_penalty(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet,
-        regularizer: ElasticNet,
-        *,
-        epsilon: float,
-        delta: float,
-        releases: int,
-    ) -> ElasticNet:
-        """The penalty; without one, that which balances its bias against noise (``objective_penalty``)."""
-        if regularizer.l2 > 0:
-            return regularizer
-        made = cls.plan(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
+    def usual_penalty(cls, target: RiskTarget) -> ElasticNet:
+        """Of no penalty at all: the one that balances its bias against the noise (``objective_penalty``)."""
+        if target.regularizer.l2 > 0:
+            return target.regularizer
+        made = cls._calibrated(target)
         hiding = made.vector_noise.sigma * made.regularizer.l2
-        l2 = objective_penalty(facts, convex_set, made.sigma, hiding)
+        l2 = objective_penalty(target.facts, target.convex_set, made.sigma, hiding)
         return ElasticNet(l2=max(l2, made.regularizer.l2))
 
     @property
@@ -135,7 +117,7 @@ class ObjectivePerturbation(RiskMechanism):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:
-        """Run, or raise CertificateError and release nothing if the minimum is not certified."""
+        """Raises CertificateError, and releases nothing, if the minimum is not proved to be good enough."""
         l2, onto = self.regularizer.l2, projector(self.convex_set)
         if source is None:
             answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)

@@ -6,26 +6,20 @@ assumed, and fails closed without one. The failure itself and the running time a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from privopt.mechanisms.convex.penalties import checked_problem, gradient_tolerance, output_penalty
-from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.convex.penalties import gradient_tolerance, output_penalty
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
-    gaussian_releases,
 )
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.risk.iteration import Output
-from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk
 
 # Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
 _OUTPUT_TOLERANCE = 1e-3
@@ -44,44 +38,24 @@ class OutputPerturbation(RiskMechanism):
     """
 
     name: ClassVar[str] = "output-perturbation"
-    takes_steps: ClassVar[bool] = False
+    takes_l1: ClassVar[bool] = False
+    convex_only: ClassVar[bool] = True
     noised: ClassVar[str] = "the minimum, each coordinate, once"
 
     tolerance: float
     vector_noise: VectorNoise
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
-        releases: int = 1,
-    ) -> Self:
-        """Calibrate to public facts. The arguments are those of ``FullBatchMechanism.plan``.
-
-        Raises:
-            PrivacyParameterError: parameters out of range, an l1 penalty, or a loss that is not convex.
-            UnsupportedProblemError: no projection onto the set.
-        """
-        space = checked_problem(cls.name, facts, convex_set, regularizer)
-        mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
+    def _calibrated(cls, target: RiskTarget) -> Self:
+        facts, space = target.facts, target.convex_set
         tolerance = gradient_tolerance(facts, _OUTPUT_TOLERANCE)
-        l2 = regularizer.l2 or output_penalty(facts, space, mu, tolerance)
+        l2 = target.regularizer.l2 or output_penalty(facts, space, target.mu, tolerance)
         sensitivity = (2 * facts.gradient_bound / facts.n_records + 2 * tolerance) / l2
-        sensitivity *= 1 + 1e-12
-        noise, spend = gaussian_releases(
-            *(epsilon, delta, cls.name),
-            steps=1,
-            releases=releases,
-            sensitivity=sensitivity,
-            dimension=facts.dimension,
-            n_records=facts.n_records,
-        )
-        return cls(facts, space, ElasticNet(l2=l2), 1, Output.LAST, spend, tolerance, noise)
+        noise, spend = target.gaussian(cls.name, steps=1, sensitivity=sensitivity * (1 + 1e-12))
+        return cls(facts, space, ElasticNet(l2=l2), spend, tolerance, noise)
+
+    def _find_oracles(self) -> None:
+        projector(self.convex_set)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Checks, tolerances and default penalties of mechanisms that release certified minima.
+"""Tolerances and default penalties of mechanisms that minimise exactly.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -7,31 +7,9 @@ from __future__ import annotations
 
 import math
 
-from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import typical_distance
-from privopt.oracles.convex.registry import projector
-from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
-
-
-def checked_problem(
-    name: str, facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet
-) -> ConvexSet:
-    """Check that a certified minimum can be found and projected onto the set, and return the set.
-
-    Raises:
-        PrivacyParameterError: a set of another dimension, an l1 penalty, or a loss that is not convex.
-        UnsupportedProblemError: no projection onto the set.
-    """
-    space = checked_space(facts, convex_set, regularizer)
-    projector(space)  # refused now, not on the data
-    if not facts.loss.convex or regularizer.l1 > 0:
-        raise PrivacyParameterError(
-            f"{name} needs a convex loss and no l1 penalty, got {facts.loss} and {regularizer}: use dp-pgd"
-        )
-    return space
 
 
 def gradient_tolerance(facts: RiskFacts, share: float) -> float:
@@ -79,5 +57,5 @@ def _trace_bound_l2(facts: RiskFacts, convex_set: ConvexSet, noise: float) -> fl
 
 
 def _representable(l2: float) -> float:
-    """Clip to the range in which floating point represents both a parameter and the penalty."""
+    """Within bounds beyond which nothing is left of a parameter, or of the penalty."""
     return min(max(l2, 1e-150), 1e150)

@@ -6,12 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
-from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.poisson import poisson_batch
 from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
@@ -20,26 +18,24 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.mechanism import IterativeMechanism, RiskTarget
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
-    TOGETHER,
     balanced_batch,
     record_bound,
+    sampled_releases,
     sampling_rate,
     typical_gradient,
 )
-from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import euclidean_steps, typical_distance
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk
 
 
 @dataclass(frozen=True)
-class DPStochasticGradient(RiskMechanism):
+class DPStochasticGradient(IterativeMechanism):
     """DP-SGD: x+ = prox of x - eta (sum over a Poisson batch of gradients + noise) / (q n).
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. One record
@@ -63,36 +59,21 @@ class DPStochasticGradient(RiskMechanism):
     step_size: float
 
     @classmethod
-    def plan(
+    def _calibrated(
         cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
+        target: RiskTarget,
         steps: int | None = None,
         output: Output | None = None,
         batch: int | None = None,
-        releases: int = 1,
     ) -> Self:
-        """Calibrate to public facts.
-
-        Args:
-            batch: the expected batch size q n. The other arguments are those of ``FullBatchMechanism.plan``;
-                several releases are accounted together, as one sequence of steps.
-        """
-        check_epsilon(epsilon), check_delta(delta)
-        space = checked_space(facts, convex_set, regularizer)
-        share = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
+        """``batch``: the expected batch size q n. Releases are accounted as one sequence of steps."""
+        facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         longest = 1 / (facts.smoothness + regularizer.l2)
         if steps is None:
-            mu = share / facts.sensitivity
+            mu = target.mu / facts.sensitivity
             steps = euclidean_steps(facts, space, regularizer, mu, longest, MOST_SAMPLED_STEPS)
-        together = check_count(steps, "steps") * releases
-        q = sampling_rate(facts, batch, balanced_batch(facts, steps, share))
-        z = poisson_multiplier(epsilon, delta, q=q, steps=together, coordinates=together * facts.dimension)
-        noise = sampled_noise(z, record_bound(facts), facts.dimension)
+        q = sampling_rate(facts, batch, balanced_batch(facts, check_count(steps, "steps"), target.mu))
+        noise, spend = sampled_releases(target, cls.name, q, steps, record_bound(facts))
         expected = q * facts.n_records
         per_step = math.hypot(
             typical_gradient(facts) * math.sqrt((1 - q) / expected),
@@ -100,9 +81,10 @@ class DPStochasticGradient(RiskMechanism):
         )
         rate = min(longest, typical_distance(facts, space) / (per_step * math.sqrt(2 * steps)))
         output = output or (Output.WEIGHTED if facts.loss.convex else Output.RANDOM)
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, TOGETHER))
-        prox_step(space, regularizer)  # an oracle that does not exist is refused now, not on the data
-        return cls(facts, space, regularizer, steps, output, spend, q, noise, rate)
+        return cls(facts, space, regularizer, spend, steps, output, q, noise, rate)
+
+    def _find_oracles(self) -> None:
+        prox_step(self.convex_set, self.regularizer)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -21,14 +21,10 @@ from privopt.mechanisms.convex.likely_weights import (
     logistic_scale,
     towards_mean,
 )
-from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.risk.iteration import Output, StepClock
-from privopt.mechanisms.risk.mechanism import RiskMechanism
-from privopt.mechanisms.risk.sets import checked_space
+from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -78,7 +74,7 @@ class SufficientStatistics(RiskMechanism):
     """
 
     name: ClassVar[str] = "sufficient-statistics"
-    takes_steps: ClassVar[bool] = False
+    instead: ClassVar[str] = "use objective-perturbation"
     noised: ClassVar[str] = "the mean of x x' and, rescaled, of x y, each entry, once"
 
     offset: float
@@ -86,40 +82,24 @@ class SufficientStatistics(RiskMechanism):
     columns: Columns | None = None
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
-        releases: int = 1,
-    ) -> Self:
-        """Calibrate to public facts. The arguments are those of ``FullBatchMechanism.plan``.
-
-        Raises:
-            PrivacyParameterError: parameters out of range, a set, a penalty, a loss other than the squared
-                and the logistic one, or more than 1,000 features.
-        """
-        space = checked_space(facts, convex_set, regularizer)
-        if reasons := cls.refusals(facts, space, regularizer):
-            raise PrivacyParameterError(f"{cls.name} {'; '.join(reasons)}: use objective-perturbation")
-        mu = gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases"))
-        offset = _offset(facts, mu)
+    def _calibrated(cls, target: RiskTarget) -> Self:
+        facts = target.facts
+        offset = _offset(facts, target.mu)
         n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
         # Sums of at most n products, each of a record's two numbers, in any order.
         rounding = 2 * math.sqrt(2) * r * r * (n + facts.dimension + 8) * 2.0**-52
         sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
         noise, spend = gaussian_releases(
-            *(epsilon, delta, cls.name),
+            target.epsilon,
+            target.delta,
+            cls.name,
             steps=1,
-            releases=releases,
+            releases=target.releases,
             sensitivity=sensitivity,
             dimension=_entries(facts).size + facts.dimension,
             n_records=n,
         )
-        return cls(facts, space, regularizer, 1, Output.LAST, spend, offset, noise)
+        return cls(facts, target.convex_set, target.regularizer, spend, offset, noise)
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.convex.penalties import objective_penalty
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
@@ -24,7 +23,7 @@ from privopt.mechanisms.risk.iteration import (
     StepClock,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
     TOGETHER,
@@ -33,11 +32,10 @@ from privopt.mechanisms.risk.sampling import (
     sampling_rate,
     sum_share,
 )
-from privopt.mechanisms.risk.sets import checked_space
 from privopt.mechanisms.risk.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 
@@ -64,7 +62,8 @@ class DPSVRG(RiskMechanism):
     """
 
     name: ClassVar[str] = "dp-svrg"
-    takes_steps: ClassVar[bool] = False
+    convex_only: ClassVar[bool] = True
+    instead: ClassVar[str] = "use dp-pgd or dp-sgd"
     noised: ClassVar[str] = (
         "anchor_sigma: the mean gradient at an anchor; multiplier: a batch's sum of differences, in units of "
         "the bound on one"
@@ -80,60 +79,53 @@ class DPSVRG(RiskMechanism):
     step_size: float
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
-        rounds: tuple[int, ...] | None = None,
-        batch: int | None = None,
-        releases: int = 1,
+    def _calibrated(
+        cls, target: RiskTarget, rounds: tuple[int, ...] | None = None, batch: int | None = None
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate to a target.
 
         Args:
+            target: what is asked for.
             rounds: inner steps of each epoch; by default the theorem's, as long as noise allows.
             batch: the expected batch size q n; by default such that all inner steps together read the data
                 about as often as the full gradients do, and not so small that the noise would suffer
-                (``private_batch``). The other arguments are those of
-                ``FullBatchMechanism.plan``; several releases are accounted together.
-
-        Raises:
-            PrivacyParameterError: parameters out of range, or a loss that is not convex.
+                (``private_batch``). Several releases are accounted together.
         """
-        space = checked_space(facts, convex_set, regularizer)
-        if not facts.loss.convex:
-            raise PrivacyParameterError(f"{cls.name} needs a convex loss: use dp-pgd or dp-sgd")
-        mu = gaussian_mu(epsilon, delta)
-        share = mu / math.sqrt(check_count(releases, "releases"))
+        facts, space, regularizer, share = target.facts, target.convex_set, target.regularizer, target.mu
         if rounds is None:
             regularizer, rounds = cls._theorem(facts, space, regularizer, share / facts.sensitivity)
         rounds = _check_rounds(rounds)
         epochs, inner = len(rounds), sum(rounds)
-        p = facts.dimension
         least = private_batch(facts, inner, share * math.sqrt(1 - cls.anchor_share))
         q = sampling_rate(facts, batch, max(least, math.ceil(epochs * facts.n_records / inner)))
         anchors = math.sqrt(epochs / cls.anchor_share) * 2 / share  # in units of G: the sensitivity is 2
         z = poisson_multiplier(
-            epsilon,
-            delta,
+            target.epsilon,
+            target.delta,
             q=q,
-            steps=inner * releases,
-            coordinates=(inner + epochs) * p * releases,
+            steps=inner * target.releases,
+            coordinates=(inner + epochs) * facts.dimension * target.releases,
             full_z=anchors,
-            full_steps=epochs * releases,
+            full_steps=epochs * target.releases,
         )
-        bound = facts.sensitivity / 2
-        anchor_noise = sampled_noise(anchors, bound, p)
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, TOGETHER))
-        prox_step(space, regularizer)
-        return cls(
-            *(facts, space, regularizer, epochs + inner, Output.AVERAGE, spend),
-            *(rounds, q, anchor_noise, z, cls._default_step_size(facts)),
-        )
+        anchor_noise = sampled_noise(anchors, facts.sensitivity / 2, facts.dimension)
+        note = shared_by(target.releases, TOGETHER)
+        spend = PrivacySpend.approximate(target.epsilon, target.delta, cls.name, note=note)
+        rate = cls._default_step_size(facts)
+        return cls(facts, space, regularizer, spend, rounds, q, anchor_noise, z, rate)
+
+    def _find_oracles(self) -> None:
+        prox_step(self.convex_set, self.regularizer)
+
+    @property
+    def steps(self) -> int:
+        """Anchors and inner steps."""
+        return len(self.rounds) + sum(self.rounds)
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        rate = self.step_size
+        return {"steps": self.steps, "step_sizes": (rate, rate), "output": Output.AVERAGE.value}
 
     @property
     def noise(self) -> dict[str, float]:
@@ -143,10 +135,6 @@ class DPSVRG(RiskMechanism):
             "q": self.sampling,
             "l2": self.regularizer.l2,
         }
-
-    @property
-    def step_sizes(self) -> tuple[float, float]:
-        return self.step_size, self.step_size
 
     @classmethod
     def _theorem(

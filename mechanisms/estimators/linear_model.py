@@ -189,7 +189,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Set the fitted attributes other than weights and spend."""
         self.releases_ = releases
-        self.noise_ = {**plan.noise, "steps": plan.steps}
+        self.noise_ = {**plan.noise, "steps": getattr(plan, "steps", 1)}
         self.mechanism_, self.mechanism_reason_ = plan.name, reason
         if targets.classes is not None:
             self.classes_ = targets.classes

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from scipy import special
+
+from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import (
@@ -17,8 +20,7 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import RiskMechanism
-from privopt.mechanisms.risk.sets import checked_space
+from privopt.mechanisms.risk.mechanism import SteppedMechanism
 from privopt.mechanisms.risk.step_counts import mirror_steps, whole_steps
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.limits import Watch
@@ -48,6 +50,11 @@ class Descent:
         check_positive(self.smoothness, "smoothness")
         check_positive(self.distance, "distance")
 
+    def truncation(self, n: int, moment: float, sigma: float) -> SoftTruncation:
+        """The one that balances bias, deviation and noise of ``sigma`` for a scale of 1."""
+        spread = sigma * -float(special.ndtri(self.failure / 2))
+        return SoftTruncation.balanced(n, moment, self.failure, spread)
+
     def steps(self, wanted: int | None, convex_set: ConvexSet, regularizer: ElasticNet, error: float) -> int:
         """T: as asked, or where the bound of the optimisation meets that of the noise.
 
@@ -62,12 +69,24 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class RobustDescent(RiskMechanism):
+class RobustDescent(SteppedMechanism):
     """x+ = prox of x - eta (robust gradient + noise), eta = 1 / (L + l2); the last iterate is returned."""
 
     family: ClassVar[Family] = Family.UNBOUNDED_RISK
+    instead: ClassVar[str] = "make the facts with unclipped_facts(n, d, loss)"
 
     descent: Descent
+
+    @classmethod
+    def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
+        """Facts of records that are clipped, too."""
+        reasons = super().refusals(facts, convex_set, regularizer)
+        if facts != unclipped_facts(facts.n_records, facts.dimension, facts.loss):
+            reasons.append(f"takes records that are not clipped, got {facts}")
+        return reasons
+
+    def _find_oracles(self) -> None:
+        prox_step(self.convex_set, ElasticNet(l1=self.regularizer.l1))
 
     @property
     def step_sizes(self) -> tuple[float, float]:
@@ -87,19 +106,3 @@ class RobustDescent(RiskMechanism):
         method = Method(start, lambda _k, _state, x, g: step(x - eta * (g + l2 * x), eta))
         iterates = noisy_iteration(method, gradient, perturb, self.steps, StepClock(watch, self.steps))
         return choose_output(iterates, Output.LAST, start)
-
-
-def robust_space(facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet) -> ConvexSet:
-    """C, if its projection is known and the facts are those of records that are not clipped.
-
-    Raises:
-        PrivacyParameterError: other facts, or a set of another dimension.
-        UnsupportedProblemError: no projection.
-    """
-    if facts != unclipped_facts(facts.n_records, facts.dimension, facts.loss):
-        raise PrivacyParameterError(
-            f"records are not clipped here: make the facts with unclipped_facts(n, d, loss), got {facts}"
-        )
-    space = checked_space(facts, convex_set)
-    prox_step(space, ElasticNet(l1=regularizer.l1))  # refused now, not on the data
-    return space

@@ -6,19 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from scipy import special
-
-from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent, robust_space
+from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
-from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.risk.iteration import Output, Perturb
+from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk
 
 
 @dataclass(frozen=True)
@@ -43,61 +39,38 @@ class RobustGradientDescent(RobustDescent):
     vector_noise: VectorNoise
 
     @classmethod
-    def plan(
+    def _calibrated(
         cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
+        target: RiskTarget,
         moment: float,
         steps: int | None = None,
         descent: Descent | None = None,
         truncation: SoftTruncation | None = None,
-        releases: int = 1,
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate to a target.
 
         Args:
-            facts: of ``unclipped_facts``.
-            convex_set: W; the whole space by default.
-            regularizer: r.
-            epsilon, delta: the target.
+            target: its facts are of ``unclipped_facts``.
             moment: v: each coordinate of a record's gradient has a second moment of at most v. Public; only
                 accuracy depends on it.
             steps: T; by default where optimisation and noise balance, up to 200.
             descent: public guesses for step sizes.
             truncation: in place of the one that balances bias, deviation and noise.
-            releases: how many runs share the budget.
-
-        Raises:
-            PrivacyParameterError: parameters out of range, or facts of clipped records.
-            UnsupportedProblemError: no projection onto the set.
         """
         descent = descent or Descent()
-        space = robust_space(facts, convex_set, regularizer)
-        n, d = facts.n_records, facts.dimension
-        runs = check_count(releases, "releases")
+        space, regularizer = target.convex_set, target.regularizer
+        n, d = target.facts.n_records, target.facts.dimension
         # The standard deviation of the noise for s = 1 and T = 1.
-        unit = SoftTruncation(1.0, 1.0).sensitivity(n, d) * math.sqrt(runs) / gaussian_mu(epsilon, delta)
+        unit = SoftTruncation(1.0, 1.0).sensitivity(n, d) / target.mu
 
         def fitting(steps: int) -> SoftTruncation:
-            spread = unit * math.sqrt(steps) * -float(special.ndtri(descent.failure / 2))
-            return truncation or SoftTruncation.balanced(n, moment, descent.failure, spread)
+            return truncation or descent.truncation(n, moment, unit * math.sqrt(steps))
 
         error = math.sqrt(d) * unit * fitting(1).scale
         steps = descent.steps(steps, space, regularizer, error)
         soft = fitting(steps)
-        noise, spend = gaussian_releases(
-            *(epsilon, delta, cls.name),
-            steps=steps,
-            releases=runs,
-            sensitivity=soft.sensitivity(n, d),
-            dimension=d,
-            n_records=n,
-        )
-        return cls(facts, space, regularizer, steps, Output.LAST, spend, descent, soft, noise)
+        noise, spend = target.gaussian(cls.name, steps=steps, sensitivity=soft.sensitivity(n, d))
+        return cls(target.facts, space, regularizer, spend, steps, descent, soft, noise)
 
     @property
     def noise(self) -> dict[str, float]:

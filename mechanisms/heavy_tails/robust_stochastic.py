@@ -6,21 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from scipy import special
-
-from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent, robust_space
+from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
-from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
-from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Output, Perturb
-from privopt.mechanisms.risk.sampling import TOGETHER, sum_share
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.poisson import poisson_batch
+from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.risk.mechanism import RiskTarget
+from privopt.mechanisms.risk.sampling import sampled_releases, sum_share
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.truncation import INFLUENCE
 
 _STEPS = 50
@@ -45,45 +42,25 @@ class RobustStochasticGradient(RobustDescent):
     vector_noise: VectorNoise
 
     @classmethod
-    def plan(
+    def _calibrated(
         cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
+        target: RiskTarget,
         moment: float,
-        steps: int | None = None,
+        steps: int = _STEPS,
         batch: int = _BATCH,
         descent: Descent | None = None,
         truncation: SoftTruncation | None = None,
-        releases: int = 1,
     ) -> Self:
-        """Calibrate to public facts.
-
-        Args:
-            steps: T; 50 by default.
-            batch: the expected batch size q n.
-
-        The other arguments and errors are those of ``RobustGradientDescent.plan``.
-        """
-        check_epsilon(epsilon), check_delta(delta)
-        descent = descent or Descent()
-        space = robust_space(facts, convex_set, regularizer)
+        """``batch``: the expected batch size q n. The others are those of ``RobustGradientDescent``."""
+        descent, facts = descent or Descent(), target.facts
         n, d = facts.n_records, facts.dimension
-        steps = _STEPS if steps is None else check_count(steps, "steps")
         q = min(1.0, check_count(batch, "batch") / n)
-        together = steps * check_count(releases, "releases")
-        z = poisson_multiplier(epsilon, delta, q=q, steps=together, coordinates=together * d)
-        if truncation is None:
-            unit = sampled_noise(z, INFLUENCE * math.sqrt(d), d).sigma / (q * n)
-            spread = unit * -float(special.ndtri(descent.failure / 2))
-            truncation = SoftTruncation.balanced(math.ceil(q * n), moment, descent.failure, spread)
-        bound = INFLUENCE * truncation.scale * math.sqrt(d) * sum_share(facts) * (1 + 1e-12)
-        noise = sampled_noise(z, bound, d)
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=shared_by(releases, TOGETHER))
-        return cls(facts, space, regularizer, steps, Output.LAST, spend, descent, truncation, q, noise)
+        size = INFLUENCE * math.sqrt(d)
+        unit, spend = sampled_releases(target, cls.name, q, check_count(steps, "steps"), size)
+        soft = truncation or descent.truncation(math.ceil(q * n), moment, unit.sigma / (q * n))
+        bound = soft.scale * sum_share(facts) * (1 + 1e-12)
+        noise = VectorNoise(unit.sensitivity * bound, unit.sigma * bound, d)
+        return cls(facts, target.convex_set, target.regularizer, spend, steps, descent, soft, q, noise)
 
     @property
     def noise(self) -> dict[str, float]:

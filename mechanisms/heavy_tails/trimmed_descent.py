@@ -8,16 +8,15 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent, robust_space
+from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Output
+from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk
 
 _STEPS = 20
 
@@ -40,41 +39,36 @@ class TrimmedGradientDescent(RobustDescent):
     trimming: Trimming
 
     @classmethod
-    def plan(
+    def _calibrated(
         cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
+        target: RiskTarget,
         mean_range: tuple[float, float],
-        steps: int | None = None,
+        steps: int = _STEPS,
         trimmed: int | None = None,
         descent: Descent | None = None,
-        releases: int = 1,
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate to a target.
 
         Args:
+            target: its facts are of ``unclipped_facts``.
             mean_range: (a, b), where the mean of every coordinate of the gradient is, over W. Public.
-            steps: T; 20 by default.
+            steps: T.
             trimmed: how many records are left out at either end; by default what the budget suggests.
-
-        The other arguments and errors are those of ``RobustGradientDescent.plan``.
+            descent: public guesses for step sizes.
         """
-        space = robust_space(facts, convex_set, regularizer)
-        steps = _STEPS if steps is None else check_count(steps, "steps")
+        facts, (low, high) = target.facts, mean_range
         trimming = Trimming.plan(
-            *(facts.n_records, *mean_range),
-            epsilon=epsilon,
-            delta=delta,
-            releases=facts.dimension * steps * check_count(releases, "releases"),
+            facts.n_records,
+            low,
+            high,
+            epsilon=target.epsilon,
+            delta=target.delta,
+            releases=facts.dimension * check_count(steps, "steps") * target.releases,
             trimmed=trimmed,
         )
-        spend = PrivacySpend.approximate(epsilon, delta, cls.name)
+        spend = PrivacySpend.approximate(target.epsilon, target.delta, cls.name)
         found = descent or Descent()
-        return cls(facts, space, regularizer, steps, Output.LAST, spend, found, trimming)
+        return cls(facts, target.convex_set, target.regularizer, spend, steps, found, trimming)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -10,17 +10,11 @@ import numpy as np
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import StepClock
-from privopt.mechanisms.risk.sets import checked_space, need_bounded
-from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.indefinite.interface import HalfSpace
 from privopt.oracles.indefinite.select import indefinite_minimizer
 from privopt.oracles.limits import Limits, Watch
 from privopt.problems.convex.regularizers import Vector
-from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.norm_balls import L2Ball
-from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
 
@@ -60,14 +54,8 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     """
 
     name: ClassVar[str] = "dp-gd-so"
-
-    @classmethod
-    def _space(cls, facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
-        space = checked_space(facts, convex_set)
-        if isinstance(space, WholeSpace):
-            return L2Ball(facts.dimension, 2 * typical_distance(facts, space))
-        need_bounded(cls.name, space)
-        return space
+    takes_set: ClassVar[bool] = True
+    wants_bounded_set: ClassVar[bool] = True
 
     def _floors(self) -> tuple[float, float, float]:
         across = self.convex_set.diameter

@@ -10,16 +10,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import gaussian_releases
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.risk.iteration import Method, Output, StepClock, noisy_iteration
-from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease
-from privopt.mechanisms.risk.sets import checked_space
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease, RiskTarget
 from privopt.mechanisms.risk.step_counts import loss_range, whole_steps
 from privopt.oracles.limits import Limits, started
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
@@ -76,51 +73,39 @@ class DPLangevin(FullBatchMechanism):
     """
 
     name: ClassVar[str] = "dp-gld"
+    takes_set: ClassVar[bool] = False
+    takes_l1: ClassVar[bool] = False
+    instead: ClassVar[str] = "a ridge keeps its iterates near 0"
 
     beta: float
 
     @classmethod
-    def plan(
+    def _calibrated(
         cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
+        target: RiskTarget,
         steps: int | None = None,
         output: Output | None = None,
-        releases: int = 1,
         beta: float | None = None,
     ) -> Self:
-        """Calibrate to public facts. The other arguments are those of ``FullBatchMechanism.plan``.
+        """Calibrate to a target.
 
         Args:
+            target, steps, output: see ``FullBatchMechanism``.
             beta: inverse temperature, in units of 1 / loss.
 
         Raises:
-            PrivacyParameterError: parameters out of range, a constraint or an l1 penalty, or ``steps`` and
-                ``beta`` that make the step size unstable.
+            PrivacyParameterError: ``steps`` and ``beta`` that make the step size unstable.
         """
-        space = checked_space(facts, convex_set, regularizer)
-        cls._refuse(facts, space, regularizer)
-        together = check_count(releases, "releases")
-        mu = gaussian_mu(epsilon, delta) / math.sqrt(together)
+        facts, regularizer = target.facts, target.regularizer
         # eta = 2 (mu / sensitivity)^2 / (beta T), so T eta beta is fixed by the budget.
-        stable, reach = _stable(facts, regularizer), 2 * (mu / facts.sensitivity) ** 2
-        wanted = coldness(facts, mu) if beta is None else check_positive(beta, "beta")
+        stable, reach = _stable(facts, regularizer), 2 * (target.mu / facts.sensitivity) ** 2
+        wanted = coldness(facts, target.mu) if beta is None else check_positive(beta, "beta")
         steps = whole_steps(reach / (wanted * stable)) if steps is None else check_count(steps, "steps")
         if beta is None:
             wanted = max(wanted, reach / (steps * stable))
-        noise, spend = gaussian_releases(
-            *(epsilon, delta, cls.name),
-            steps=steps,
-            releases=together,
-            sensitivity=facts.sensitivity,
-            dimension=facts.dimension,
-            n_records=facts.n_records,
-        )
-        made = cls(facts, space, regularizer, steps, output or Output.LAST, spend, noise, wanted)
+        noise, spend = target.gaussian(cls.name, steps=steps, sensitivity=facts.sensitivity)
+        returned = output or Output.LAST
+        made = cls(facts, target.convex_set, regularizer, spend, steps, returned, noise, wanted)
         if made.step_size >= 4 * stable:
             needed = math.ceil(reach / (2 * wanted * stable))
             raise PrivacyParameterError(
@@ -128,14 +113,6 @@ class DPLangevin(FullBatchMechanism):
                 f"{4 * stable:.4g} on Langevin dynamics diverge: at least {needed} steps, or a larger beta"
             )
         return made
-
-    @classmethod
-    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
-        if not isinstance(convex_set, WholeSpace) or regularizer.l1 > 0:
-            raise PrivacyParameterError(
-                f"dp-gld takes neither a constraint nor an l1 penalty, got {type(convex_set).__name__} and "
-                f"l1 = {regularizer.l1:g}: a ridge keeps its iterates near 0"
-            )
 
     @classmethod
     def _default_steps(

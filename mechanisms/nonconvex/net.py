@@ -10,17 +10,16 @@ import numpy as np
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, check_positive
+from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Output
-from privopt.mechanisms.risk.mechanism import RiskMechanism
-from privopt.mechanisms.risk.sets import checked_space, need_smooth
+from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.select import gibbs_oracle
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball
@@ -47,7 +46,7 @@ class NetMechanism(RiskMechanism):
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n public: that of
     ``ExponentialMechanism``, which this runs on ``NetProblem`` with any oracle that draws. The released
-    point is a function of integers. delta is accepted for uniformity and not used.
+    point is a function of integers.
 
     Source: Wang, Chen and Xu (2019), Theorem 4, with the net and all constants worked out.
 
@@ -58,7 +57,7 @@ class NetMechanism(RiskMechanism):
     """
 
     name: ClassVar[str] = "net"
-    takes_steps: ClassVar[bool] = False
+    takes_l1: ClassVar[bool] = False
     noised: ClassVar[str] = "the choice of a point of the net"
     by_sums: ClassVar[bool] = False
 
@@ -67,42 +66,20 @@ class NetMechanism(RiskMechanism):
     oracle: str = "auto"
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float = 0.0,
-        steps: int | None = None,
-        output: Output | None = None,
-        releases: int = 1,
-        alpha: float | None = None,
-        oracle: str = "auto",
-    ) -> Self:
-        """Calibrate to public facts.
+    def _calibrated(cls, target: RiskTarget, alpha: float | None = None, oracle: str = "auto") -> Self:
+        """Calibrate to a target; releases share epsilon evenly, delta is not used.
 
         Args:
-            facts, regularizer: see ``FullBatchMechanism.plan``; a ridge at most.
-            convex_set: an ``L2Ball``; None or the whole space for the default ball.
-            epsilon: the budget.
-            delta: not used.
-            releases: how many releases share epsilon, evenly.
+            target: its set is an ``L2Ball``, or the whole space for the default ball.
             alpha: every point of the ball has one of the net within alpha.
             oracle: who draws, a name of ``privopt.oracles.registry.GIBBS``.
-            steps, output: there are none; for uniformity.
 
         Raises:
-            PrivacyParameterError: another set, an l1 penalty, a number of steps, or a net that takes too
-                much work: the message says how much.
+            PrivacyParameterError: a net that takes too much work: the message says how much.
         """
-        epsilon, together = check_epsilon(epsilon), check_count(releases, "releases")
-        check_delta(delta, zero_allowed=True)
-        need_smooth(cls.name, regularizer)
-        if steps is not None or output not in (None, Output.LAST):
-            raise PrivacyParameterError("net takes no number of steps and no choice of iterates")
-        ball = _ball(facts, checked_space(facts, convex_set, regularizer), regularizer)
+        facts, regularizer = target.facts, target.regularizer
+        epsilon, together = target.epsilon, target.releases
+        ball = _ball(facts, target.convex_set, regularizer)
         spread = loss_spread(facts, ball.size)
         if alpha is None:
             wanted = spread * facts.dimension * together / (facts.n_records * epsilon * facts.gradient_bound)
@@ -116,11 +93,9 @@ class NetMechanism(RiskMechanism):
                 "dp-gld"
             )
         draw = ExponentialMechanism.plan(NetProblem, net.lattice, epsilon=epsilon / together)
-        note = (
-            "" if together == 1 else f"{together} releases share it, epsilon = {epsilon / together:.4g} each"
-        )
+        note = shared_by(together, f"epsilon = {epsilon / together:.4g} each")
         spend = PrivacySpend.pure(epsilon, cls.name, note=note)
-        return cls(facts, ball, regularizer, 1, Output.LAST, spend, net, draw, oracle)
+        return cls(facts, ball, regularizer, spend, net, draw, oracle)
 
     @property
     def noise(self) -> dict[str, float]:
@@ -130,10 +105,6 @@ class NetMechanism(RiskMechanism):
     def beta(self) -> float:
         """The inverse temperature, per unit of summed loss."""
         return self.draw.beta * LOSS_UNITS / loss_spread(self.facts, self.net.radius)
-
-    @property
-    def step_sizes(self) -> None:
-        return None
 
     def excess(self, failure: float) -> float:
         """With probability 1 - failure, F^r at the point is at most so much above its minimum over the ball.

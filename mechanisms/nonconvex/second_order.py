@@ -17,13 +17,12 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_leve
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Output, Perturb
-from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
-from privopt.mechanisms.risk.sets import need_smooth, unconstrained
+from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch, started
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
@@ -112,7 +111,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class SecondOrderMechanism(RiskMechanism):
+class SecondOrderMechanism(SteppedMechanism):
     """A search for a point that gradients and Hessians, both noised, show to be nearly a local minimum.
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n public. T gradients of
@@ -132,6 +131,9 @@ class SecondOrderMechanism(RiskMechanism):
     """
 
     noised: ClassVar[str] = "the mean gradient, every step, and the mean Hessian, every test"
+    takes_set: ClassVar[bool] = False
+    takes_l1: ClassVar[bool] = False
+    instead: ClassVar[str] = "use dp-gd-so for sets, dp-gld for other losses, dp-pgd for an l1 penalty"
     usual_share: ClassVar[float] = 0.1
     usual_tests: ClassVar[int | None] = 10
 
@@ -144,48 +146,38 @@ class SecondOrderMechanism(RiskMechanism):
     hessian_noise: MatrixNoise
 
     @classmethod
-    def plan(
+    def _calibrated(
         cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
+        target: RiskTarget,
         steps: int | None = None,
-        output: Output | None = None,
-        releases: int = 1,
         alpha: float | None = None,
         gamma: float | None = None,
         tests: int | None = None,
         hessian_share: float | None = None,
         failure: float = 0.05,
     ) -> Self:
-        """Calibrate to public facts. The other arguments are those of ``FullBatchMechanism.plan``.
+        """Calibrate to a target.
 
         Args:
+            target, steps: see ``FullBatchMechanism``.
             alpha: what to look for; the least that the noise lets pass, by default.
             gamma: the negative curvature that is let pass, sqrt(rho alpha) for an alpha-SOSP; by default less
                 if the steps leave less behind, and more where noise hides that.
             tests: how many Hessians to pay for, by default ``usual_tests``; looks are spread over the steps.
             hessian_share: the part of mu^2 that goes to Hessians, in (0, 1); by default ``usual_share``.
             failure: the allowed probability of a false claim, in (0, 1).
-            output: there is no choice; for uniformity.
 
         Raises:
-            PrivacyParameterError: parameters out of range, a set or penalty that is not taken, a loss whose
-                Hessian is not known to be Lipschitz, or an alpha that the noise drowns: the message says
-                which would do.
+            PrivacyParameterError: parameters out of range, or an alpha that the noise drowns: the message
+                says which would do.
         """
-        space = cls._space(facts, convex_set)
-        need_smooth(cls.name, regularizer)
-        cls._check_searchable(facts, output)
+        facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         hessian_share = cls.usual_share if hessian_share is None else hessian_share
         for name, value in (("hessian_share", hessian_share), ("failure", failure)):
             if not 0 < check_positive(value, name) < 1:
                 raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
-        together = check_count(releases, "releases")
-        mu = gaussian_mu(epsilon, delta) * (1 - 1e-12)  # the sum of two squares is rounded
+        together = target.releases
+        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # the sum of two squares is rounded
         for_gradients, for_hessians = mu * math.sqrt(1 - hessian_share), mu * math.sqrt(hessian_share)
         if steps is None:
             each = for_gradients / math.sqrt(together) / facts.sensitivity
@@ -197,9 +189,13 @@ class SecondOrderMechanism(RiskMechanism):
         entries = noise_at_level(for_hessians, tests * together, frobenius, d * (d + 1) // 2, facts.n_records)
         level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
         note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
-        spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
+        spend = PrivacySpend(target.epsilon, target.delta, "gdp", cls.name, level=level, note=note)
         made = cls(
-            *(facts, space, regularizer, steps, Output.LAST, spend),
+            facts,
+            space,
+            regularizer,
+            spend,
+            steps,
             alpha=1.0,
             gamma=1.0,
             tests=tests,
@@ -211,16 +207,13 @@ class SecondOrderMechanism(RiskMechanism):
         return made._aiming(alpha, gamma)
 
     @classmethod
-    def _check_searchable(cls, facts: RiskFacts, output: Output | None) -> None:
-        if output not in (None, Output.LAST):
-            raise PrivacyParameterError(
-                f"{cls.name} has no choice of iterates: it returns the one that passes"
-            )
+    def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
+        """Losses whose Hessian is not known to be Lipschitz, too."""
+        reasons = super().refusals(facts, convex_set, regularizer)
         if not math.isfinite(facts.hessian_lipschitz) or facts.hessian_lipschitz == 0:
-            raise PrivacyParameterError(
-                f"{cls.name} needs a Lipschitz constant of the Hessian, and "
-                f"{type(facts.loss).__name__} declares none: a loss with curvature_lipschitz, or dp-gld"
-            )
+            loss = type(facts.loss).__name__
+            reasons.append(f"needs a Lipschitz constant of the Hessian, and {loss} declares none")
+        return reasons
 
     @classmethod
     def _checked_tests(cls, steps: int, tests: int | None) -> int:
@@ -260,11 +253,6 @@ class SecondOrderMechanism(RiskMechanism):
         tail = math.sqrt(float(stats.chi2.isf(failure / (2 * MOST_STEPS), facts.dimension))) / mu
         gain = 2 * loss_range(facts, space) * (facts.smoothness + regularizer.l2)
         return whole_steps(math.sqrt(gain) / tail)
-
-    @classmethod
-    def _space(cls, facts: RiskFacts, convex_set: ConvexSet | None) -> ConvexSet:
-        """The set, checked; or the default one."""
-        return unconstrained(cls.name, facts, convex_set)
 
     def _floors(self) -> tuple[float, float, float]:
         """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""

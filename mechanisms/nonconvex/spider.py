@@ -10,21 +10,18 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Output, StepClock
-from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
-from privopt.mechanisms.risk.sets import need_smooth, unconstrained
+from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch, started
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
@@ -44,7 +41,7 @@ class SpiderRelease(RealRelease):
 
 
 @dataclass(frozen=True)
-class DPSpider(RiskMechanism):
+class DPSpider(SteppedMechanism):
     """DP-SPIDER: w+ = w - (v + l2 w) / (L + l2), v a noisy gradient carried along by noisy differences.
 
     First a warm start: ``warm`` steps of noisy gradient descent. Then a phase: v is a noisy gradient at its
@@ -82,6 +79,9 @@ class DPSpider(RiskMechanism):
         "sigma_warm, sigma: the mean gradient, in a step of the warm start and at the anchor; multiplier: a "
         "difference of two, in units of its sensitivity"
     )
+    takes_set: ClassVar[bool] = False
+    takes_l1: ClassVar[bool] = False
+    instead: ClassVar[str] = "use dp-pgd or dp-gd-so"
     warm_share: ClassVar[float] = 0.5
     anchor_share: ClassVar[float] = 0.75
 
@@ -92,33 +92,10 @@ class DPSpider(RiskMechanism):
     multiplier: float
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
-        steps: int | None = None,
-        output: Output | None = None,
-        releases: int = 1,
-    ) -> Self:
-        """Calibrate to public facts. The other arguments are those of ``FullBatchMechanism.plan``.
-
-        Args:
-            steps: T; half of them, rounded up, are the warm start.
-            output: there is no choice; for uniformity.
-
-        Raises:
-            PrivacyParameterError: parameters out of range, a constraint or an l1 penalty.
-        """
-        space = unconstrained(cls.name, facts, convex_set, regularizer)
-        need_smooth(cls.name, regularizer)
-        if output not in (None, Output.LAST):
-            raise PrivacyParameterError(f"{cls.name} has no choice of iterates: it returns the last")
-        together = check_count(releases, "releases")
-        mu = gaussian_mu(epsilon, delta) * (1 - 1e-12)  # the sum of three squares is rounded
+    def _calibrated(cls, target: RiskTarget, steps: int | None = None) -> Self:
+        """``steps``: T; half of them, rounded up, are the warm start."""
+        facts, regularizer, together = target.facts, target.regularizer, target.releases
+        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # the sum of three squares is rounded
         if steps is None:
             warm, phase = cls._default_steps(facts, regularizer, mu / math.sqrt(together))
         else:
@@ -133,10 +110,18 @@ class DPSpider(RiskMechanism):
         ]
         level = math.hypot(*(noise.level(count) for noise, count in zip(noises, times, strict=True)))
         note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
-        spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
+        spend = PrivacySpend(target.epsilon, target.delta, "gdp", cls.name, level=level, note=note)
         return cls(
-            *(facts, space, regularizer, warm + phase, Output.LAST, spend),
-            *(warm, phase, warm_noise, anchor_noise, unit.sigma),
+            facts,
+            target.convex_set,
+            regularizer,
+            spend,
+            warm + phase,
+            warm,
+            phase,
+            warm_noise,
+            anchor_noise,
+            unit.sigma,
         )
 
     @classmethod

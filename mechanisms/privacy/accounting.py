@@ -3,40 +3,26 @@
 Notation: a mechanism is mu-GDP if it is at least as private as one Gaussian release with
 sensitivity / sigma = mu (Dong, Roth and Su 2022); rho-zCDP as in Bun and Steinke (2016). All conversions
 preserve the neighbouring relation.
-
-Sampled and mixed sequences have no closed form; their privacy loss distributions are convolved by
-dp-accounting. Its accountants are not used: in 0.6.0 "replace one" divides sigma by the sensitivity in one of
-them and by half of it in the other, and counts are ignored for randomized response. This module convolves
-closed-form curves. ``privopt.mechanisms.privacy.poisson``, which calibrates sampled mechanisms, uses the
-library's own discretisation of the same pair, so each is a check of the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import (
     check_count,
     check_delta,
     check_epsilon,
     check_positive,
     largest_below,
-    smallest,
     smallest_below,
 )
 
 # SciPy is imported by what computes with it: a ledger of plain sums opens without.
 Floats = NDArray[np.float64]
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 # Number of steps of the sum over a bounded range, and a relative bound on its rounding error: a step is a
 # difference of numbers thousands of times as large, and a tail's argument, of at most some 40, has relative
@@ -100,14 +86,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
     epsilon, delta = check_epsilon(epsilon), _check_gaussian_delta(delta)
     return largest_below(lambda mu: gaussian_delta(mu, epsilon), delta)
-
-
-def gaussian_noise_multiplier(epsilon: float, delta: float, steps: int = 1) -> float:
-    """sigma / sensitivity for ``steps`` full-batch Gaussian releases, adaptively chosen; rounded up.
-
-    Such a sequence is exactly one Gaussian release with mu = sqrt(steps) sensitivity / sigma.
-    """
-    return math.sqrt(check_count(steps, "steps")) / gaussian_mu(epsilon, delta) * (1 + 1e-15)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -211,137 +189,3 @@ def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
 def bounded_range_step_epsilon(epsilon: float, delta: float, steps: int) -> float:
     """Return the epsilon of each of ``steps`` bounded-range releases that compose to (epsilon, delta)."""
     return math.sqrt(8 * zcdp_rho(epsilon, delta) / check_count(steps, "steps")) * (1 - 1e-15)
-
-
-# --- sampled and mixed sequences -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GaussianSteps:
-    """``count`` releases of a sum over a Poisson sample, plus Gaussian noise.
-
-    Every record joins each sample independently with probability ``sampling_rate`` and contributes a vector
-    of norm at most C, chosen knowing earlier releases. Neighbours: replace-one.
-
-    Attributes:
-        noise_multiplier: sigma / sensitivity, where the sensitivity is 2 C as under full batches.
-        sampling_rate: in (0, 1]; 1 is the full batch.
-        count: number of releases.
-    """
-
-    noise_multiplier: float
-    sampling_rate: float = 1.0
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        check_positive(self.noise_multiplier, "noise_multiplier")
-        if check_positive(self.sampling_rate, "sampling_rate") > 1:
-            raise PrivacyParameterError(f"sampling_rate must be at most 1, got {self.sampling_rate!r}")
-        check_count(self.count, "count")
-
-    def deltas(self, epsilon: Floats) -> Floats:
-        """Delta of one release at each epsilon >= 0, to rounding.
-
-        That of (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C), which dominates in any dimension (proof in
-        ``privopt.mechanisms.privacy.poisson``). With sigma = 1 the likelihood ratio grows with x, and equals
-        exp(e) where exp(C x) solves a quadratic: the best event is a half-line.
-        """
-        from scipy import special
-
-        q, c = self.sampling_rate, 1 / (2 * self.noise_multiplier)
-        with np.errstate(divide="ignore"):
-            stays, joins = np.log1p(-q), math.log(q)
-            grown = epsilon + np.log1p(-np.exp(-epsilon))  # log(exp(e) - 1)
-        tilt = stays + grown - epsilon / 2 - math.log(2) - joins + c * c / 2
-        # asinh(exp(tilt)), which is tilt + log 2 long before exp overflows.
-        root = np.where(tilt < 20, np.arcsinh(np.exp(np.minimum(tilt, 20))), tilt + math.log(2))
-        x = (epsilon / 2 + root) / c
-        above = (1 - q) * special.ndtr(-x) + q * special.ndtr(c - x)
-        other = np.exp(epsilon + stays + special.log_ndtr(-x)) + np.exp(
-            epsilon + joins + special.log_ndtr(-x - c)
-        )
-        return np.asarray(np.maximum(above - other, 0.0))
-
-
-@dataclass(frozen=True)
-class PureSteps:
-    """``count`` releases, each ``epsilon``-differentially private (pure)."""
-
-    epsilon: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
-        check_count(self.count, "count")
-
-    def deltas(self, epsilon: Floats) -> Floats:
-        """Delta of randomized response, the worst pure mechanism: Kairouz, Oh and Viswanath (2015)."""
-        gap = np.maximum(0.0, -np.expm1(epsilon - self.epsilon))
-        return np.asarray(gap / (1 + math.exp(-self.epsilon)))
-
-
-Steps = GaussianSteps | PureSteps
-
-
-def composed_epsilon(steps: Sequence[Steps], delta: float) -> float:
-    """An epsilon for an adaptive sequence of releases, rounded up up to floating point; 1e-10 <= delta < 1.
-
-    Each curve of deltas is turned into a discrete privacy loss distribution that dominates it (Doroshenko et
-    al. 2022) and these are convolved.
-    """
-    delta = check_delta(delta)
-    if delta < _SMALLEST_DELTA:
-        raise PrivacyParameterError(
-            f"compositions are computed for delta >= {_SMALLEST_DELTA:g}, got {delta!r}; "
-            f"for full batches use gaussian_epsilon"
-        )
-    if not steps:
-        raise PrivacyParameterError("nothing to compose: give at least one kind of step")
-    total = sum(s.count for s in steps)
-    if (left := delta - total * _CONVOLUTION) < delta / 2:
-        raise PrivacyParameterError(
-            f"delta = {delta:g} is too small for {total} steps: the rounding of their convolution is up to "
-            f"{total * _CONVOLUTION:.2g}; use a larger delta, or for full batches gaussian_epsilon"
-        )
-    supports = [_support(s, 1e-3 * delta / total) for s in steps]
-    interval = max(_INTERVAL, max(supports) / _MOST_CELLS)
-    composed: PrivacyLossDistribution | None = None
-    for step, support in zip(steps, supports, strict=True):
-        law = _loss_distribution(step, support, interval).self_compose(step.count)
-        composed = law if composed is None else composed.compose(law)
-    assert composed is not None
-    return float(composed.get_epsilon_for_delta(left)) * (1 + 1e-9)
-
-
-# Grid of the loss distributions; a coarser one is still an upper bound.
-_INTERVAL = 1e-4
-_MOST_CELLS = 200_000
-# A relative error of 2^-53 in the transform of a law is count * 2^-53 in its power, and moves about as much
-# mass. Against the closed form for full batches at most 0.4 of that was seen, for up to 10^6 steps.
-_CONVOLUTION = 2.0**-51
-# Below this, the rounding errors of convolutions by Fourier transform are no longer small.
-_SMALLEST_DELTA = 1e-10
-
-
-def _support(step: Steps, delta: float) -> float:
-    """An epsilon beyond which one release loses at most ``delta``."""
-    return smallest(lambda e: bool(step.deltas(np.array([e]))[0] <= delta), width=0.1)
-
-
-def _loss_distribution(step: Steps, support: float, interval: float) -> PrivacyLossDistribution:
-    # Imported here: the package takes a second to load and most users never need it.
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
-    cells = math.ceil(support / interval)
-    epsilon = np.arange(cells + 1, dtype=np.float64) * np.float64(interval)
-    deltas = step.deltas(epsilon)
-    # The relation is symmetric, so the curve at -e follows from that at e.
-    mirrored = -np.expm1(-epsilon) + np.exp(-epsilon) * deltas
-    curve = np.concatenate([mirrored[:0:-1], deltas])
-    # Negative masses would not be a law. Convexity at e >= 0 and across 0 implies it everywhere.
-    weight = np.exp(np.arange(-1, cells + 1) * interval)
-    slopes = np.diff(curve[cells - 1 :]) / np.diff(weight)
-    if np.any(np.diff(slopes) * weight[1:-1] < -1e-9):
-        raise PrivacyParameterError("the privacy curve is not convex at these parameters; use more noise")
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -cells, cells, curve)
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)

@@ -50,14 +50,6 @@ def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
     return min(1.0, (below_start + inside + float(tail[-1] * kept[-1])) * (1 + _ROUNDING) + 1e-300)
 
 
-def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:
-    """Nearly the smallest epsilon with ``shift_delta`` <= delta, rounded up; 0 if delta alone suffices."""
-    delta = check_delta(delta)
-    if shift_delta(0.0, sigma, shift, dof) <= delta:
-        return 0.0
-    return smallest_below(lambda epsilon: shift_delta(epsilon, sigma, shift, dof), delta)
-
-
 def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
     """Nearly the smallest sigma with ``shift_delta`` <= delta; never smaller than needed."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)

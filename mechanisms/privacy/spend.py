@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
@@ -134,18 +133,6 @@ class PrivacySpend:
         if not isinstance(record, Mapping) or set(record) != names:
             raise PrivacyParameterError(f"a spend has exactly the fields {sorted(names)}")
         return cls(**record)
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read ``to_json`` back; the same errors as ``from_dict``."""
-        try:
-            record = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise PrivacyParameterError("a spend must be a JSON object") from error
-        return cls.from_dict(record)
 
     def __str__(self) -> str:
         suffix = {"zcdp": "zCDP", "gdp": "GDP"}.get(self.notion, "")

@@ -52,10 +52,9 @@ class Choice:
                 f"steps = {steps:,}: more than {_MOST_STEPS_ASKED:,}, which would run for days; noise grows "
                 "with their square root, and the default is the theory's number"
             )
-        if steps is not None and not self.kind.takes_steps:
-            raise PrivacyParameterError(f"{self.kind.name} takes no number of steps")
         budget = {"epsilon": epsilon, "delta": delta, "releases": releases}
-        penalty = self.kind.usual_penalty(facts, self.convex_set, self.regularizer, **budget)
+        asked = self.kind.target(facts, self.convex_set, self.regularizer, **budget)
+        penalty = self.kind.usual_penalty(asked)
         options: dict[str, Any] = {} if steps is None else {"steps": steps}
         made: RiskMechanism = self.kind.plan(facts, self.convex_set, penalty, **budget, **options)
         return made

@@ -1,13 +1,14 @@
-"""Interface of private risk minimisers, and the base class of full-batch ones.
+"""What a private minimiser of a risk is, and what those on the full batch share.
 
-Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used,
-because its constants are unspecified or wrong (see ``DPProximalGradient``). T steps on the full batch are
-accounted as exactly one Gaussian release.
+Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
+constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as
+exactly one Gaussian release.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,14 +17,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import (
     VectorNoise,
     gaussian_releases,
 )
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import (
@@ -34,7 +35,7 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.sets import checked_space, default_start
+from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, Watch, started
@@ -72,61 +73,172 @@ class RealRelease:
 
 
 @dataclass(frozen=True)
+class RiskTarget:
+    """What a plan is asked for: public facts, a set, a penalty and a budget, all checked.
+
+    Attributes:
+        facts: what is public about the data.
+        convex_set: C.
+        regularizer: r.
+        epsilon, delta: the budget.
+        releases: how many runs share it.
+    """
+
+    facts: RiskFacts
+    convex_set: ConvexSet
+    regularizer: ElasticNet
+    epsilon: float
+    delta: float
+    releases: int
+
+    @property
+    def mu(self) -> float:
+        """The budget of one release, as Gaussian differential privacy."""
+        return gaussian_mu(self.epsilon, self.delta) / math.sqrt(self.releases)
+
+    def gaussian(self, name: str, *, steps: int, sensitivity: float) -> tuple[VectorNoise, PrivacySpend]:
+        """Noise for so many full-batch steps a run, and what all runs of mechanism ``name`` cost."""
+        return gaussian_releases(
+            self.epsilon,
+            self.delta,
+            name,
+            steps=steps,
+            releases=self.releases,
+            sensitivity=sensitivity,
+            dimension=self.facts.dimension,
+            n_records=self.facts.n_records,
+        )
+
+
+@dataclass(frozen=True)
 class RiskMechanism(ABC):
     """A private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
 
+    Of the class, as data: ``name`` and ``noised``, what it is called and what it adds noise to; ``by_sums``,
+    whether it asks for sums over all records alone, which parts of a table add up to, or picks records one by
+    one; ``natural_norm``, the norm of rows that its noise depends on; and what it takes: ``takes_steps`` (a
+    number of them can be chosen), ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (it
+    has a default one: ``default_set``), ``takes_l1`` (a penalty), ``convex_only`` (losses), with the
+    mechanisms to use ``instead``.
+
     Attributes:
-        name, noised: of the class: its name, and the quantity that it adds noise to.
-        takes_steps: of the class: True if a number of steps can be chosen.
-        natural_norm: of the class: the row norm that determines its noise.
-        wants_bounded_set: of the class: True if it has a default set (``default_set``).
-        by_sums: of the class: True if it needs sums over all records alone, which are added up over parts of
-            a table; otherwise it selects single records.
-        facts: the public facts of the data.
+        facts: what is public about the data.
         convex_set: C.
         regularizer: r.
-        steps: T, the number of noisy steps that are paid for.
-        output: the returned iterate. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
-            iteration stops at x_R: the same law at half the work.
         spend: the claim.
     """
 
     family: ClassVar[Family] = Family.RISK
     name: ClassVar[str]
-    takes_steps: ClassVar[bool] = True
-    natural_norm: ClassVar[RowNorm] = "l2"
-    wants_bounded_set: ClassVar[bool] = False
     noised: ClassVar[str] = "the mean gradient, each coordinate, every step"
     by_sums: ClassVar[bool] = True
+    natural_norm: ClassVar[RowNorm] = "l2"
+    takes_steps: ClassVar[bool] = False
+    takes_set: ClassVar[bool] = True
+    wants_bounded_set: ClassVar[bool] = False
+    takes_l1: ClassVar[bool] = True
+    convex_only: ClassVar[bool] = False
+    instead: ClassVar[str] = "use dp-pgd"
 
     facts: RiskFacts
     convex_set: ConvexSet
     regularizer: ElasticNet
-    steps: int
-    output: Output
     spend: PrivacySpend
 
     @classmethod
+    def plan(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None = None,
+        regularizer: ElasticNet = NO_REGULARIZER,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        releases: int = 1,
+        **options: Any,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            facts: what is public about the data.
+            convex_set: C; ``default_set`` by default.
+            regularizer: r.
+            epsilon, delta: the target; pure mechanisms do not use delta.
+            releases: how many times ``release`` will be called, on the same records with whatever labels:
+                ``spend`` is what all of them cost together.
+            options: those of the class, by name: the arguments of its ``_calibrated``, such as ``steps``, and
+                ``output``, which iterate is returned.
+
+        Raises:
+            PrivacyParameterError: parameters out of range, an option that the class does not have, or a
+                combination that the method cannot take.
+            UnsupportedProblemError: no oracle for the set and the regulariser.
+        """
+        cls._check_options(options)
+        target = cls.target(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
+        made = cls._calibrated(target, **options)
+        made._find_oracles()
+        return made
+
+    @classmethod
+    def target(
+        cls,
+        facts: RiskFacts,
+        convex_set: ConvexSet | None,
+        regularizer: ElasticNet,
+        *,
+        epsilon: float,
+        delta: float,
+        releases: int,
+    ) -> RiskTarget:
+        """What a plan is asked for, checked; arguments and errors are those of ``plan``."""
+        check_facts(facts)
+        check_regularizer(regularizer)
+        space = cls.default_set(facts) if convex_set is None else checked_set(convex_set, facts.dimension)
+        if reasons := cls.refusals(facts, space, regularizer):
+            raise PrivacyParameterError(f"{cls.name} {'; '.join(reasons)}: {cls.instead}")
+        budget = (check_epsilon(epsilon), check_delta(delta, zero_allowed=True))
+        return RiskTarget(facts, space, regularizer, *budget, check_count(releases, "releases"))
+
+    @classmethod
+    def _check_options(cls, options: Mapping[str, Any]) -> None:
+        known = list(inspect.signature(cls._calibrated).parameters)[1:]
+        if wrong := [name for name in options if name not in known]:
+            there = f"; it has {', '.join(known)}" if known else ""
+            raise PrivacyParameterError(f"{cls.name} has no option {', '.join(wrong)}{there}")
+
+    @classmethod
+    @abstractmethod
+    def _calibrated(cls, target: RiskTarget, *args: Any, **options: Any) -> Self:
+        """The plan for a target; a subclass names its options."""
+
+    def _find_oracles(self) -> None:  # noqa: B027
+        """Look up the oracles of a release: one that does not exist is refused now, not on the data."""
+
+    @classmethod
+    def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
+        """Every reason why the mechanism cannot take the combination."""
+        kind, loss = type(convex_set).__name__, type(facts.loss).__name__
+        reasons = {
+            f"takes no constraint, got {kind}": not (cls.takes_set or isinstance(convex_set, WholeSpace)),
+            f"needs a bounded set, got {kind}": cls.wants_bounded_set and math.isinf(convex_set.radius),
+            f"takes no l1 penalty, got {regularizer.l1:g}": regularizer.l1 > 0 and not cls.takes_l1,
+            f"needs a convex loss, {loss} is not": cls.convex_only and not facts.loss.convex,
+        }
+        return [reason for reason, holds in reasons.items() if holds]
+
+    @classmethod
     def default_set(cls, facts: RiskFacts) -> ConvexSet:
-        """The default set: the whole space, or a ball that contains weights of typical size."""
+        """The set where none is named: the whole space, or a ball that holds weights of a typical size."""
         space = WholeSpace(facts.dimension)
         if not cls.wants_bounded_set:
             return space
         return L2Ball(facts.dimension, _ROOM * typical_distance(facts, space))
 
     @classmethod
-    def usual_penalty(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet,
-        regularizer: ElasticNet,
-        *,
-        epsilon: float,
-        delta: float,
-        releases: int,
-    ) -> ElasticNet:
+    def usual_penalty(cls, target: RiskTarget) -> ElasticNet:
         """The regularizer for this budget: the given one, unless the mechanism has a default of its own."""
-        return regularizer
+        return target.regularizer
 
     @property
     @abstractmethod
@@ -134,15 +246,15 @@ class RiskMechanism(ABC):
         """The public parameters of the noise."""
 
     @property
-    def step_sizes(self) -> tuple[float, float] | None:
-        """The first and the last step size; None where there are no steps: a minimum is found, and noised."""
-        return None
+    def schedule(self) -> dict[str, Any]:
+        """The number of steps, their first and last size, and which iterate is returned; may be empty."""
+        return {}
 
     @abstractmethod
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate | None]:
-        """The output and its certificate, if any; without a source, of the algorithm without noise."""
+        """The output; without a source, of the same algorithm without noise. And its certificate, if any."""
 
     def release(
         self,
@@ -157,7 +269,7 @@ class RiskMechanism(ABC):
 
         Args:
             risk: the data; its facts must be the plan's.
-            noise: the source of randomness; the operating system by default.
+            noise: where randomness comes from; the operating system by default.
             start: the first iterate, in C. Public: not from the same data without paying for it.
             limits: time limit, progress and cancellation. A run that they stop releases nothing.
 
@@ -183,19 +295,64 @@ class RiskMechanism(ABC):
                 f"this plan was made for {self.facts}, the data have {risk.facts}: plan again for those facts"
             )
 
-    def _drawn_steps(self, source: NoiseSource | None) -> int:
-        """The number of steps to run: R - 1 for a random iterate, which lead from x_1 to x_R."""
-        if source is None or self.output is not Output.RANDOM:
-            return self.steps
-        return int(source.integers(self.steps)[0])
-
     def _start(self, start: Vector | None) -> Vector:
         return default_start(self.convex_set) if start is None else np.array(start, dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class FullBatchMechanism(RiskMechanism):
-    """Mechanism with noise on the mean gradient of all records in every step.
+class SteppedMechanism(RiskMechanism):
+    """A mechanism of noisy steps, whose number can be chosen.
+
+    Attributes:
+        steps: T, the number of noisy steps that are paid for.
+    """
+
+    takes_steps: ClassVar[bool] = True
+
+    steps: int
+
+    @property
+    def step_sizes(self) -> tuple[float, float] | None:
+        """The first and the last step size; None where a step is as long as curvature lets it be."""
+        return None
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        return {"steps": self.steps, "step_sizes": self.step_sizes}
+
+
+@dataclass(frozen=True)
+class IterativeMechanism(SteppedMechanism):
+    """Steps of which any iterate, or their average, may be returned.
+
+    Attributes:
+        output: which iterate is returned. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
+            iteration stops at x_R: the same law at half the work.
+    """
+
+    output: Output
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        return {**super().schedule, "output": self.output.value}
+
+    @classmethod
+    def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
+        """Last under strong convexity, average under convexity, otherwise random."""
+        if facts.loss.convex:
+            return Output.LAST if regularizer.l2 > 0 else Output.AVERAGE
+        return Output.RANDOM
+
+    def _drawn_steps(self, source: NoiseSource | None) -> int:
+        """How many steps to run: for a random iterate R - 1, which lead from x_1 to x_R."""
+        if source is None or self.output is not Output.RANDOM:
+            return self.steps
+        return int(source.integers(self.steps)[0])
+
+
+@dataclass(frozen=True)
+class FullBatchMechanism(IterativeMechanism):
+    """Noise on the mean gradient of all records, every step.
 
     Privacy: mu-GDP with mu = sqrt(T) * sensitivity / sigma, stated as (epsilon, delta); neighbours by
     replacing one record, n public. The l2 sensitivity of the mean gradient is 2 G / n (plus rounding); T
@@ -205,68 +362,23 @@ class FullBatchMechanism(RiskMechanism):
     vector_noise: VectorNoise
 
     @classmethod
-    def plan(
-        cls,
-        facts: RiskFacts,
-        convex_set: ConvexSet | None = None,
-        regularizer: ElasticNet = NO_REGULARIZER,
-        *,
-        epsilon: float,
-        delta: float,
-        steps: int | None = None,
-        output: Output | None = None,
-        releases: int = 1,
-    ) -> Self:
-        """Calibrate to public facts.
-
-        Args:
-            facts: the public facts of the data.
-            convex_set: C; the whole space by default.
-            regularizer: r.
-            epsilon, delta: the target.
-            steps: T; the theorem's choice by default, up to ``MOST_STEPS``.
-            output: the returned iterate; by default the one that the theory of the loss covers.
-            releases: the number of calls of ``release``, on the same records with any labels. ``spend`` is
-                their total cost, mu / sqrt(releases) each.
-
-        Raises:
-            PrivacyParameterError: parameters out of range, or a combination that the method cannot take.
-            UnsupportedProblemError: no oracle for the set and the regulariser.
-        """
-        space = checked_space(facts, convex_set, regularizer)
-        cls._refuse(facts, space, regularizer)
+    def _calibrated(cls, target: RiskTarget, steps: int | None = None, output: Output | None = None) -> Self:
+        """``steps``: by default the theorem's, up to ``MOST_STEPS``; ``output``: what the theory is about."""
+        facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
-            mu = (
-                gaussian_mu(epsilon, delta) / math.sqrt(check_count(releases, "releases")) / facts.sensitivity
-            )
-            steps = cls._default_steps(facts, space, regularizer, output, mu)
-        noise, spend = gaussian_releases(
-            *(epsilon, delta, cls.name),
-            steps=check_count(steps, "steps"),
-            releases=releases,
-            sensitivity=facts.sensitivity,
-            dimension=facts.dimension,
-            n_records=facts.n_records,
+            steps = cls._default_steps(facts, space, regularizer, output, target.mu / facts.sensitivity)
+        noise, spend = target.gaussian(
+            cls.name, steps=check_count(steps, "steps"), sensitivity=facts.sensitivity
         )
-        plan = cls(facts, space, regularizer, steps, output, spend, noise)
-        plan._method(default_start(space))  # an oracle that does not exist is refused now, not on the data
-        return plan
+        return cls(facts, space, regularizer, spend, steps, output, noise)
+
+    def _find_oracles(self) -> None:
+        self._method(default_start(self.convex_set))
 
     @property
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
-
-    @classmethod
-    def _refuse(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> None:
-        """Raise if the method cannot take the combination."""
-
-    @classmethod
-    def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
-        """Last under strong convexity, average under convexity, otherwise random."""
-        if facts.loss.convex:
-            return Output.LAST if regularizer.l2 > 0 else Output.AVERAGE
-        return Output.RANDOM
 
     @classmethod
     @abstractmethod

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import math
 
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.poisson import poisson_multiplier, sampled_noise
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.problems.convex.risk import RiskFacts
 
 TOGETHER = "accounted as one sequence of sampled steps"
@@ -68,3 +72,20 @@ def sampling_rate(facts: RiskFacts, batch: int | None, default: int) -> float:
     """q: the share of records that a batch has, on average; ``batch`` records, or the default size."""
     expected = max(_LEAST_BATCH, default) if batch is None else check_count(batch, "batch")
     return min(1.0, expected / facts.n_records)
+
+
+def sampled_releases(
+    target: RiskTarget, name: str, q: float, steps: int, bound: float
+) -> tuple[VectorNoise, PrivacySpend]:
+    """Noise for ``steps`` Poisson batches a run, a record adding at most ``bound``; what all runs cost."""
+    together = steps * target.releases
+    z = poisson_multiplier(
+        target.epsilon,
+        target.delta,
+        q=q,
+        steps=together,
+        coordinates=together * target.facts.dimension,
+    )
+    note = shared_by(target.releases, TOGETHER)
+    spend = PrivacySpend.approximate(target.epsilon, target.delta, name, note=note)
+    return sampled_noise(z, bound, target.facts.dimension), spend

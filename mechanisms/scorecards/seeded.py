@@ -253,7 +253,8 @@ def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) 
     """Plan the linear model: mu-GDP if its mechanism states GDP, otherwise (epsilon, delta)-private."""
     choice = choose_risk_mechanism(model, risk, mu=mu)
     seed = choice.plan(risk, epsilon=epsilon, delta=delta, steps=None)
-    if model == "auto" and seed.name == "dp-gd" and seed.steps * risk.n_records * risk.dimension > _MOST_READ:
+    read = seed.schedule.get("steps", 0) * risk.n_records * risk.dimension
+    if model == "auto" and seed.name == "dp-gd" and read > _MOST_READ:
         return _seed("objective-perturbation", risk, epsilon, delta, mu)
     if seed.spend.notion == "gdp":
         return choice.plan(risk, epsilon=epsilon, delta=_delta_of(mu, epsilon), steps=None)

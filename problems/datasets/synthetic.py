@@ -11,34 +11,6 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
 
-def make_sign_halfspace(
-    n: int, d: int, *, noise: float = 0.0, seed: int
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Random 0/1 features with an intercept, labelled by a random sign vector.
-
-    The synthetic task of the code published with Neel, Roth, Vietri and Wu (2020).
-
-    Args:
-        n: number of records, at least 1.
-        d: number of features, the last of which is always 1; at least 1.
-        noise: probability with which each label is flipped, independently.
-        seed: decides everything.
-
-    Returns:
-        X of shape (n, d), y of shape (n,) with y = +1 exactly when <w, x> > 0 unless flipped, and w in
-        {-1, 1}^d; all int64.
-
-    Raises:
-        InvalidInputError: an empty shape, or a probability outside [0, 1].
-    """
-    _check(n=n, d=d)
-    rng = np.random.default_rng(seed)
-    X = rng.integers(0, 2, size=(n, d), dtype=np.int64)
-    X[:, -1] = 1
-    w = rng.choice(np.array([-1, 1], dtype=np.int64), size=d)
-    return X, _labels(X, w, noise, rng), w
-
-
 def make_cells(
     n: int,
     blocks: Sequence[int] = (7, 6, 5, 2),

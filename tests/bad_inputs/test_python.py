@@ -248,7 +248,6 @@ ARGUMENTS: dict[str, tuple[Use, tuple[str, ...]]] = {
     "spend notion": (lambda v: PrivacySpend(1.0, 0.0, v, "m"), ()),
     "spend claim": (lambda v: PrivacySpend(1.0, 0.0, "pure", "m", claim=v), ()),
     "spend from_dict": (PrivacySpend.from_dict, ()),
-    "spend from_json": (PrivacySpend.from_json, ()),
     # problems and oracles
     "lattice low": (lambda v: IntegerLattice(v, 1, dimension=3), ("zero", "minus one")),
     "lattice high": (lambda v: IntegerLattice(-1, v, dimension=3), ("array", *WHOLE)),

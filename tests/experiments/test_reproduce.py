@@ -257,7 +257,7 @@ def test_verdicts_on_opsamp_follow_what_was_measured() -> None:
     for proved, agreement in ((50.0, Agreement.YES), (500.0, Agreement.NO)):
         lines = [
             line(fig.BUDGET, curve, e, "training accuracy", 0.6)
-            for curve in (fig.EXACT, fig.HINGE, fig.EXPONENTIAL, fig.OPDISC)
+            for curve in (fig.EXACT, fig.EXPONENTIAL, fig.OPDISC)
             for e in (1.0, 10.0)
         ]
         lines += [line(fig.GAP, fig.EXACT, a, "Laplace scale", a) for a in (1.0, 100.0)]

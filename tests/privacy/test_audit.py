@@ -531,7 +531,7 @@ SHARES = {
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a
     # factor of 5 in rho.
     "robust-mean": 0.99, "robust-gd": 0.99, "robust-sgd": 0.99, "trimmed-mean": 0.26, "trimmed-gd": 0.26,
-    "opsamp": 0.99, "opsamp-convex": 0.99,
+    "opsamp": 0.99,
     # The constants of Nissim, Raskhodnikova and Smith leave a factor of 5 and more: a majority that turns is
     # within delta.
     "sample-aggregate": 0.0, "clipped-newton": 0.47,

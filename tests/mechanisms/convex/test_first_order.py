@@ -458,7 +458,7 @@ def test_refusals() -> None:
     with pytest.raises(PrivacyParameterError, match="dp-pgd"):
         DPGradientDescent.plan(facts, L2Ball(P, 1.0), **BUDGET)
     with pytest.raises(PrivacyParameterError, match="bounded"):
-        DPFrankWolfeL2.plan(facts, **BUDGET)
+        DPFrankWolfeL2.plan(facts, WholeSpace(P), **BUDGET)
     with pytest.raises(PrivacyParameterError, match="l1 penalty"):
         DPFrankWolfeL1.plan(facts, L1Ball(P, 1.0), lasso(0.1), **BUDGET)
     with pytest.raises(PrivacyParameterError, match="finitely many"):

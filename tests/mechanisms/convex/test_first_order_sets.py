@@ -27,8 +27,8 @@ from privopt.problems.convex.sets.interface import ConvexSet, NoClosedFormError
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
 from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex
-from privopt.problems.datasets.synthetic_regression import make_logistic_signs
 from privopt.problems.errors import InvalidInputError
+from tests.problems.datasets.logistic_signs import make_logistic_signs
 
 Vector = NDArray[np.float64]
 P = 5

@@ -388,8 +388,15 @@ def _sgd_fields(
     z = poisson_multiplier(epsilon, delta, q=q, steps=steps, coordinates=steps)
     noise = sampled_noise(z, facts.gradient_bound, 1)
     return (
-        *(plan.facts, plan.convex_set, plan.regularizer, plan.steps, plan.output, plan.spend),
-        *(q, noise, plan.step_size),
+        plan.facts,
+        plan.convex_set,
+        plan.regularizer,
+        plan.spend,
+        plan.steps,
+        plan.output,
+        q,
+        noise,
+        plan.step_size,
     )
 
 

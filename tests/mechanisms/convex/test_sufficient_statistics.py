@@ -209,7 +209,7 @@ def test_refusals_name_the_reason() -> None:
     refused("HuberLoss", RiskFacts(9, 2, HuberLoss(1.0)))
     refused("neither a set nor a penalty", RiskFacts(9, 2, LogisticLoss()), regularizer=ridge(1.0))
     refused("1,000 features, not 2,000", RiskFacts(9, 2000, LogisticLoss()))
-    with pytest.raises(PrivacyParameterError, match="takes no number of steps"):
+    with pytest.raises(PrivacyParameterError, match="has no option steps"):
         PrivateLogisticRegression(mechanism="sufficient-statistics", steps=3, data_norm=1.0).fit(
             np.zeros((4, 1)), [0, 1, 0, 1]
         )

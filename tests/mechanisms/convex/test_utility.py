@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from privopt.experiments.first_order_noise import advanced_epsilon, gradient_row, selection_row
 from privopt.experiments.workbench import dpgd_baseline
 from privopt.experiments.workbench.dpgd_baseline import dpgd_accuracies
-from privopt.mechanisms.convex.utility import accuracy, excess_risk, frank_wolfe_gap, gradient_mapping_norm
+from privopt.experiments.workbench.measures import accuracy
 from privopt.oracles.convex.proximal import lower_bound, minimize_convex
 from privopt.oracles.convex.quantities import contains
 from privopt.oracles.errors import CertificateError, UnsupportedProblemError
@@ -25,8 +25,9 @@ from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball, LinfBall
 from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex
 from privopt.problems.convex.sets.whole_space import WholeSpace
-from privopt.problems.datasets.synthetic_regression import make_logistic_signs
 from privopt.problems.errors import InvalidInputError
+from tests.mechanisms.convex.measures import excess_risk, frank_wolfe_gap, gradient_mapping_norm
+from tests.problems.datasets.logistic_signs import make_logistic_signs
 
 X, Y, _ = make_logistic_signs(400, 5, seed=0)
 RISK = EmpiricalRisk(X, Y, LogisticLoss())

@@ -26,10 +26,11 @@ from privopt.mechanisms.discrete.calibration import (
 )
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.shifts import shift_delta, shift_epsilon, sound_sigma
+from privopt.mechanisms.privacy.shifts import shift_delta, sound_sigma
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT
+from tests.mechanisms.privacy.composition import shift_epsilon
 
 EPSILONS = st.floats(math.log(1e-3), math.log(20)).map(math.exp)
 Function = Callable[[float], float]

@@ -12,25 +12,15 @@ from scipy import stats
 
 from privopt.mechanisms.audit.audit import exact_delta
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS, OPSampSampler
-from privopt.mechanisms.convex.opsamp import ConvexOPSamp
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.perturbed_leader import TiltedMean, mean_distance
 from privopt.oracles import Task, minimizer
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.tilted_highs import LinearTilted
-from privopt.oracles.convex.tilted_lbfgs import SmoothTilted
-from privopt.oracles.convex.tilted_select import tilted_minimizer
-from privopt.oracles.errors import CertificateError, UnsupportedProblemError
-from privopt.oracles.limits import Limits
+from privopt.oracles.errors import CertificateError
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.problems import IntegerLattice, ZeroOneHalfspace
-from privopt.problems.convex.kinked_losses import HingeLoss
-from privopt.problems.convex.losses import LogisticLoss, Loss, SigmoidLoss
-from privopt.problems.convex.risk import EmpiricalRisk
-from privopt.problems.convex.sets.box import Box
-from privopt.problems.datasets.adult import load_adult23
 from privopt.problems.discrete.objective import rounding_slack
 from privopt.problems.discrete.problem import DiscreteProblem
 
@@ -199,77 +189,6 @@ def test_other_problems_and_tasks_are_refused() -> None:
         plan.release(minimizer("enumerate").prepare(halfspaces(d=2), Task.LINEAR))
     with pytest.raises(PlanMismatchError, match="needs an oracle prepared for"):
         plan.release(minimizer("enumerate").prepare(problem, Task.NORMALIZED))
-
-
-def convex_task(n: int = 300, loss: Loss | None = None) -> tuple[EmpiricalRisk, Box]:
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, (n, 2))
-    y = np.where((X @ [1.0, -0.5] > 0) != (rng.random(n) < 0.4), 1.0, -1.0)
-    risk = EmpiricalRisk(X, y, loss or LogisticLoss(), row_norm=1.0, norm="linf")
-    return risk, Box([-1.0, -1.0], [1.0, 1.0])
-
-
-def test_a_gap_is_taken_or_refused_to_the_last_bit() -> None:
-    risk, box = convex_task()
-    oracle, tilt = SmoothTilted(risk, box), np.array([3.0, 1.0])
-    gap = oracle.solve(tilt).gap
-    assert oracle.require(tilt, gap)[1] == gap
-    with pytest.raises(CertificateError, match="larger alpha"):
-        oracle.require(tilt, 0.999 * gap)
-
-
-@pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss()])
-def test_convex_releases_and_refusals(loss: Loss) -> None:
-    risk, box = convex_task(loss=loss)
-    plan = ConvexOPSamp.plan(risk.facts, box, epsilon=50.0, delta=1e-4, alpha=1e-3, draws=60)
-    found = plan.release(tilted_minimizer(risk, box), NoiseSource(insecure_seed=0), workers=2)
-    assert box.contains(found.point)
-    assert found.worst_gap <= 1e-3
-    alone = plan.release(tilted_minimizer(risk, box), NoiseSource(insecure_seed=0))
-    assert np.array_equal(found.point, alone.point)  # whatever the number of workers
-    proud = ConvexOPSamp.plan(risk.facts, box, epsilon=1.0, delta=1e-4, alpha=1e-12, draws=5)
-    with pytest.raises(CertificateError, match="larger alpha"):
-        proud.release(tilted_minimizer(risk, box))
-    with pytest.raises(PlanMismatchError):
-        plan.release(tilted_minimizer(convex_task(200, loss)[0], box))
-    for other in (Box([-1.0, -1.0], [1.0, 2.0]), Box([-1.0, -2.0], [1.0, 1.0])):
-        with pytest.raises(PlanMismatchError, match="another box"):
-            plan.release(tilted_minimizer(risk, other))
-
-
-def test_a_convex_solver_stopped_early_is_paid_for_or_refused() -> None:
-    """Stopped before its first step: the middle of the box, whose gap is at most that of any point."""
-    risk, box = convex_task(loss=HingeLoss())
-    oracle, stopped = LinearTilted(risk, box), Limits(cancelled=lambda: True)
-    plans = [
-        ConvexOPSamp.plan(risk.facts, box, epsilon=1.0, delta=1e-4, alpha=alpha, rate=1e-3, draws=200)
-        for alpha in (1e-3, 1e5)
-    ]
-    with pytest.raises(CertificateError, match="INTERRUPTED"):
-        plans[0].release(oracle, NoiseSource(insecure_seed=0), stopped)
-    found = plans[1].release(oracle, NoiseSource(insecure_seed=0), stopped)
-    assert 1.0 < found.worst_gap <= 1e5
-    assert plans[1].mean.sensitivity > plans[0].mean.sensitivity
-
-
-def test_an_unlucky_end_is_gone_on_from() -> None:
-    """On this tilt SciPy's L-BFGS-B takes a step of no gain for the end, 235 errors above the minimum."""
-    X, y, _ = load_adult23()
-    rows = np.column_stack([X / 7920, np.ones(len(X))])
-    risk = EmpiricalRisk(rows, y, LogisticLoss(), norm="linf")
-    tilt = [13424, 4007, 14490, 573, 2418, 2385, 6947, 875, 7812, 1535, 8319, 6667, 585, 3922, 1134, 21837]
-    tilt += [2636, 299, 2976, 5630, 12630, 3548, 546, 5049]
-    assert SmoothTilted(risk, Box(-np.ones(24), np.ones(24))).solve(np.array(tilt, float)).gap < 1e-2
-
-
-def test_losses_that_a_solver_cannot_take() -> None:
-    risk, box = convex_task()
-    with pytest.raises(UnsupportedProblemError, match="not convex"):
-        tilted_minimizer(EmpiricalRisk(risk.X, risk.y, SigmoidLoss()), box)
-    with pytest.raises(UnsupportedProblemError, match="no kink"):
-        LinearTilted(risk, box)
-    with pytest.raises(UnsupportedProblemError, match="dimension 1"):
-        tilted_minimizer(risk, Box([0.0], [1.0]))
 
 
 @pytest.mark.parametrize("name", OPSAMP_AUDITS)

@@ -16,12 +16,7 @@ from privopt.mechanisms.heavy_tails.descent import Descent
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
-from privopt.mechanisms.privacy.accounting import (
-    GaussianSteps,
-    composed_epsilon,
-    gaussian_epsilon,
-    zcdp_rho,
-)
+from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_rho
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import ROBUST_MECHANISMS
 from privopt.problems.convex.losses import LogisticLoss
@@ -30,6 +25,7 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.truncation import INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
+from tests.mechanisms.privacy.composition import GaussianSteps, composed_epsilon
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "robust-gd": {"moment": 4.0},

@@ -245,7 +245,7 @@ def test_what_is_not_taken_is_refused(kind: type[SecondOrderMechanism]) -> None:
     for name in ("hessian_share", "failure"):
         with pytest.raises(PrivacyParameterError, match=rf"{name} must lie in \(0, 1\)"):
             kind.plan(facts, **budget, **{name: 1.0})
-    with pytest.raises(PrivacyParameterError, match="use dp-pgd or dp-gd-so"):
+    with pytest.raises(PrivacyParameterError, match="use dp-gd-so for sets"):
         DPStationaryPoint.plan(facts, L2Ball(2, 1.0), **budget)
 
 

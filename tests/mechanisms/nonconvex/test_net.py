@@ -191,7 +191,7 @@ def test_what_it_does_not_take_is_refused() -> None:
         NetMechanism.plan(facts, Box([-1, -1], [1, 1]), epsilon=1.0)
     with pytest.raises(PrivacyParameterError, match="l1 penalty"):
         NetMechanism.plan(facts, regularizer=lasso(0.1), epsilon=1.0)
-    with pytest.raises(PrivacyParameterError, match="no number of steps"):
+    with pytest.raises(PrivacyParameterError, match="has no option steps; it has alpha, oracle"):
         NetMechanism.plan(facts, epsilon=1.0, steps=3)
     with pytest.raises(InvalidInputError, match="a net needs"):
         BallNet(2, 1.0, 0.0)

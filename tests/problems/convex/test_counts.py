@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from privopt.mechanisms.convex.utility import accuracy
+from privopt.experiments.workbench.measures import accuracy
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.poisson import poisson_batch
 from privopt.mechanisms.registry import RISK_MECHANISMS

@@ -20,8 +20,14 @@ from privopt.problems.convex.soft_truncation import (
     smoothed_truncation,
     soft_mean,
 )
-from privopt.problems.convex.truncation import EDGE, INFLUENCE, soft_truncate
+from privopt.problems.convex.truncation import EDGE, INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk
+
+
+def soft_truncate(x: float) -> float:
+    """phi(x) = x - x^3/6 for |x| <= sqrt 2, and +-2 sqrt(2)/3 beyond."""
+    clipped = min(max(x, -math.sqrt(2)), math.sqrt(2))
+    return clipped - clipped**3 / 6
 
 
 def by_quadrature(a: float, b: float) -> float:

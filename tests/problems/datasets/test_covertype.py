@@ -14,8 +14,6 @@ from privopt.problems.datasets.covertype import (
     covertype_bounds,
     load_covertype,
 )
-from privopt.problems.datasets.synthetic_regression import make_logistic_signs
-from privopt.problems.errors import InvalidInputError
 
 
 def test_shape_and_the_published_class_counts() -> None:
@@ -50,13 +48,3 @@ def test_binary_task_is_class_2_against_the_rest_within_public_bounds() -> None:
     raw, _ = load_covertype(np.float32)
     assert np.all(raw >= box.low)  # the round public bounds clip nothing
     assert np.all(raw <= box.high)
-
-
-def test_synthetic_labels_are_signs_of_the_model() -> None:
-    X, y, w = make_logistic_signs(seed=0)
-    assert X.shape == (10_000, 100)
-    assert np.max(np.linalg.norm(X, axis=1)) <= 1 + 1e-12
-    np.testing.assert_array_equal(y == 1, 1 / (1 + np.exp(-X @ w)) > 0.5)
-    assert 0.45 < np.mean(y == 1) < 0.55
-    with pytest.raises(InvalidInputError):
-        make_logistic_signs(0, 3, seed=0)

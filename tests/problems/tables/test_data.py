@@ -20,7 +20,7 @@ from privopt.problems.datasets.adult import (
     load_adult23,
     load_adult23_test,
 )
-from privopt.problems.datasets.synthetic import make_cells, make_sign_halfspace
+from privopt.problems.datasets.synthetic import make_cells
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Categorical
 
@@ -126,31 +126,6 @@ def test_unknown_splits_are_refused() -> None:
         load_adult("validation")  # type: ignore[arg-type]
 
 
-def test_sign_halfspaces_follow_their_rule() -> None:
-    X, y, w = make_sign_halfspace(500, 7, seed=1)
-    assert X.shape == (500, 7)
-    assert X.dtype == y.dtype == w.dtype == np.int64
-    assert np.all(X[:, -1] == 1)
-    assert set(np.unique(X)) == {0, 1}
-    assert set(w.tolist()) <= {-1, 1}
-    expected = [
-        1 if sum(a * b for a, b in zip(w.tolist(), row, strict=True)) > 0 else -1 for row in X.tolist()
-    ]
-    assert y.tolist() == expected
-    again = make_sign_halfspace(500, 7, seed=1)
-    assert all(np.array_equal(a, b) for a, b in zip(again, (X, y, w), strict=True))
-    assert not np.array_equal(make_sign_halfspace(500, 7, seed=2)[0], X)
-
-
-def test_label_noise_flips_the_stated_share() -> None:
-    n, rate = 20_000, 0.2
-    clean = make_sign_halfspace(n, 9, seed=4)[1]
-    noisy = make_sign_halfspace(n, 9, noise=rate, seed=4)[1]
-    # Five standard deviations of a binomial: sqrt(0.2 * 0.8 / 20000) = 0.0028.
-    assert abs(np.mean(clean != noisy) - rate) < 5 * 0.0029
-    assert np.array_equal(make_sign_halfspace(n, 9, noise=1.0, seed=4)[1], -clean)
-
-
 def test_cells_have_blocks_and_a_grid() -> None:
     X, y = make_cells(300, (4, 3), 2, grid=10, seed=0)
     assert X.shape == (300, 9)
@@ -168,9 +143,6 @@ def test_cells_have_blocks_and_a_grid() -> None:
 
 def test_impossible_instances_are_refused() -> None:
     for wrong in (
-        lambda: make_sign_halfspace(0, 3, seed=0),
-        lambda: make_sign_halfspace(3, 0, seed=0),
-        lambda: make_sign_halfspace(3, 3, noise=1.5, seed=0),
         lambda: make_cells(3, (0,), seed=0),
         lambda: make_cells(3, (), 0, seed=0),
         lambda: make_cells(3, grid=0, seed=0),

@@ -1,7 +1,4 @@
-"""Utility measures of a released parameter on the records, for experiments. None of them is private.
-
-Every function here reads the data without noise. Publish its value only for public data, or pay for it.
-"""
+"""Distances from a minimum or a stationary point, on the records: independent checks of minimisers."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import numpy as np
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.convex.proximal import ConvexAnswer, minimize_convex
 from privopt.oracles.convex.registry import linear_minimizer
-from privopt.problems.convex.losses import Labels
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -88,15 +84,3 @@ def excess_risk(
         reference = minimize_convex(risk, convex_set, regularizer)
     value = risk.value(w) + regularizer.value(w)
     return value - reference.value, value - reference.bound
-
-
-def accuracy(risk: EmpiricalRisk, w: Vector) -> float:
-    """Share of labels -1 or +1 that the sign of the prediction gives; 0 predicts -1. NOT private.
-
-    On held-out records (a risk of their own) it is the test accuracy, on the training records it is the
-    training accuracy.
-    """
-    if risk.facts.loss.labels is not Labels.SIGN:
-        raise InvalidInputError("accuracy needs labels -1 or +1")
-    right = np.where(risk.predictions(w) > 0, 1, -1) == risk.y
-    return int(risk.counts[right].sum()) / risk.facts.n_records

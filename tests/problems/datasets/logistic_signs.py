@@ -1,11 +1,9 @@
-"""Random regression and classification instances. Seeded generators: no source of privacy noise."""
+"""The synthetic task of Wang and Xu (2019)."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-
-from privopt.problems.errors import InvalidInputError
 
 
 def make_logistic_signs(
@@ -25,8 +23,6 @@ def make_logistic_signs(
     Returns:
         X of shape (n, d), y in {-1, +1} of shape (n,), and w of shape (d,).
     """
-    if n < 1 or d < 1:
-        raise InvalidInputError(f"n and d must be at least 1, got n={n}, d={d}")
     rng = np.random.default_rng(seed)
     w = rng.standard_normal(d)
     X = rng.standard_normal((n, d)) / (2 * np.sqrt(d))

@@ -1,0 +1,22 @@
+"""How good a released parameter is, on the records. Not private."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privopt.problems.convex.losses import Labels
+from privopt.problems.convex.regularizers import Vector
+from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.errors import InvalidInputError
+
+
+def accuracy(risk: EmpiricalRisk, w: Vector) -> float:
+    """Share of labels -1 or +1 that the sign of the prediction gives; 0 predicts -1. NOT private.
+
+    On held-out records (a risk of their own) it is the test accuracy, on the training records it is the
+    training accuracy.
+    """
+    if risk.facts.loss.labels is not Labels.SIGN:
+        raise InvalidInputError("accuracy needs labels -1 or +1")
+    right = np.where(risk.predictions(w) > 0, 1, -1) == risk.y
+    return int(risk.counts[right].sum()) / risk.facts.n_records

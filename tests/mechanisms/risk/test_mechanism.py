@@ -1,0 +1,62 @@
+"""Targets are checked once; mechanisms say as data what they take, and refuse the rest before data."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from typing import Any
+
+import pytest
+
+from privopt.mechanisms import RISK_MECHANISMS, RiskMechanism
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
+from privopt.problems.convex.regularizers import ElasticNet
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets.norm_balls import L1Ball
+from privopt.problems.convex.sets.whole_space import WholeSpace
+
+FACTS = RiskFacts(2_000, 3, LogisticLoss(), 1.0)
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kinked(HuberLoss):
+    """A loss without a smoothness."""
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+
+def test_steps_go_by_a_smoothness() -> None:
+    for name in RISK_MECHANISMS:
+        with pytest.raises(PrivacyParameterError, match="has a kink"):
+            RISK_MECHANISMS[name].plan(RiskFacts(100, 3, Kinked(1.0), 1.0), **BUDGET)
+
+
+@pytest.mark.parametrize("name", RISK_MECHANISMS)
+def test_what_a_mechanism_takes_is_what_it_says(name: str) -> None:
+    kind: type[RiskMechanism] = RISK_MECHANISMS[name]
+    options = inspect.signature(kind._calibrated).parameters
+    assert kind.takes_steps == ("steps" in options)
+    ball, space = L1Ball(3, 1.0), WholeSpace(3)
+    refused = kind.refusals(FACTS, ball, ElasticNet())
+    assert any("constraint" in reason for reason in refused) == (not kind.takes_set)
+    refused = kind.refusals(FACTS, space, ElasticNet(l1=0.1))
+    assert any("l1 penalty" in reason for reason in refused) == (not kind.takes_l1)
+    assert any("bounded" in reason for reason in refused) == kind.wants_bounded_set
+    refused = kind.refusals(dataclasses.replace(FACTS, loss=SigmoidLoss()), ball, ElasticNet())
+    assert any("convex loss" in reason for reason in refused) == kind.convex_only
+    assert math.isfinite(kind.default_set(FACTS).radius) == kind.wants_bounded_set
+
+
+@pytest.mark.parametrize("name", RISK_MECHANISMS)
+def test_options_that_a_mechanism_lacks_are_refused_with_those_it_has(name: str) -> None:
+    kind = RISK_MECHANISMS[name]
+    with pytest.raises(PrivacyParameterError, match=rf"^{name.replace('+', '.')} has no option colour"):
+        kind.plan(FACTS, **BUDGET, colour=3)
+    if not kind.takes_steps:
+        with pytest.raises(PrivacyParameterError, match="has no option steps"):
+            kind.plan(FACTS, **BUDGET, steps=3)
