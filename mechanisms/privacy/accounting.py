@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import (
     check_count,
     check_delta,
