@@ -97,7 +97,6 @@ class SufficientStatistics(RiskMechanism):
             releases=target.releases,
             sensitivity=sensitivity,
             dimension=_entries(facts).size + facts.dimension,
-            n_records=n,
         )
         return cls(facts, target.convex_set, target.regularizer, spend, offset, noise)
 

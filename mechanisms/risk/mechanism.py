@@ -106,7 +106,6 @@ class RiskTarget:
             releases=self.releases,
             sensitivity=sensitivity,
             dimension=self.facts.dimension,
-            n_records=self.facts.n_records,
         )
 
 
