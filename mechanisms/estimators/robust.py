@@ -64,7 +64,7 @@ def choose_robust(
         UnknownMechanismError: an unknown name; the message lists the known ones.
         PrivacyParameterError: parameters out of range.
     """
-    kind = ROBUST_FITS.named("clipped-newton" if name == "auto" else name)
+    kind = ROBUST_FITS.named("clipped-newton" if isinstance(name, str) and name == "auto" else name)
     plan = kind.plan(n, d, loss, epsilon=epsilon, delta=delta, steps=steps, releases=releases, flags=flags)
     return plan, _AUTO if name == "auto" else "it was asked for"
 

@@ -92,7 +92,8 @@ class ClippedNewton(UnboundedFit):
         """Calibrate to public facts.
 
         Args:
-            n_records, dimension: n and d.
+            n_records: n.
+            dimension: d.
             loss: a ``SquaredLoss``, whose threshold is not used, or ``LogisticLoss()``.
             epsilon, delta: the target.
             steps: T; 10 by default.

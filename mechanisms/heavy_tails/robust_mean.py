@@ -36,7 +36,8 @@ class RobustMean:
     release, which is less than their zCDP asks for.
 
     Attributes:
-        n_records, dimension: the shape of the data.
+        n_records: number of records.
+        dimension: number of columns.
         moment: v, the public bound on the second moment (not centred) of every coordinate.
         truncation: where it sets in.
         vector_noise: the noise.
@@ -68,7 +69,8 @@ class RobustMean:
         """Calibrate to public facts.
 
         Args:
-            n_records, dimension: n and d.
+            n_records: n.
+            dimension: d.
             moment: v: each coordinate has E x^2 <= v. Public.
             epsilon, delta: the target.
             failure: the probability for which the scale is chosen, in (0, 0.5).

@@ -66,7 +66,8 @@ class SampleAggregate:
     *smallest* distances: one estimate moves the largest as far as it likes.
 
     Attributes:
-        n_records, dimension: n and d.
+        n_records: n.
+        dimension: d.
         subsets: m.
         radius: R: estimates are brought into the ball of that radius. Public.
         averaged: q.
@@ -100,7 +101,8 @@ class SampleAggregate:
         """Calibrate to public facts.
 
         Args:
-            n_records, dimension: n and d.
+            n_records: n.
+            dimension: d.
             subsets: m; each gets n/m records, one more or less.
             radius: R, a bound on the l2 norm of estimates; longer ones are shortened.
             epsilon, delta: the target.

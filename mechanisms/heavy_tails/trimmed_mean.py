@@ -56,7 +56,8 @@ class TrimmedMean:
         """Calibrate to public facts.
 
         Args:
-            n_records, dimension: n and d.
+            n_records: n.
+            dimension: d.
             mean_range: (low, high), where the mean of every coordinate is known to be. Public.
             epsilon, delta: the target.
             trimmed: how many numbers are left out at either end; by default what the budget suggests.

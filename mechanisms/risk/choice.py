@@ -62,7 +62,11 @@ class Choice:
 
 def natural_norm(mechanism: str | type[Any]) -> RowNorm:
     """The row norm that determines the noise of a mechanism; l2 for "auto"."""
-    return "l2" if mechanism == "auto" else RISK_MECHANISMS.named(mechanism).natural_norm
+    return (
+        "l2"
+        if isinstance(mechanism, str) and mechanism == "auto"
+        else RISK_MECHANISMS.named(mechanism).natural_norm
+    )
 
 
 def choose_risk_mechanism(

@@ -125,7 +125,7 @@ def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
     )
     monkeypatch.setattr("tests.mutation.run.RESULTS", tmp_path / "results" / "results.jsonl")
     faults = [
-        located("HistogramPlan.plan", "if steps < 1:", "if False:", "a release without noise"),
+        located("noise_steps", "if steps < 1:", "if False:", "a release without noise"),
         located("_RECORD_MOVES", "2", "1", "a record moves one count"),
     ]
     for tests, fate in ((blind, "alive"), (sees, "killed")):

@@ -31,7 +31,7 @@ def test_anchors_take_their_share_of_the_budget_and_steps_are_the_theorems(kind:
     together = math.sqrt(2 * 3) * moved / plan.anchor_noise.sigma
     share, factor = {DPSVRG: (2 / 3, 2), DPSVRGPlusPlus: (1 / 2, 13)}[kind]
     assert together == pytest.approx(math.sqrt(share) * gaussian_mu(1.0, DELTA), rel=1e-6)
-    assert plan.step_sizes == pytest.approx((1 / (factor * 2.25),) * 2, rel=1e-12)
+    assert plan.schedule["step_sizes"] == pytest.approx((1 / (factor * 2.25),) * 2, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS[:1])

@@ -256,7 +256,6 @@ FRAME, LABELS = patients()
         ({}, FRAME, LABELS.iloc[:7], ValueError),
         ({}, FRAME.drop(columns=["plan"]), LABELS, InvalidInputError),
         ({}, bad_frame("age", math.nan), LABELS, InvalidInputError),
-        ({}, bad_frame("age", math.inf), LABELS, InvalidInputError),
         ({}, bad_frame("plan", "platinum"), LABELS, InvalidInputError),
         ({"limits": Limits(cancelled=lambda: True), "mechanism": "opdisc"}, FRAME, LABELS, CertificateError),
         ({"limits": Limits(cancelled=lambda: True)}, FRAME, LABELS, UnfinishedDrawError),

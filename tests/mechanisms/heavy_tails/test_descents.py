@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from scipy import special
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.heavy_tails import robust_stochastic
 from privopt.mechanisms.heavy_tails.descent import Descent
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
@@ -19,6 +18,7 @@ from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_rho
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import ROBUST_MECHANISMS
+from privopt.mechanisms.risk import sampling
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -71,7 +71,7 @@ def test_sampled_sums_pay_for_rounding_and_for_every_number(monkeypatch: pytest.
         asked.update(facts)
         return 2.0
 
-    monkeypatch.setattr(robust_stochastic, "poisson_multiplier", multiplier)
+    monkeypatch.setattr(sampling, "poisson_multiplier", multiplier)
     n, d = 3 * 10**7, 7
     plan = planned("robust-sgd", n, d, steps=5, releases=2, truncation=SoftTruncation(1.0, 1.0))
     assert asked["steps"] == 10
