@@ -22,7 +22,8 @@ class UnboundedFit:
     """Public facts of a plan for records without declared bounds.
 
     Attributes:
-        n_records, dimension: n and d, without the constant feature.
+        n_records: n.
+        dimension: d, without the constant feature.
         loss: the squared loss for numbers, the logistic one for classes.
         releases: how many label vectors share rows, units and budget.
         search: for units, or None: columns are as they are.
