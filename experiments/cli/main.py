@@ -23,21 +23,21 @@ from privopt.problems.errors import PrivOptError
 
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
-    "fit": "Learn an integer scorecard or, with a first-order mechanism or a --loss, a linear "
-    "model; print it.",
+    "fit": "Learn an integer scorecard, with a --loss a linear model, with --model a tree or rules; "
+    "print it.",
     "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
-    "plan": "Say, before any data, what fitting a scorecard, or with --robust a linear model, will do "
+    "plan": "Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, "
     "and why.",
     "calibrate": "Show the noise that a guarantee costs, before any data.",
     "predict": "Score records with a saved model, in their order: columns `score` and `prediction`.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
     "with intervals.",
-    "card": "Print a scorecard: points, threshold, risks; as a page, Markdown, JSON or SQL. Costs nothing.",
+    "card": "Print a scorecard, a tree or a rule list, with its risks; as a page, Markdown, JSON or SQL. "
+    "Free.",
     "compare-oracles": "Compare minimising oracles on reproducible instances: who proves what, how fast, "
     "whether all agree.",
     "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
-    "check": "Run the conformance kit on an oracle of your own; what passes is remembered until its source "
-    "files change.",
+    "check": "Run the conformance kit on an oracle; what passes is remembered until its source files change.",
     "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
     "reproduce": "Measure figures and tables of the papers again, and say whether what they show was seen.",
     "budget": "Keep privacy budgets: a file, or a database for a team.",

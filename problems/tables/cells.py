@@ -252,13 +252,23 @@ def text_positions(
     for reader, rows in _grouped(values, _reader_of):
         part = values[rows]
         if reader is _texts:
-            codes, texts = pd.factorize(part)
+            codes, texts = _distinct_texts(part)
             result[rows] = _looked_up(codes, texts, declared, markers)
         elif reader is not _other:
             found = reader(part, markers)
             missing = np.isnan(found.values) & ~found.unreadable
             result[rows] = np.where(missing, MISSING, UNREADABLE)
     return result
+
+
+def _distinct_texts(texts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
+    """Return texts as codes into the distinct ones; pandas 2.2 would end a text at its first NUL."""
+    try:
+        encoded = pa.array(texts, type=pa.large_string()).dictionary_encode()
+    except (UnicodeEncodeError, pa.ArrowException):  # halves of characters
+        levels: dict[str, int] = {}
+        return np.array([levels.setdefault(t, len(levels)) for t in texts], dtype=np.int64), list(levels)
+    return np.asarray(encoded.indices), encoded.dictionary.to_pylist()
 
 
 def _looked_up(

@@ -25,7 +25,7 @@ from privopt.experiments.cli.compare_oracles import app
 from privopt.experiments.comparison import race, report, workload
 from privopt.experiments.comparison.export import export
 from privopt.experiments.comparison.race import DIED, OPEN, REFUSED, SOLVED, Moment, Solve
-from privopt.experiments.workbench import kept
+from privopt.experiments.workbench import resumable
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.mip.cpsat import CpSatOracle
 from privopt.oracles.minimize.mip.highs import HighsOracle
@@ -147,7 +147,7 @@ def test_a_build_or_a_warm_up_that_never_ends_is_ended_and_the_race_goes_on(
     begun = tmp_path / "begun"
     monkeypatch.setenv("ENDLESS", str(begun))
     monkeypatch.setattr(race, "runner", endless_runner)
-    monkeypatch.setattr(kept, "_GRACE", 0.2)
+    monkeypatch.setattr(resumable, "_GRACE", 0.2)
     stages = []
 
     def check(timer: race.StageTimer, process: object) -> None:

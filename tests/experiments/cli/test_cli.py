@@ -21,6 +21,8 @@ import pytest
 
 from privopt.experiments.cli.main import COMMANDS, load, main
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.problems.tables.columns import Numeric
+from privopt.problems.tables.schema import Schema
 
 SCHEMA = """
 intercept = true
@@ -415,9 +417,11 @@ def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"x{j}": rng.integers(-50, 51, 1000) for j in range(10)})
     frame.assign(y=rng.choice(["a", "b"], 1000)).to_csv(tmp_path / "noise.csv", index=False)
+    Schema([Numeric(f"x{j}", -50, 50) for j in range(10)]).save(tmp_path / "noise.toml")
     command = [
         sys.executable, "-m", "privopt.experiments.cli.main", "fit", "--data", "noise.csv", "--target", "y",
-        "--mechanism", "opdisc", "--oracle", "interval", "--lattice", "-9:9", "--epsilon", "1000",
+        "--schema", "noise.toml", "--classes", "a,b",
+            "--mechanism", "opdisc", "--oracle", "interval", "--lattice", "-9:9", "--epsilon", "1000",
         "--json", "out.json", "--ledger", "ledger",
     ]  # fmt: skip
     Ledger.create(tmp_path / "ledger", 2000.0, 0.1)

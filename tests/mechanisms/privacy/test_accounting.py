@@ -361,7 +361,7 @@ def test_bad_spends_are_refused(changes: dict[str, object]) -> None:
         PrivacySpend.from_dict(record)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "{"])
+@pytest.mark.parametrize("text", ["[]", "{}", "null", "1"])
 def test_bad_json_is_refused(text: str) -> None:
     with pytest.raises(PrivacyParameterError):
         PrivacySpend.from_dict(json.loads(text))
