@@ -435,7 +435,7 @@ def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
     last = errors.strip().splitlines()[-1]
     assert last.startswith("Interrupted: nothing was released. The reserved epsilon = 1000")
     assert "counts as spent in ledger" in last
-    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "ledger", "ledger.head"}
+    assert {p.name for p in tmp_path.iterdir()} == {"noise.csv", "noise.toml", "ledger", "ledger.head"}
     assert [e.state for e in Ledger(tmp_path / "ledger").entries()] == ["reserved"]
 
 
