@@ -1,4 +1,4 @@
-"""How large trees and rule lists may be, and what drawing one costs: from public facts."""
+"""Size limits of trees and rule lists, and the cost of drawing one, from public facts."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class _Rows(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """What ``fit`` was given: public facts, and records that nobody has looked at."""
+    """Arguments of ``fit``: public facts, and records that have not been read."""
 
     predicates: Predicates
     classes: NDArray[Any]
@@ -86,7 +86,7 @@ class _Given(NamedTuple):
 
 @dataclass(frozen=True)
 class TreePlan:
-    """What a fit will do, made without data.
+    """Plan of a fit, made without data.
 
     Attributes:
         plan: of the draw.
@@ -104,7 +104,7 @@ class TreePlan:
 
 
 class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
-    """What private trees and rule lists share."""
+    """Base of private trees and rule lists."""
 
     _kind: ClassVar[type[BranchingProblem]]
     file_format: ClassVar[str]
@@ -390,7 +390,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``save`` writes."""
+        """Return the contents of a saved model."""
         check_is_fitted(self)
         return {
             "format": self.file_format,

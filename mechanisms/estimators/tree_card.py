@@ -57,7 +57,7 @@ class TreeCard:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people call the classes."""
+        """Display names of the classes."""
         return tuple(
             f"{self.target} = {label}"
             if self.target

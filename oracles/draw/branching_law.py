@@ -178,7 +178,7 @@ class BranchingLaw:
         return Masses(*(column[at] for column in self.levels[level]))
 
     def _leaf_losses(self, block: Block) -> IntArray:
-        """What each label costs on a block, by inclusion and exclusion in integers; shape (K,)."""
+        """Cost of each label on a block, by inclusion and exclusion in integers; shape (K,)."""
         true = [e for t, e in enumerate(block.elements) if (block.mask >> t) & 1]
         false = [e for e in block.elements if e not in true]
         total = np.zeros(self.tables.losses.shape[1], dtype=np.int64)

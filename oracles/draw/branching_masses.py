@@ -40,7 +40,7 @@ class Masses(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What masses are made from.
+    """Inputs of the masses.
 
     Attributes:
         losses: of each label on the conjunctions of true predicates alone, shape (sets, K).
@@ -57,7 +57,7 @@ class Tables(NamedTuple):
 
 
 def block_starts(numbers: SetNumbers) -> IntArray:
-    """Where the blocks of sets of each size begin, shape (largest + 2,)."""
+    """Offsets at which the blocks of sets of each size start, shape (largest + 2,)."""
     sizes = np.diff(numbers.starts) << np.arange(numbers.largest + 1)
     return np.append(0, np.cumsum(sizes)).astype(np.int64)
 
@@ -154,7 +154,7 @@ def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> No
 
 @njit(cache=True, nogil=True)
 def _place(elements: IntArray, size: int, g: int) -> int:
-    """Where g belongs among the elements; -1 if it is one of them."""
+    """Insertion position of g among the elements; -1 if it is one of them."""
     place = 0
     for t in range(size):
         if elements[t] == g:

@@ -1,4 +1,4 @@
-"""What decision trees and rule lists share: records by predicates and classes, and the loss of a model."""
+"""Base of decision trees and rule lists: records by predicates and classes, and the loss of a model."""
 
 from __future__ import annotations
 

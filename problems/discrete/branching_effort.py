@@ -1,4 +1,4 @@
-"""What it takes to sum over all trees or rule lists: from public facts, before there are records."""
+"""Work and memory of a sum over all trees or rule lists, from public facts."""
 
 from __future__ import annotations
 
