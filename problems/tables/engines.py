@@ -21,7 +21,7 @@ import pandas as pd
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
-from privopt.problems.tables.expressions import REFUSED, Cell, column_code, label_code
+from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import ibis_library, unquoted
@@ -116,7 +116,7 @@ class EngineCount:
                     f'by; declare a coarser step, or bins (kind = "binned")'
                 )
             sizes.append(column.n_codes + len(REFUSED))
-            codes.append(column_code(Cell(table[column.name], f"column {column.name!r}", engine), column))
+            codes.append(column_code(feature_cell(table[column.name], column, engine), column))
         most = max(1, _MOST_NUMBERS // schema.n_features)
         keys = pack([c.cast("int64") for c in codes], sizes)
         return cls(table, schema, tuple(classes), tuple(keys), tuple(sizes), most)
@@ -179,19 +179,20 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
     """
     if lacking := [name for name in names if name not in table.columns]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
-    exact = {name: _as_counted(table[name]) for name in names}
+    backend = table.get_backend()
+    exact = {name: _as_counted(table[name], backend.name) for name in names}
     with unquoted():
-        cursor = table.get_backend().raw_sql(ibis_library().to_sql(table.select(**exact)))
+        cursor = backend.raw_sql(ibis_library().to_sql(table.select(**exact)))
     if not hasattr(cursor, "fetchmany"):
         raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
     while rows := _next(cursor, size):
         yield pd.DataFrame(rows, columns=list(names), dtype=object)
 
 
-def _as_counted(value: Any) -> Any:
+def _as_counted(value: Any, engine: str) -> Any:
     if value.type().is_float32():
         return value.cast("float64")
-    return value + "" if value.type().is_string() else value
+    return value + "" if value.type().is_string() and engine == "postgres" else value
 
 
 def _next(cursor: Any, size: int) -> list[Any]:
