@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
-from privopt.mechanisms.estimators.counting import check_number, unread_counts
+from privopt.mechanisms.estimators.counting import check_number, unread_count_parts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
 from privopt.mechanisms.estimators.lone_scores import check_lone_scores, is_own
 from privopt.mechanisms.estimators.predictions import for_workers
@@ -111,9 +111,9 @@ def evaluate(
 def _unread_scores(model: Any, X: Any, y: Any, classes: Any) -> Unread[Parts]:
     """Wrap records as unread; they are scored when they are read, in parts on their workers."""
     schema = getattr(model, "schema_", None)
-    counted = unread_counts(X, y, schema, classes)
+    counted = unread_count_parts(X, y, schema, classes)
     if counted is not None:
-        return counted.then(lambda records: Whole(_scored((records, None), model, classes)))
+        return counted.then(lambda parts: parts.made(lambda c: _scored((c, None), model, classes)))
     parts = parts_of(X, y)
     if parts is not None:
         score = partial(_scored, model=for_workers(model), classes=classes)

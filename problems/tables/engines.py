@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ import pandas as pd
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.parts import Blocks, Parts, Whole
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
 from privopt.problems.tables.frames import missing_columns
@@ -34,8 +35,9 @@ _MIXING = (
     "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
     "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
 )  # fmt: skip
-# Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
-_MOST_NUMBERS = 1 << 26
+# Numbers in memory, 8 bytes each: of the features of all distinct records, or of the keys of as many records
+# as a table of mostly distinct rows has; and of the features of a block of it.
+_MOST_NUMBERS, _BLOCK_NUMBERS = 1 << 26, 1 << 24
 
 
 def is_engine_table(table: object) -> bool:
@@ -74,7 +76,7 @@ class EngineCount:
         table: an Ibis table.
         schema, classes: the declarations.
         keys: expressions to group by, as ``pack`` makes them of numbers below ``sizes``.
-        most: the largest number of distinct records that fit in memory.
+        most: the largest number of distinct records that fit in memory with their features.
     """
 
     table: Any
@@ -136,19 +138,59 @@ class EngineCount:
 
         Raises:
             SchemaError, InvalidInputError: a value that the declaration refuses, or more distinct records
-                than fit in memory. No value is quoted.
+                than fit in memory with their features. No value is quoted.
         """
-        keys, counts = _grouped(self.table, self.keys, self.most)
-        if len(counts) > self.most:
-            raise SchemaError(
-                f"more than {self.most} distinct records: they do not fit in memory. Declare coarser steps "
-                "or bins for the columns with the most values"
-            )
-        found = unpack(keys, self.sizes)
-        _check_refused(found[0], len(self.classes), _label_refused)
-        for code, column in zip(found[1:], self.schema.columns, strict=True):
-            _check_refused(code, column.n_codes, column.refusal)
+        keys, counts = self._grouped(self.most)
         return CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes)
+
+    def parts(self) -> Parts:
+        """The second step, for sums over records: ``CountedRecords``, several if there are too many for one.
+
+        Distinct records that do not fit in memory with their features are held as keys, 8 bytes for some 20
+        columns; blocks of them, ordered by their keys, become ``CountedRecords`` when they are used.
+
+        Raises:
+            SchemaError, InvalidInputError: as ``counted``, for keys in place of features.
+        """
+        keys, counts = self._grouped(max(self.most, _MOST_NUMBERS // (len(self.keys) + 1)))
+        if len(counts) <= self.most:
+            return Whole(CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes))
+        order = np.lexsort(list(keys)[::-1])
+        arrays = (*(key[order] for key in keys), counts[order])
+        rows = max(1, _BLOCK_NUMBERS // self.schema.n_features)
+        make = partial(_counted_block, schema=self.schema, classes=self.classes, sizes=self.sizes)
+        return Blocks(arrays, rows).made(make)
+
+    def _grouped(self, most: int) -> tuple[list[IntArray], IntArray]:
+        """Return the keys and the counts of the distinct records, up to ``most``."""
+        keys, counts = _grouped(self.table, self.keys, most)
+        if len(counts) > most:
+            raise SchemaError(
+                f"more than {most} distinct records: they do not fit in memory. To do: declare fewer columns, "
+                "or coarser steps or bins for those with the most values; a linear model, which adds records "
+                "up in parts, takes more of them than a scorecard or a tree"
+            )
+        self._check_values(keys)
+        return keys, counts
+
+    def _check_values(self, keys: Sequence[IntArray]) -> None:
+        """Raise the error of the first column that holds a refused value."""
+        own = [len(self.classes), *(column.n_codes for column in self.schema.columns)]
+        found: list[set[int]] = [set() for _ in own]
+        for block in Blocks(tuple(keys), _BLOCK_NUMBERS // len(own)).each(tuple):
+            for codes, n, refused in zip(unpack(block, self.sizes), own, found, strict=True):
+                refused.update((codes[codes >= n] - n).tolist())
+        refusals = [_label_refused, *(column.refusal for column in self.schema.columns)]
+        for refused, refusal in zip(found, refusals, strict=True):
+            if refused:
+                raise refusal(REFUSED[min(refused)])
+
+
+def _counted_block(
+    block: tuple[IntArray, ...], schema: Schema, classes: tuple[Any, ...], sizes: tuple[int, ...]
+) -> CountedRecords:
+    *keys, counts = block
+    return CountedRecords.from_keys(schema, classes, keys, counts, sizes)
 
 
 def _check_row_by_row(table: Any) -> None:
@@ -207,12 +249,6 @@ def _grouped(table: Any, keys: Sequence[Any], most: int) -> tuple[list[IntArray]
         found = query.limit(most + 1).to_pyarrow()
     columns = [found[name].to_numpy().astype(np.int64) for name in (*named, "privopt_n")]
     return columns[:-1], columns[-1]
-
-
-def _check_refused(codes: IntArray, own: int, refusal: Any) -> None:
-    for k, reason in enumerate(REFUSED):
-        if bool(np.any(codes == own + k)):
-            raise refusal(reason)
 
 
 def _label_refused(reason: Refused) -> InvalidInputError:

@@ -21,7 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression, evaluate
+from privopt.mechanisms.estimators.booking import is_booked
+from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError, PrivOptError, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
@@ -782,3 +784,77 @@ def test_steps_that_let_a_record_into_several_rows_are_refused(mix: Callable[[An
             count_records(mix(table), schema, "y", CLASSES)
         plain = table.filter(table.x > 0).mutate(x=ibis._.x * 1).union(table).order_by("x")
         assert count_records(plain, schema, "y", CLASSES).n_records == 4
+
+
+# --- tables of mostly distinct rows ---
+
+
+def many_columns(n: int, seed: int) -> tuple[Rows, dict[str, str], Schema]:
+    rng = np.random.default_rng(seed)
+    rows: Rows = {f"x{k}": rng.choice(["a", "b", "c", "d"], n).tolist() for k in range(40)}
+    rows["y"] = [CLASSES[int(v == "a")] for v in rows["x0"]]
+    rows = {name: [*cells, *cells[:5]] for name, cells in rows.items()}  # some are alike
+    schema = Schema([Categorical(f"x{k}", ["a", "b", "c", "d"]) for k in range(40)], intercept=True)
+    return rows, dict.fromkeys(rows, "text"), schema
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for 100 records of 161 features, and blocks of 64."""
+    monkeypatch.setattr("privopt.problems.tables.engines._MOST_NUMBERS", 161 * 100)
+    monkeypatch.setattr("privopt.problems.tables.engines._BLOCK_NUMBERS", 161 * 64)
+
+
+@pytest.mark.usefixtures("small_memory")
+@pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres"])
+def test_a_table_of_mostly_distinct_rows_is_fitted_in_parts(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    """The same sums as in memory, up to their last digits."""
+    rows, kinds, schema = many_columns(300, 0)
+    frame = pd.DataFrame(rows)
+    facts: dict[str, Any] = {"schema": schema, "classes": CLASSES, "insecure_seed": 3}
+    with anywhere(name, rows, kinds, request) as table:
+        for kind in ({"mechanism": "dp-gd"}, {"mechanism": "sufficient-statistics"}, {"data_norm": 2.0}):
+            expected = PrivateLogisticRegression(5.0, **facts, **kind).fit(
+                frame.drop(columns="y"), frame["y"]
+            )
+            found = PrivateLogisticRegression(5.0, **facts, **kind).fit(table, "y")
+            assert np.allclose(found.coef_, expected.coef_, rtol=0, atol=1e-9)
+            assert found.spend_ == expected.spend_
+        there = evaluate(found, table, "y", insecure_seed=1)
+        here = evaluate(found, frame.drop(columns="y"), frame["y"], insecure_seed=1)
+        assert there.histogram.counts.tolist() == here.histogram.counts.tolist()
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_needs_all_records_at_once_says_so() -> None:
+    rows, kinds, schema = many_columns(300, 1)
+    facts: dict[str, Any] = {"schema": schema, "classes": CLASSES}
+    with engine("duckdb", rows, kinds) as table:
+        with pytest.raises(SchemaError, match="a linear model, which adds records up in parts"):
+            PrivateHalfspaceClassifier(1.0, **facts).fit(table, "y")
+        with pytest.raises(InvalidInputError, match="picks records"):
+            PrivateLogisticRegression(5.0, mechanism="dp-sgd", **facts).fit(table, "y")
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_a_refused_value_in_any_part_is_refused() -> None:
+    rows, kinds, schema = many_columns(300, 2)
+    rows["x7"][17] = "Quagmire"
+    with engine("duckdb", rows, kinds) as table, pytest.raises(SchemaError, match="'x7': holds a category"):
+        PrivateLogisticRegression(5.0, schema=schema, classes=CLASSES).fit(table, "y")
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_records_that_do_not_fit_as_keys_are_refused_after_the_booking(
+    ledger: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("privopt.problems.tables.engines._MOST_NUMBERS", 400)
+    rows, kinds, schema = many_columns(300, 3)
+    book = Ledger.create(tmp_path / "ledger.json", epsilon=9.0) if ledger else None
+    with engine("duckdb", rows, kinds) as table, pytest.raises(SchemaError, match="do not fit") as refused:
+        PrivateLogisticRegression(5.0, delta=0.0, schema=schema, classes=CLASSES, ledger=book).fit(table, "y")
+    if book is not None:
+        assert len(book.entries()) == 1
+        assert is_booked(refused.value)
