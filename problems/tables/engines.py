@@ -9,7 +9,6 @@ comes back.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,17 +23,13 @@ from privopt.problems.parts import Blocks, Parts, Whole
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
 from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import ibis_library, unquoted
 from privopt.problems.tables.values import Refused
 
 # A column of numbers is one comparison after the other: as many as this, halving.
 _MOST_CODES = 4096
-# Steps of Ibis expressions by which a row depends on several records.
-_MIXING = (
-    "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
-    "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
-)  # fmt: skip
 # Numbers in memory, 8 bytes each: of the features of all distinct records, or of the keys of as many records
 # as a table of mostly distinct rows has; and of the features of a block of it.
 _MOST_NUMBERS, _BLOCK_NUMBERS = 1 << 26, 1 << 24
@@ -100,7 +95,7 @@ class EngineCount:
             raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
         if not isinstance(table, ibis_library().Table):
             raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
-        _check_row_by_row(table)
+        check_expression(table)
         if len(set(classes)) < max(len(classes), 2):
             raise InvalidInputError("at least 2 different classes are needed, each of them once")
         names = list(table.columns)
@@ -166,9 +161,9 @@ class EngineCount:
         keys, counts = _grouped(self.table, self.keys, most)
         if len(counts) > most:
             raise SchemaError(
-                f"more than {most} distinct records: they do not fit in memory. To do: declare fewer columns, "
-                "or coarser steps or bins for those with the most values; a linear model, which adds records "
-                "up in parts, takes more of them than a scorecard or a tree"
+                f"more than {most} distinct records: they do not fit in memory. To do: declare fewer "
+                "columns, or coarser steps or bins for those with the most values; a linear model, which "
+                "adds records up in parts, takes more of them than a scorecard or a tree"
             )
         self._check_values(keys)
         return keys, counts
@@ -191,22 +186,6 @@ def _counted_block(
 ) -> CountedRecords:
     *keys, counts = block
     return CountedRecords.from_keys(schema, classes, keys, counts, sizes)
-
-
-def _check_row_by_row(table: Any) -> None:
-    """Raise InvalidInputError if a step of an expression can make several rows depend on one record.
-
-    Neighbours are tables that differ in one row of the *expression*: where a row is made of several records,
-    or a record enters several rows, that is no longer one person's.
-    """
-    operations = importlib.import_module("ibis.expr.operations")
-    found = table.op().find(tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name)))
-    if found:
-        raise InvalidInputError(
-            f"the table is an expression with a step that mixes rows ({type(found[0]).__name__}): joins, "
-            "windows, aggregations, limits and subqueries let one record into several rows, while privacy is "
-            "for one row. Where every row stands for one record anyhow, store the result as a table first"
-        )
 
 
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
