@@ -7,10 +7,13 @@ record enters several rows, that is no longer one person's. What is inside a fun
 from __future__ import annotations
 
 import importlib
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from privopt.problems.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from dask.typing import Key
 
 # Steps of Ibis expressions by which a row depends on several records.
 _MIXING = (
@@ -44,8 +47,10 @@ def check_graph(X: Any, y: Any) -> None:
     Args:
         X, y: records and labels, partition by partition.
     """
-    graph: dict[Hashable, Any] = {**X.__dask_graph__(), **y.__dask_graph__()}
-    outputs = {key: key[1] for collection in (X, y) for key in _flat(collection.__dask_keys__())}
+    graph: dict[Key, Any] = {**X.__dask_graph__(), **y.__dask_graph__()}
+    outputs: dict[Key, Key] = {
+        key: key[1] for collection in (X, y) for key in _flat(collection.__dask_keys__())
+    }
     mixing = _mixing_step(graph, outputs)
     if mixing is not None:
         raise InvalidInputError(
@@ -56,7 +61,7 @@ def check_graph(X: Any, y: Any) -> None:
         )
 
 
-def _mixing_step(graph: Mapping[Hashable, Any], outputs: Mapping[Hashable, Hashable]) -> Hashable | None:
+def _mixing_step(graph: Mapping[Key, Any], outputs: Mapping[Key, Key]) -> Key | None:
     """Return a task that mixes partitions, None if there is none.
 
     A task leads to a partition if it is one, or if all tasks that use it lead there; a task that is split
@@ -66,34 +71,32 @@ def _mixing_step(graph: Mapping[Hashable, Any], outputs: Mapping[Hashable, Hasha
     from dask.core import get_deps, toposort
 
     needs, uses = get_deps(graph)
-    order = toposort(graph, dependencies=needs)
-    objects: set[Hashable] = set()  # delayed objects, such as an open file
+    order: list[Key] = toposort(graph, dependencies=needs)  # type: ignore[no-untyped-call]
+    objects: set[Key] = set()  # delayed objects, such as an open file
     for key in order:
         if needs[key] <= objects and not _is_block(key):
             objects.add(key)
         elif _takes_several_blocks(key, needs[key]):
-            return key  # type: ignore[no-any-return]
+            return key
     shared = _shared(order, uses, outputs) - objects
     constants = {key for key in shared if needs[key] <= objects and _is_constant(key, graph)}
     if shared > constants:
-        return next(key for key in order if key in shared - constants)  # type: ignore[no-any-return]
-    held = constants | objects
+        return next(key for key in order if key in shared - constants)
+    derived = set(constants)
     for key in order:
-        if key not in held and needs[key] and needs[key] <= constants:
-            held.add(key)
-    return next((key for key in outputs if key in held), None)
+        if (blocks := needs[key] - objects) and blocks <= derived:
+            derived.add(key)
+    return next((key for key in outputs if key in derived), None)
 
 
-def _shared(
-    order: Sequence[Hashable],
-    uses: Mapping[Hashable, set[Hashable]],
-    outputs: Mapping[Hashable, Hashable],
-) -> set[Hashable]:
+def _shared(order: Sequence[Key], uses: Mapping[Key, set[Key]], outputs: Mapping[Key, Key]) -> set[Key]:
     """Return the tasks that lead to several partitions."""
-    leads: dict[Hashable, Hashable] = {}
-    shared = set()
+    leads: dict[Key, Key] = {}
+    shared: set[Key] = set()
     for key in reversed(order):
-        ends = {("split", key) if _layer(use).startswith(_SPLITS) else leads[use] for use in uses[key]}
+        ends: set[Key] = {
+            ("split", key) if _layer(use).startswith(_SPLITS) else leads[use] for use in uses[key]
+        }
         if key in outputs:
             ends.add(("partition", outputs[key]))
         if len(ends) > 1:
@@ -102,26 +105,26 @@ def _shared(
     return shared
 
 
-def _is_block(key: Hashable) -> bool:
+def _is_block(key: Key) -> bool:
     return isinstance(key, tuple) and len(key) > 1
 
 
-def _is_constant(key: Hashable, graph: Mapping[Hashable, Any]) -> bool:
+def _is_constant(key: Key, graph: Mapping[Key, Any]) -> bool:
     """Return whether a task is a NumPy array in the expression: the one block of an array."""
     if not isinstance(key, tuple) or _layer(key) != "array":
         return False
     return key[1] == 0 and (key[0], 1, *key[2:]) not in graph
 
 
-def _takes_several_blocks(key: Hashable, needs: set[Hashable]) -> bool:
+def _takes_several_blocks(key: Key, needs: set[Key]) -> bool:
     if _layer(key).startswith(_MERGES):
         return False
-    rows: dict[Hashable, Hashable] = {}
+    rows: dict[Key, Key] = {}
     blocks = [need for need in needs if isinstance(need, tuple) and len(need) > 1]
     return any(rows.setdefault(layer, row) != row for layer, row, *_ in blocks)
 
 
-def _layer(key: Hashable) -> str:
+def _layer(key: Key) -> str:
     """Return the name of a task's layer, without the token that makes it unique."""
     name = str(key[0] if isinstance(key, tuple) else key)
     return name.rpartition("-")[0] or name

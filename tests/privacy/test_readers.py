@@ -218,6 +218,36 @@ def test_partitions_of_dask_are_read_alike() -> None:
     assert [code for part in parts for code in codes(part.compute())] == codes(frame)
 
 
+TRUE = [True, False, None, True]
+DECIMALS = [Decimal("0.10"), None, Decimal("0.09999999999999999999"), Decimal("1.15")]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (TRUE, "boolean"),
+        (TRUE, object),
+        (TRUE, "bool[pyarrow]"),
+        ([1, 0, None, 5258986265376043509], "Int64"),
+        ([Decimal("sNaN"), *DECIMALS], object),
+        (DECIMALS, pd.ArrowDtype(pa.decimal128(30, 20))),
+        (["a", "b", None, "a"], "category"),
+    ],
+)
+def test_nullable_types_and_decimals_are_the_same_in_partitions(cells: list[Any], kind: Any) -> None:
+    dataframe = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=kind)})
+    parts = [part.compute() for part in dataframe.from_pandas(frame, npartitions=2).to_delayed()]
+    text = cells[0] == "a"
+    for column in (
+        Categorical("x", ["a"] if text else [0, 1], "ignore"),
+        Binned("x", [0, 0.1, 0.5, 1.15, 2]),
+    ):
+        schema = Schema([MissingLevel(column)])
+        expected = schema.codes(frame)[0].tolist()
+        assert [code for part in parts for code in schema.codes(part)[0].tolist()] == expected
+
+
 def test_labels_and_counts_of_odd_types_are_refused_in_plain_words() -> None:
     schema, table = Schema([Binned("x", [0, 1, 2])]), {"x": [1, 1]}
     card = PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1))

@@ -596,7 +596,7 @@ def test_a_number_on_an_exact_grid_is_one_comparison(column: Any, is_computed: i
     assert (len(str(ibis.to_sql(table.select(code=code), dialect="duckdb"))) < 5000) == bool(is_computed)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     low=st.integers(-(10**6), 10**6),
     scale=st.integers(0, 6),
