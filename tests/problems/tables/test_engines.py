@@ -27,7 +27,7 @@ from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError, PrivOptError, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
-from privopt.problems.tables.engines import count_records, rows_of
+from privopt.problems.tables.engines import EngineCount, count_records, rows_of
 from privopt.problems.tables.expressions import Cell, column_code
 from privopt.problems.tables.expressions import _grid as grid_of
 from privopt.problems.tables.expressions import _grid_position as grid_position
@@ -753,6 +753,53 @@ def test_each_thing_that_keeps_a_table_from_being_read_is_told(postgres: str, tm
     (tmp_path / "text.duckdb").write_text("no database")
     with pytest.raises(InvalidInputError, match="cannot be opened"):
         open_table(f"duckdb://{tmp_path}/text.duckdb", "t")
+
+
+def test_a_wrong_password_is_told_and_not_printed(postgres: str, guarded: str) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS visits; CREATE TABLE visits (x FLOAT8, y TEXT)")
+        connection.execute("INSERT INTO visits VALUES (0.5, 'no'); GRANT SELECT ON visits TO guarded")
+    schema = Schema([Binned("x", [0, 1])])
+    assert count_records(open_table(guarded, "visits"), schema, "y", CLASSES).n_records == 1
+    for wrong in ("swordfish", ""):
+        with pytest.raises(InvalidInputError, match="refused the user or the password") as refused:
+            open_table(guarded.replace("hunter2", wrong), "visits")
+        assert not wrong or wrong not in "".join(traceback.format_exception(refused.value))
+
+
+def test_a_connection_that_is_lost_while_records_are_counted_is_told_and_stays_booked(
+    guarded: str, postgres: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS lost; CREATE TABLE lost (x FLOAT8, y TEXT)")
+        connection.execute("INSERT INTO lost VALUES (0.5, 'no'), (0.5, 'yes')")
+        connection.execute("GRANT SELECT ON lost TO guarded")
+    table, whole = open_table(guarded, "lost"), EngineCount.counted
+
+    def cut(self: EngineCount) -> CountedRecords:
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guarded'"
+            connection.execute(ends.encode())
+        return whole(self)
+
+    monkeypatch.setattr(EngineCount, "counted", cut)
+    book = Ledger.create(tmp_path / "ledger.db", epsilon=2.0)
+    model = PrivateHalfspaceClassifier(
+        1.0, schema=Schema([Binned("x", [0, 1])]), classes=CLASSES, ledger=book
+    )
+    with pytest.raises(InvalidInputError, match="connection to the engine was lost") as lost:
+        model.fit(table, "y")
+    assert is_booked(lost.value)
+    assert "hunter2" not in "".join(traceback.format_exception(lost.value))
+    assert [entry.state for entry in book.entries()] == ["reserved"]
+    assert book.total().epsilon == 1.0
+    monkeypatch.undo()
+    model.fit(open_table(guarded, "lost"), "y")
+    assert book.total().epsilon == 2.0
 
 
 def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
