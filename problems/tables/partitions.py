@@ -255,7 +255,9 @@ def _wait(client: Any, futures: Sequence[Any]) -> None:
             distributed.wait(futures, timeout=_LOOK)
             return
         except distributed.TimeoutError:
-            alone = 0.0 if client.scheduler_info()["workers"] else alone + _LOOK
+            # A scheduler that does not answer is given up by Dask itself.
+            is_alone = client.status == "running" and not client.scheduler_info()["workers"]
+            alone = alone + _LOOK if is_alone else 0.0
         if alone == _LOOK:
             warnings.warn(
                 f"the Dask cluster has no workers: waiting up to {_PATIENCE:g} seconds for one",

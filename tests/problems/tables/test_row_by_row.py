@@ -70,7 +70,7 @@ FRAMES_MIXED: dict[str, Callable[[Any], Any]] = {
     "merge of one partition": lambda f: f.merge(dd.from_pandas(FRAME[["b"]], npartitions=1), on="b"),
     "merge of a data frame": lambda f: f.merge(FRAME[["b"]], on="b"),
     "mean": lambda f: f.assign(a=f.a - f.a.mean()),
-    "fillna": lambda f: f.fillna({"a": f.a.max()}),
+    "fillna": lambda f: f.assign(a=f.a.fillna(f.a.max())),
     "drop_duplicates": lambda f: f.drop_duplicates(),
     "concat of itself": lambda f: dd.concat([f, f]),
     "rolling": lambda f: f.assign(a=f.a.rolling(2).sum()),
