@@ -421,9 +421,10 @@ def test_passwords_are_neither_printed_nor_pickled(url: str) -> None:
 def test_a_wrong_password_is_told_and_not_printed(guarded: str) -> None:
     with pytest.raises(LedgerError, match="is not a privopt ledger"):
         Ledger(guarded)
+    address = guarded.replace("hunter2", "swordfish")
     for use in (Ledger, lambda p: Ledger.create(p, 1.0), verify):
         with pytest.raises(LedgerError, match="password authentication failed") as caught:
-            use(guarded.replace("hunter2", "swordfish"))
+            use(address)
         assert "swordfish" not in "".join(traceback.format_exception(caught.value))
 
 
