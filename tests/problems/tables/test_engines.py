@@ -899,9 +899,9 @@ def test_records_that_do_not_fit_as_keys_are_refused_after_the_booking(
 ) -> None:
     monkeypatch.setattr("privopt.problems.tables.engines._MOST_NUMBERS", 400)
     rows, kinds, schema = many_columns(300, 3)
-    book = Ledger.create(tmp_path / "ledger.json", epsilon=9.0) if ledger else None
+    book = Ledger.create(tmp_path / "ledger.db", epsilon=9.0, delta=0.1) if ledger else None
     with engine("duckdb", rows, kinds) as table, pytest.raises(SchemaError, match="do not fit") as refused:
-        PrivateLogisticRegression(5.0, delta=0.0, schema=schema, classes=CLASSES, ledger=book).fit(table, "y")
+        PrivateLogisticRegression(5.0, schema=schema, classes=CLASSES, ledger=book).fit(table, "y")
     if book is not None:
         assert len(book.entries()) == 1
         assert is_booked(refused.value)
