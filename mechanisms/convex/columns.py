@@ -86,7 +86,7 @@ def _levels(shares: Floats) -> Floats:
 
 
 def _number(variance: float, sigma: float, squared_range: float) -> Block:
-    """Return the variance of a number: a noisy one, shrunk towards a typical one by the weight of the noise."""
+    """Return the variance of a number: the noisy one, shrunk towards a typical one."""
     typical = _TYPICAL * squared_range / 4
     weight = typical**2 / (typical**2 + sigma**2)
     found = weight * variance + (1 - weight) * typical

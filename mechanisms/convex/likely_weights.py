@@ -184,7 +184,7 @@ def logistic_scale(share: float, explained: float, at_most: float) -> tuple[floa
 def _likely_priors(
     seen: list[Floats], blocks: list[Block], noises: list[float], variance: float
 ) -> list[Floats]:
-    """Return for each block the covariance of the Gaussian prior that shrinks as the average over the grid."""
+    """Return the covariance of the Gaussian prior of each block that shrinks as the grid average does."""
     trace = sum(float(np.trace(block.covariances)) for block in blocks)
     priors = _EXPLAINED * variance / (_SHARES * trace)
     bases = [np.linalg.eigh(block.covariances) for block in blocks]

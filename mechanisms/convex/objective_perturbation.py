@@ -117,7 +117,7 @@ class ObjectivePerturbation(RiskMechanism):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:
-        """Release the minimum, or raise CertificateError and release nothing if it is not proved good enough."""
+        """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
         l2, onto = self.regularizer.l2, projector(self.convex_set)
         if source is None:
             answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)

@@ -64,7 +64,7 @@ class OutputPerturbation(RiskMechanism):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:
-        """Release the minimum, or raise CertificateError and release nothing if the minimum is not certified."""
+        """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
         answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=watch)
         w = answer.require(self.tolerance)
         if source is not None:

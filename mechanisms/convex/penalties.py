@@ -13,7 +13,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 
 
 def gradient_tolerance(facts: RiskFacts, share: float) -> float:
-    """Return the gradient norm to be proved: a fraction of G / n, but at least what float64 sums can resolve."""
+    """Return the gradient norm to be proved: a share of G / n, but no less than float64 sums can resolve."""
     return facts.gradient_bound * max(share / facts.n_records, 4 * facts.rounding)
 
 

@@ -266,7 +266,7 @@ def _offset(facts: RiskFacts, mu: float) -> float:
 
 
 def _entries(facts: RiskFacts) -> Any:
-    """Return flat indices of the upper triangle of a (p, p) matrix, without its last entry, which is public."""
+    """Return flat indices of a (p, p) upper triangle without the last entry, which is public."""
     p = facts.dimension
     flat = np.ravel_multi_index(np.triu_indices(p), (p, p))
     return flat[:-1] if facts.constant else flat

@@ -191,7 +191,7 @@ class DPSVRG(RiskMechanism):
         source: NoiseSource,
         noise: Iterator[NDArray[np.int64]] | None,
     ) -> Callable[[Vector], Vector]:
-        """Return x -> an estimate of grad F(x) - grad F(anchor) from a batch, with noise unless it is None."""
+        """Return x -> an estimate of grad F(x) - grad F(anchor) from a batch, noisy unless noise is None."""
         facts, q = self.facts, self.sampling
 
         def estimate(x: Vector) -> Vector:

@@ -1,4 +1,4 @@
-"""Base of fits to records without declared bounds."""
+"""Base of mechanisms for records without declared bounds."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class UnboundedFit:
     Attributes:
         n_records: n.
         dimension: d, without the constant feature.
-        loss: the squared loss for numbers, the logistic one for classes.
-        releases: how many label vectors share rows, units and budget.
-        search: for units, or None: columns are as they are.
-        flags: columns that are 0 or 1, as is public: no units are looked for.
+        loss: the squared loss for numbers, the logistic loss for classes.
+        releases: number of label vectors that share rows, units and budget.
+        search: the private search for units, or None: columns are not rescaled.
+        flags: columns publicly known to be binary; the search skips them.
     """
 
     family: ClassVar[Family] = Family.UNBOUNDED_FIT
@@ -40,7 +40,7 @@ class UnboundedFit:
     flags: tuple[int, ...]
 
     def _checked(self, X: Floats, labels: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
-        """Records and label vectors, of the shapes that were planned for."""
+        """Return the records and label vectors, checked against the planned shapes."""
         X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
         ys = [self.loss.check_labels(y) for y in labels]
         if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
@@ -51,8 +51,8 @@ class UnboundedFit:
         return X, ys
 
     def _units(self, X: Floats, y: Floats, source: NoiseSource) -> Units:
-        """Private units: costs what the search does; of classes nothing is measured."""
+        """Return private units, at the cost of the search; labels that are classes are not measured."""
         if self.search is None:
-            return Units.as_they_are(self.dimension)
+            return Units.unscaled(self.dimension)
         numbers = y if self.loss.labels is Labels.REAL else None
         return Units.found(self.search, X, numbers, source, self.flags)
