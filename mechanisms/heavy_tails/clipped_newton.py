@@ -195,9 +195,8 @@ class ClippedNewton(UnboundedFit):
         """Return the preconditioner: the inverse square root of the private moments, shape (p, p)."""
         p = self.dimension + 1
         upper = np.triu_indices(p)
-        double = np.where(
-            upper[0] == upper[1], 1.0, math.sqrt(2)
-        )  # the norm of the released triangle is the Frobenius norm
+        # The norm of the released triangle is the Frobenius norm of the matrix.
+        double = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
         exact = (rows.T @ rows / self.n_records)[upper] * double
         noisy = np.append(self.moment_noise.add(exact[:-1], source), OFFSET**2)  # the last entry is public
         A = np.zeros((p, p))
