@@ -82,9 +82,7 @@ class DPCubicNewton(SecondOrderMechanism):
         damped = self.damping * noisy * np.eye(start.size)
         clock = StepClock(watch, self.steps)
         trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
-        for k in range(
-            min(self.steps, self.tests)
-        ):  # equal by the plan; never more Hessians than are paid for
+        for k in range(min(self.steps, self.tests)):  # equal by the plan; no Hessian is unpaid
             clock.tick()
             w = trajectory[-1]
             gradients.append(gradient(w))
