@@ -149,7 +149,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --data empty.csv | the first line must hold the names of the columns
 {FIT} --data header.csv | no records
 {FIT} --data noheader.csv | is the first line of the file its header?
-{FIT} --data twice.csv | columns 1 and 2 are named alike
+{FIT} --data twice.csv | columns 1 and 2 have the same name
 {FIT} --data short.csv | line 12: 2 cells where the header has 3
 {FIT} --data long.csv | line 12: 4 cells where the header has 3
 {FIT} --data quote.csv | line 12: 2 cells where the header has 3
