@@ -80,28 +80,31 @@ def fit(
     data: Annotated[
         str,
         typer.Option(
-            help="A .csv, .csv.gz or .parquet file with a header; adult23, adult23:SEED (shipped); or what "
-            "an engine counts: .parquet files by a pattern, FOLDER/*.parquet, or a database by its URL.",
+            help="Training data: a .csv, .csv.gz or .parquet file with a header; adult23 or adult23:SEED "
+            "(shipped); or a table that a database engine counts: Parquet files by a pattern, "
+            "FOLDER/*.parquet, or the URL of a database.",
             rich_help_panel=DATA,
         ),
     ],
     epsilon: EpsilonOption,
     target: Annotated[
-        str | None, typer.Option(help="Label column. Needed for files.", rich_help_panel=DATA)
+        str | None, typer.Option(help="Name of the label column. Required for files.", rich_help_panel=DATA)
     ] = None,
     table: TableOption = None,
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="TOML or JSON file that declares columns. Without it they are read off the data, a leak.",
+            help="TOML or JSON file that declares columns. Without it they are inferred from the data, a "
+            "privacy leak.",
             rich_help_panel=DATA,
         ),
     ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
-            help="NEGATIVE,POSITIVE labels as the file writes them, one with a comma in double quotes; "
-            "linear models take more than two. Without it: read off, a leak.",
+            help="NEGATIVE,POSITIVE labels as written in the file; double quotes around a label with a "
+            "comma. Linear models also take more than two (multiclass). Without it they are inferred "
+            "from the data, a privacy leak.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -109,15 +112,17 @@ def fit(
         str | None,
         typer.Option(
             "--na-values",
-            help="MARKER,...: further missing-value markers, in every column of the schema. Those of "
-            "numbers have the usual ones (NA, ?, ...); a declared category is none.",
+            help="MARKER,...: further missing-value markers, for every column of the schema except those "
+            "that declare the marker as a category. Numeric columns have the usual ones (NA, ?, ...) "
+            "anyway.",
             rich_help_panel=DATA,
         ),
     ] = None,
     delta: Annotated[
         str,
         typer.Option(
-            help="A number in (0, 1), or auto for 1/n^2. Pure mechanisms have none.", rich_help_panel=PRIVACY
+            help="Privacy parameter in (0, 1), or auto for 1/n^2; none for pure mechanisms.",
+            rich_help_panel=PRIVACY,
         ),
     ] = "auto",
     mechanism: Annotated[
@@ -132,26 +137,26 @@ def fit(
     calibration: Annotated[
         str,
         typer.Option(
-            help="sound, or printed: the source paper's of opdisc and rspm, refuted.",
+            help="sound, or printed: that of the paper for opdisc and rspm, which is refuted.",
             rich_help_panel=PRIVACY,
         ),
     ] = "sound",
     ledger: Annotated[
         str | None,
         typer.Option(
-            help="Book the spend in this ledger first, a path or URL, with #BUDGET if it holds several; "
-            "refuse to overdraw.",
+            help="Ledger, a path or URL, with #BUDGET if it holds several budgets, in which the spend is "
+            "booked first; the fit is refused if it overdraws the budget.",
             rich_help_panel=PRIVACY,
         ),
     ] = None,
     insecure_seed: Annotated[
-        int | None, typer.Option(help="Reproducible noise. Voids privacy.", rich_help_panel=PRIVACY)
+        int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.", rich_help_panel=PRIVACY)
     ] = None,
     lattice: Annotated[
         str | None,
         typer.Option(
-            help="Weights: integers LOW:HIGH, or LOW:HIGH:RADIUS with norm at most RADIUS. "
-            "Default: -1:1; opdisc: all of norm at most sqrt(features).",
+            help="Lattice of the weights: integers LOW:HIGH, or LOW:HIGH:RADIUS with norm at most RADIUS. "
+            "Default: -1:1; for opdisc all of norm at most sqrt(features).",
             rich_help_panel=PROBLEM,
         ),
     ] = None,
@@ -160,51 +165,52 @@ def fit(
     max_columns: Annotated[
         int | None,
         typer.Option(
-            help="At most so many columns get points: those that tell records apart most. Free; of seeded, "
-            "which auto then is.",
+            help="Feature selection: the largest number of columns with points. Privacy-free: part of the "
+            "mechanism seeded, which auto then chooses.",
             rich_help_panel=PROBLEM,
         ),
     ] = None,
     max_work: Annotated[
         float,
         typer.Option(
-            help="Of auto: the most steps of an exact draw, which follow from public facts; 4e8 take about a "
-            "second.",
+            help="For auto: limit on the steps of an exact draw, which are known from public facts; 4e8 take "
+            "about a second.",
             rich_help_panel=LIMITS,
         ),
     ] = MOST_WORK,
     risk_share: Annotated[
         float,
         typer.Option(
-            help="Share of epsilon, in [0, 1), for a table from score to risk, of trees from leaf to risk: "
-            "`privopt predict --proba`. Try 0.2, for trees 0.1.",
+            help="Share of epsilon, in [0, 1), for predicted probabilities (`privopt predict --proba`): a "
+            "table from score to risk, of trees from leaf to risk. Try 0.2, for trees 0.1.",
             rich_help_panel=PROBLEM,
         ),
     ] = 0.0,
     oracle: Annotated[
-        str, typer.Option(help="auto, or a name from `privopt solvers`.", rich_help_panel=SOLVER)
+        str, typer.Option(help="Solver: auto, or a name from `privopt solvers`.", rich_help_panel=SOLVER)
     ] = "auto",
     time_limit: Annotated[
         float | None,
         typer.Option(
-            help="Seconds for the minimisation, draw or steps themselves; reading, encoding, compiling and "
-            "laying out tables come before. At the limit nothing is released, and a ledger's booking stays. "
-            "Default: none.",
+            help="Limit in seconds on the minimisation, draw or iteration; reading, encoding and compiling "
+            "come before and do not count. At the limit nothing is released, and a ledger's booking "
+            "stays. Default: none.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
     class_weight: Annotated[
         str | None,
         typer.Option(
-            help="What errors cost by class, as in well=1,ill=5; or balanced, by the inverse of the shares.",
+            help="Cost of an error by class, as in well=1,ill=5; or balanced, by the inverse class "
+            "frequencies.",
             rich_help_panel=DATA,
         ),
     ] = None,
     prevalence: Annotated[
         str | None,
         typer.Option(
-            help="For balanced: the share of the positive class, a public number; of more classes all, with "
-            "commas. Without it: released first, at a twentieth of epsilon.",
+            help="For balanced: the public share of the positive class; for more classes all shares, with "
+            "commas. Without it the shares are released first, at a twentieth of epsilon.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -218,11 +224,13 @@ def fit(
     robust: RobustOption = False,
     save: Annotated[
         Path | None,
-        typer.Option(help="Write the model here, JSON for `privopt predict`.", rich_help_panel=OUTPUT),
+        typer.Option(
+            help="Write the model to this JSON file, for `privopt predict`.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Learn an integer scorecard, with a --loss a linear model, with --model a tree or rules; print it."""
+    """Fit a private scorecard; with --loss a linear model, with --model a decision tree or a rule list."""
     check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
     options = LinearOptions(
         loss, convex_set, regularizer, data_norm, label_range, steps, norm, robust or None

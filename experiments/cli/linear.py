@@ -31,10 +31,10 @@ from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError
 
 NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
-# For first-order mechanisms: their guarantee needs no proof of a minimum.
+# For mechanisms whose guarantee needs no proof of a minimum.
 NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
 _NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
-_CLASSIFYING = ("logistic", "sigmoid")  # losses for classes; the first is the default
+_CLASSIFYING = ("logistic", "sigmoid")  # losses for classification; the first is the default
 
 LinearModel = (
     PrivateLogisticRegression
@@ -91,7 +91,7 @@ def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]
     if not linear and options.given:
         if mechanism == "auto":
             raise InvalidInputError(
-                f"{', '.join(options.names)}: only linear models have that; add --loss logistic, say, or "
+                f"{', '.join(options.names)}: only linear models have that; add --loss logistic, or "
                 "leave it out for a scorecard"
             )
         raise InvalidInputError(
@@ -113,7 +113,7 @@ def is_robust(mechanism: str, options: LinearOptions) -> bool:
 def _check_robust(mechanism: str, options: LinearOptions) -> None:
     if mechanism in RISK_MECHANISMS:
         raise InvalidInputError(
-            f"--robust goes with auto, {', '.join(ROBUST_FITS)}; {mechanism} wants bounds on records"
+            f"--robust goes with auto, {', '.join(ROBUST_FITS)}; {mechanism} needs bounds on records"
         )
     if wrong := [name for name in options.names if name not in ("--loss", "--steps", "--robust")]:
         raise InvalidInputError(f"{', '.join(wrong)}: records of unknown size have none; leave it out")
@@ -126,7 +126,7 @@ def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> Line
 
     Privacy: as the estimator's. Encoding costs no budget. The bound on row norms is that of the schema unless
     another is declared. Without a schema, one is inferred from the data with a PrivacyLeakWarning. The norm
-    is l2, for dp-fw-l1 l-infinity, on which its noise depends.
+    is l2; for dp-fw-l1 it is linf, which determines its noise.
     """
     loss = options.loss or _CLASSIFYING[0]
     parse_loss(loss)  # the name is known here
@@ -265,7 +265,7 @@ def parse_label_range(text: str) -> tuple[float, float]:
         low, high = (float(bound) for bound in text.split(":"))
     except ValueError as error:
         raise InvalidInputError(
-            f"--label-range wants LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
+            f"--label-range must be LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
         ) from error
     return check_label_range((low, high))
 
@@ -276,7 +276,7 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     if "intercept" not in report["features"]:
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
     elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
-        rows.append(("added to predictions", np.atleast_1d(report["intercept"])))
+        rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))

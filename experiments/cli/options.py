@@ -13,9 +13,9 @@ from privopt.problems.convex.parsing import LOSSES
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.tables.schema import Schema
 
-# The panels of a command's help.
+# Panels of a command's help.
 DATA, PRIVACY, PROBLEM, SOLVER, OUTPUT, LINEAR, LIMITS = (
-    "Data (public facts are declared, not read off)",
+    "Data (public facts are declared, not inferred)",
     "Privacy",
     "Problem: integer scorecards",
     "Solver: integer scorecards",
@@ -26,14 +26,19 @@ DATA, PRIVACY, PROBLEM, SOLVER, OUTPUT, LINEAR, LIMITS = (
 
 EpsilonOption = Annotated[
     float,
-    typer.Option("--epsilon", help="Privacy budget of this fit, > 0; replace-one.", rich_help_panel=PRIVACY),
+    typer.Option(
+        "--epsilon",
+        help="Privacy budget of this fit, > 0; neighbours differ by replacing one record.",
+        rich_help_panel=PRIVACY,
+    ),
 ]
 LossOption = Annotated[str | None, typer.Option(help=f"{LOSSES}. Default: logistic.", rich_help_panel=LINEAR)]
 SetOption = Annotated[
     str | None,
     typer.Option(
         "--set",
-        help="Where weights lie: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: what the mechanism needs.",
+        help="Constraint set of the weights: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: that of the "
+        "mechanism.",
         rich_help_panel=LINEAR,
     ),
 ]
@@ -41,7 +46,7 @@ PenaltyOption = Annotated[
     str | None,
     typer.Option(
         "--regularizer",
-        help="none, l1:STRENGTH, l2:STRENGTH, or both with a +. Default: none.",
+        help="Penalty: none, l1:STRENGTH, l2:STRENGTH, or both as in l1:STRENGTH+l2:STRENGTH. Default: none.",
         rich_help_panel=LINEAR,
     ),
 ]
@@ -49,8 +54,8 @@ NormOption = Annotated[
     float | None,
     typer.Option(
         "--data-norm",
-        help="Norm that rows are clipped to, > 0. Linear models only: together with --loss, or the name of "
-        "one of their mechanisms. Default: what the schema implies; calibrate: 1.",
+        help="Norm to which rows are clipped, > 0. Linear models only: together with --loss, or the name of "
+        "one of their mechanisms. Default: the bound implied by the schema; for calibrate 1.",
         rich_help_panel=LINEAR,
     ),
 ]
@@ -58,35 +63,38 @@ NormKindOption = Annotated[
     str | None,
     typer.Option(
         "--norm",
-        help="l2 or linf: the norm that --data-norm bounds. Default: l2; of dp-fw-l1 linf.",
+        help="Kind of the norm in --data-norm: l2 or linf. Default: l2; for dp-fw-l1 linf.",
         rich_help_panel=LINEAR,
     ),
 ]
 LabelOption = Annotated[
     str | None,
     typer.Option(
-        help="LOW:HIGH that labels are clipped to, in their unit, as in --label-range=-1:1: of regression "
-        "losses. Without it: read off, a leak; calibrate: -1:1.",
+        help="LOW:HIGH, the range to which labels are clipped in regression, in their own unit, as in "
+        "--label-range=-1:1. Without it the range is inferred from the data, a privacy leak; for "
+        "calibrate it is -1:1.",
         rich_help_panel=LINEAR,
     ),
 ]
 StepsOption = Annotated[
     int | None,
     typer.Option(
-        help="Noisy steps, >= 1. Default: the theory's, from n, d and epsilon.", rich_help_panel=LINEAR
+        help="Number of noisy steps, >= 1. Default: that of the theory, from n, d and epsilon.",
+        rich_help_panel=LINEAR,
     ),
 ]
 RobustOption = Annotated[
     bool,
     typer.Option(
         "--robust",
-        help="Records of unknown size, heavy tails: nothing about magnitudes is declared, units are found "
-        "privately. --loss logistic or squared.",
+        help="Robust regression for heavy-tailed records without declared bounds; units are found privately. "
+        "--loss logistic or squared.",
         rich_help_panel=LINEAR,
     ),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the full report here.", rich_help_panel=OUTPUT)
+    Path | None,
+    typer.Option("--json", help="Write the full report to this JSON file.", rich_help_panel=OUTPUT),
 ]
 
 
@@ -101,7 +109,7 @@ def parse_weights(text: str | None) -> dict[Any, float] | str | None:
         return {label: float(weight) for label, _, weight in pairs}
     except ValueError as error:
         raise InvalidInputError(
-            f"--class-weight wants balanced, or LABEL=WEIGHT with commas, as in well=1,ill=5; got {text!r}"
+            f"--class-weight must be balanced, or LABEL=WEIGHT pairs as in well=1,ill=5; got {text!r}"
         ) from error
 
 
@@ -112,7 +120,7 @@ def parse_prevalence(text: str | None) -> float | list[float] | None:
     try:
         shares = [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise InvalidInputError(f"--prevalence wants a share such as 0.05, got {text!r}") from error
+        raise InvalidInputError(f"--prevalence must be a share such as 0.05, got {text!r}") from error
     return shares[0] if len(shares) == 1 else shares
 
 
@@ -126,7 +134,7 @@ def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] 
         lattice = (*bounds, float(radius[0])) if len(radius) == 1 else _no_more(bounds, radius)
     except ValueError as error:
         raise InvalidInputError(
-            f"--lattice wants LOW:HIGH or LOW:HIGH:RADIUS, two integers and a number, as in "
+            f"--lattice must be LOW:HIGH or LOW:HIGH:RADIUS, two integers and a number, as in "
             f"--lattice=-4:4:4.8; got {text!r}"
         ) from error
     if bounds[0] > bounds[1]:
@@ -155,8 +163,8 @@ def split_labels(option: str, text: str) -> list[str]:
         return next(csv.reader([text], skipinitialspace=True, strict=True), [])
     except csv.Error:
         raise InvalidInputError(
-            f"{option}: a double quote opens or closes in the wrong place; a label with a comma goes "
-            f"""into double quotes, the whole into single ones, as in {option} '"ill, in bed",well'"""
+            f"{option}: a double quote opens or closes in the wrong place; put a label with a comma "
+            f"""into double quotes, the whole list into single ones, as in {option} '"ill, in bed",well'"""
         ) from None
 
 
@@ -169,9 +177,7 @@ def marked_schema(file: Path | None, na_values: str | None) -> Schema | None:
     """
     if file is None:
         if na_values is not None:
-            raise InvalidInputError(
-                "--na-values says how the columns of a schema are read: --schema is needed"
-            )
+            raise InvalidInputError("--na-values changes the columns of a schema: --schema is needed")
         return None
     schema = Schema.load(file)
     return schema if na_values is None else schema.with_na_values(split_labels("--na-values", na_values))
@@ -184,7 +190,7 @@ def parse_delta(text: str) -> float | str:
     try:
         return float(text)
     except ValueError as error:
-        raise InvalidInputError(f"--delta wants a number in (0, 1) or auto, got {text!r}") from error
+        raise InvalidInputError(f"--delta must be a number in (0, 1) or auto, got {text!r}") from error
 
 
 def check_mechanism(name: str, known: tuple[str, ...]) -> None:

@@ -50,14 +50,17 @@ tell = Console(soft_wrap=True, emoji=False)
 @app.command()
 def plan(
     schema: Annotated[Path, typer.Option(help="TOML or JSON file that declares columns.")],
-    records: Annotated[int, typer.Option(help="Number of records n, which is public.", min=1)],
+    records: Annotated[int, typer.Option(help="Number of records n, a public number.", min=1)],
     epsilon: EpsilonOption,
-    delta: Annotated[str, typer.Option(help="A number in (0, 1), or auto for 1/n^2.")] = "auto",
+    delta: Annotated[str, typer.Option(help="Privacy parameter in (0, 1), or auto for 1/n^2.")] = "auto",
     mechanism: Annotated[str, typer.Option(help=f"auto, {', '.join(SCORECARD_MECHANISMS)}.")] = "auto",
     lattice: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
     oracle: Annotated[str, typer.Option(help="As in `privopt fit`.")] = "auto",
     ledger: Annotated[
-        str | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
+        str | None,
+        typer.Option(
+            help="Ledger, a path or URL: show whether its budget affords the fit; nothing is booked."
+        ),
     ] = None,
     class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
     prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
@@ -72,7 +75,9 @@ def plan(
     max_depth: DepthOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, and why."""
+    """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
+    rule list or robust model.
+    """
     if mechanism in RISK_MECHANISMS and not robust:
         raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
     check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *ROBUST_FITS))
@@ -161,9 +166,7 @@ def robust_plan(
     units = (
         "found privately"
         if made.search is not None
-        else (
-            "none: there are too few records at this epsilon to find them, and columns are taken as they are"
-        )
+        else ("none: there are too few records at this epsilon to find them, and columns are not rescaled")
     )
     lines = [
         f"mechanism: {made.name} ({reason})",
@@ -180,7 +183,7 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
     dimension = len(schema.feature_names) + (not schema.intercept)
     return (
         f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
-        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` tells before any data"
+        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` shows"
     )
 
 

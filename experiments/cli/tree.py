@@ -1,4 +1,4 @@
-"""The part of the command line that is about decision trees and rule lists."""
+"""Decision trees and rule lists on the command line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from privopt.problems.errors import InvalidInputError, did_you_mean
 
 TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier
 MODELS = ("card", "tree", "rules")
-# What a report says about itself: everything else in it is covered by epsilon.
+# Keys of a report that are not private; epsilon covers all others.
 NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
 ModelOption = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="card, tree or rules: a scorecard (the default), a decision tree, or a list of rules.",
+        help="Kind of model: card (scorecard, the default), tree (decision tree) or rules (rule list).",
         rich_help_panel="Problem: decision trees and rule lists",
     ),
 ]
@@ -29,8 +29,8 @@ DepthOption = Annotated[
     str,
     typer.Option(
         "--max-depth",
-        help="Of trees and rule lists: the most questions of a prediction, or rules, 1 to 4. auto: 4 for "
-        "schemas with few predicates, otherwise 3.",
+        help="For trees and rule lists: the largest number of questions in a prediction, or of rules, 1 to "
+        "4. auto: 4 for schemas with few predicates, otherwise 3.",
         rich_help_panel="Problem: decision trees and rule lists",
     ),
 ]
@@ -40,12 +40,12 @@ def is_tree(model: str | None, depth: str, others: dict[str, bool]) -> bool:
     """Return whether a tree or a rule list is requested.
 
     Args:
-        model: what ``--model`` says.
-        depth: what ``--max-depth`` says.
+        model: the value of ``--model``.
+        depth: the value of ``--max-depth``.
         others: options that trees and rule lists do not have, and whether they were given.
 
     Raises:
-        InvalidInputError: another model, or options of another.
+        InvalidInputError: an unknown model, or options of another.
     """
     if model is not None and model not in MODELS:
         raise InvalidInputError(
@@ -61,7 +61,7 @@ def is_tree(model: str | None, depth: str, others: dict[str, bool]) -> bool:
 
 
 def made_tree(model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """An estimator of the kind that was asked for."""
+    """Return an unfitted estimator of the requested kind."""
     levels: int | str = int(depth) if depth.isascii() and depth.isdigit() else depth
     if model == "rules":
         return PrivateRuleListClassifier(epsilon, max_rules=levels, **options)
@@ -69,7 +69,7 @@ def made_tree(model: str | None, depth: str, epsilon: float, **options: Any) -> 
 
 
 def fit_tree(records: Labelled, model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """A fitted tree or rule list. Privacy: as the estimator's."""
+    """Fit a tree or rule list. Privacy: as the estimator's."""
     fitted = made_tree(model, depth, epsilon, schema=records.schema, classes=records.classes, **options)
     fitted.fit(records.unread())
     fitted.target_ = records.target
@@ -77,7 +77,7 @@ def fit_tree(records: Labelled, model: str | None, depth: str, epsilon: float, *
 
 
 def load_tree(path: Path) -> TreeModel | None:
-    """A saved tree or rule list; None where the file holds another kind of model, or none."""
+    """Load a saved tree or rule list; None for other files."""
     try:
         beginning = path.read_text("utf-8-sig")[:200]
     except (OSError, ValueError):
@@ -89,7 +89,7 @@ def load_tree(path: Path) -> TreeModel | None:
 
 
 def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str, Any]:
-    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     said, truth = model.predict(records.X), records.labels
     return {
         **model.spend_.to_dict(),
@@ -105,7 +105,7 @@ def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str
 
 
 def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> None:
-    """The model and its account, for people."""
+    """Print the model and its spend."""
     card = model.card_
     lines = card.to_markdown().rstrip("\n").split("\n")[:-2] if card.risks is not None else card.lines()
     for line in (
@@ -121,7 +121,7 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
 
 
 def plan_lines(planned: TreePlan) -> list[str]:
-    """A plan, for people."""
+    """Return the lines that describe a plan."""
     choice, levels = planned.plan.choice, planned.plan.levels
     return [
         f"spend: {planned.spend}",
@@ -135,7 +135,7 @@ def plan_lines(planned: TreePlan) -> list[str]:
 
 
 def plan_report(planned: TreePlan) -> dict[str, Any]:
-    """The same, for programs."""
+    """Return the plan as plain numbers and strings."""
     return {
         **planned.spend.to_dict(),
         **planned.plan.choice.noise,

@@ -95,7 +95,7 @@ class RobustDescent(SteppedMechanism):
 
     def _records(self, risk: EmpiricalRisk) -> UnclippedRisk:
         if not isinstance(risk, UnclippedRisk):
-            raise PlanMismatchError(f"{self.name} wants an UnclippedRisk, got an {type(risk).__name__}")
+            raise PlanMismatchError(f"{self.name} needs an UnclippedRisk, got {type(risk).__name__}")
         return risk
 
     def _iterate(

@@ -92,7 +92,7 @@ def choose_risk_mechanism(
     kind = RISK_MECHANISMS.named(name)
     space: ConvexSet = kind.default_set(facts) if convex_set is None else convex_set
     if convex_set is None and not isinstance(space, WholeSpace):
-        reason += f"; it wants a bounded set, by default {space}"
+        reason += f"; it needs a bounded set, by default {space}"
     return Choice(kind, space, regularizer, reason)
 
 

@@ -77,7 +77,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --epsilon nan | epsilon must be finite and > 0
 {FIT} --epsilon inf | epsilon must be finite and > 0
 {FIT} --epsilon one | Invalid value for '--epsilon'
-{FIT} --mechanism opdisc --delta soon | --delta wants a number in (0, 1) or auto
+{FIT} --mechanism opdisc --delta soon | --delta must be a number in (0, 1) or auto
 {FIT} --mechanism opdisc --delta 1 | delta must satisfy
 {FIT} --mechanism opdisc --delta -1 | delta must satisfy
 {FIT} --mechanism opdisc --delta nan | delta must satisfy
@@ -87,10 +87,10 @@ fti --data t.csv | No such command 'fti'
 {FIT} --oracle magic | 'magic'
 {FIT} --oracle pulp-highs | needs a sampler
 {FIT} --calibration printed | seeded has the calibration(s) sound
-{FIT} --lattice 1 | --lattice wants LOW:HIGH
-{FIT} --lattice a:b | --lattice wants LOW:HIGH
-{FIT} --lattice 1:2:3:4 | --lattice wants LOW:HIGH
-{FIT} --lattice 0.5:1 | --lattice wants LOW:HIGH
+{FIT} --lattice 1 | --lattice must be LOW:HIGH
+{FIT} --lattice a:b | --lattice must be LOW:HIGH
+{FIT} --lattice 1:2:3:4 | --lattice must be LOW:HIGH
+{FIT} --lattice 0.5:1 | --lattice must be LOW:HIGH
 {FIT} --lattice 1:-1 | LOW = 1 is above HIGH = -1
 {FIT} --lattice=-1:1:-2 | radius must be >= 0
 {FIT} --lattice=-1:1:nan | radius must be >= 0
@@ -134,7 +134,7 @@ fti --data t.csv | No such command 'fti'
 {LINEAR} --robust --loss sigmoid | --robust takes --loss logistic or squared
 {LINEAR} --robust --loss squared | --classes belongs to classification
 {LINEAR} --robust --data-norm 1 --set l2:1 | --set, --data-norm: records of unknown size have none
-{LINEAR} --robust --mechanism dp-gd | dp-gd wants bounds on records
+{LINEAR} --robust --mechanism dp-gd | dp-gd needs bounds on records
 {LINEAR} --robust --lattice 0:1 | --lattice belong to scorecards
 {LINEAR} --mechanism clipped-newton --steps 0 | steps must be a whole number >= 1
 {LINEAR} --robust --class-weight balanced | not with --robust
@@ -164,7 +164,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --data label.csv | labels outside the declared classes 'well', 'ill'
 {FIT} --data upper.csv | (column 3 of the table has a similar name)
 {LINEAR} --data one.csv | a private fit needs at least 2 records
-{FIT} --data adult23:x | wants a seed >= 0
+{FIT} --data adult23:x | needs a seed >= 0
 {FIT} --target sate | no column 'sate' (column 3
 {FIT} --target age | it declares 'age', which is the label
 {FIT} --classes well | exactly 2 different classes
@@ -244,7 +244,7 @@ calibrate dp-gd --epsilon 1 --dimension 0 --records 5 | at least 1 is needed
 calibrate dp-gd --epsilon 1 --dimension 3 --records 50 --steps 100000000000 | more than 10,000,000
 calibrate dp-gd --epsilon 1 --dimension 3 --records 50 --loss huber:x | a loss is
 calibrate dp-gd --epsilon 0 --dimension 3 --records 50 | epsilon must be finite and > 0
-audit | name one mechanism, or say --all
+audit | name one mechanism, or use --all
 audit magic | no audit of 'magic'
 audit exponential --runs 0 | Invalid value for '--runs'
 audit exponential --runs 800 --journal t.csv | it holds something else, which stays as it is

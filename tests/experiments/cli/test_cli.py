@@ -473,8 +473,8 @@ assert not loaded, loaded
     ("words", "error"),
     [
         (("figure9",), "there are neel2020-figure1"),
-        ((), "name figures, or say --all"),
-        (("neel2020-figure2", "--all"), "name figures, or say --all"),
+        ((), "name figures, or use --all"),
+        (("neel2020-figure2", "--all"), "name figures, or use --all"),
         (("neel2020-figure2", "--output", "file"), "that is a file"),
     ],
 )
