@@ -139,6 +139,6 @@ def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> lis
         return []
     only = model.classes_[int(report["said_to_be_positive"])]
     return [
-        f"note (not private): this card says {only} of every record here. Its scores may still rank them; "
-        "a larger weight of the rarer class (--class-weight balanced) may help"
+        f"note (not private): this card predicts {only} for every record here. Its scores may still "
+        "rank them; a larger weight of the rarer class (--class-weight balanced) may help"
     ]

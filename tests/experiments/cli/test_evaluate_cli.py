@@ -168,7 +168,7 @@ def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
     run("card", card, "--output", clinic / "card.html", "--evaluation", report, "--title", "Who is ill?")
     page = (clinic / "card.html").read_text()
     assert "not made from" not in page  # nobody told the page: here they are the same records
-    assert "From 900 records. Were any of them among those that the card was made from" in page
+    assert "From 900 records. If any of them were training records of the card" in page
     assert "the two add up" in page
     assert "<h1>Who is ill?</h1>" in page
     for words, reason in (

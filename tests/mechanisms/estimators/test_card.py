@@ -472,9 +472,9 @@ def test_a_card_that_says_the_same_of_everybody_says_so(last: int, only: str) ->
     assert set(model.predict(frame)) == {only}
     shown = model.card_
     for said in (shown.warning, shown.to_markdown(), shown.without_negative_points().warning):
-        assert f"This rule says {only} of every record" in said
+        assert f"This rule predicts {only} for every record" in said
     assert 'class="warning"' in card_page(shown)
-    assert "and the risks tell" in shown.warning
+    assert "and the risks show" in shown.warning
     assert card().card_.warning == ""
     assert 'class="warning"' not in card_page(card().card_)
 
