@@ -86,7 +86,7 @@ def test_models_without_probabilities_say_so(clinic: Path) -> None:
     frame = pd.read_csv(clinic / "clinic.csv")
     sigmoid = PrivateSigmoidClassifier(5.0, schema=SCHEMA, classes=(0, 1), insecure_seed=0)
     sigmoid.fit(frame, frame["state"]).save(clinic / "sigmoid.json")
-    with pytest.raises(InvalidInputError, match="--loss logistic does"):
+    with pytest.raises(InvalidInputError, match="use --loss logistic"):
         run("predict", clinic / "sigmoid.json", clinic / "clinic.csv", "--proba")
 
 
