@@ -42,12 +42,12 @@ class ClippedNewton(UnboundedFit):
     """Private Newton steps with a private metric and gradients that are clipped to a public norm.
 
     1. Noisy counts find the median and a tail quantile of every column (also of numeric labels) and of the
-      length of rows (``ColumnSearch``). Where there are too few records for it, columns are not rescaled.
+       length of rows (``ColumnSearch``). Where there are too few records for it, columns are not rescaled.
     2. The second moments of rows of norm at most 1 are released once, with noise, and shrunk towards a
-      multiple of the identity by the share of noise in them. Gradients are multiplied by the inverse square
-      root.
+       multiple of the identity by the share of noise in them. Gradients are multiplied by the inverse square
+       root.
     3. T steps: every transformed gradient is clipped to a fixed norm in units of the labels' scale, so that
-      of large residuals only the sign counts, as in Huber regression; the mean has Gaussian noise.
+       of large residuals only the sign counts, as in Huber regression; the mean has Gaussian noise.
 
     No bounds are declared. Where the noise of labels is symmetric, the model estimates that of least squares;
     where it is skewed, predictions lie between the median and the mean.
