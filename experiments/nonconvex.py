@@ -336,7 +336,8 @@ def _frank_wolfe(part: Part, draw: int) -> dict[str, float]:
     delta, printed = 1 / part.records**2, part.mechanism == "printed"
     steps = printed_steps(risk.facts, part.epsilon, delta, geometry == "l1") if printed else None
     plan = kinds[f"{geometry} {part.mechanism}"].plan(
-        *(risk.facts, ball),
+        risk.facts,
+        ball,
         epsilon=part.epsilon,
         delta=delta,
         steps=steps,

@@ -280,7 +280,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         else:
             X = as_table(X) if schema is None else encoded(schema, X)
             X = validated(
-                *(self, X), accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=not part
+                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=not part
             )
         rows, d = X.shape
         targets = self._targets_of(y, rows)

@@ -106,7 +106,10 @@ class _PrivateRobustModel(PrivateLinearModel):
         else:
             targets = self._declared_targets()
         plan, reason = choose_robust(
-            *(self.mechanism, n, d, targets.loss),
+            self.mechanism,
+            n,
+            d,
+            targets.loss,
             epsilon=check_epsilon(self.epsilon),
             delta=public_delta(self.delta, n),
             steps=self.steps,

@@ -77,7 +77,9 @@ class MeasuredDescent(UnboundedFit):
         options: dict[str, Any] = {} if steps is None else {"steps": steps}
         public = {"mean_range": _RANGE} if cls.kind is TrimmedGradientDescent else {"moment": _MOMENT}
         descent = cls.kind.plan(
-            *(facts, L2Ball(d + 1, _RADIUS), NO_REGULARIZER),
+            facts,
+            L2Ball(d + 1, _RADIUS),
+            NO_REGULARIZER,
             epsilon=(epsilon - spent) * (1 - 1e-12),
             delta=delta if search is None else delta / 2,
             descent=_GUESS,
