@@ -27,8 +27,8 @@ from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes, seconds
 from privopt.experiments.workbench.study_page import fill
+from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
 from privopt.problems.tables.columns import Categorical

@@ -18,12 +18,12 @@ from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
-from privopt.mechanisms.estimators.labels import check_label_range
-from privopt.mechanisms.estimators.linear import (
+from privopt.mechanisms.estimators.bounded_linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
+from privopt.mechanisms.estimators.labels import check_label_range
 from privopt.mechanisms.estimators.robust import PrivateRobustClassifier, PrivateRobustRegression
 from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
 from privopt.mechanisms.risk.choice import natural_norm

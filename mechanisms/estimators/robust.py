@@ -19,8 +19,8 @@ from sklearn.utils import Tags
 
 from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.counting import check_number, encoded
-from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
