@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
 from privopt.mechanisms.heavy_tails.units import Floats, Units
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
@@ -130,7 +130,7 @@ class UnboundedFit(ABC):
         X, ys = self._checked(X, labels)
         source = checked_source(noise)
         points = self._points(X, ys, source, limits)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         return [RealRelease(point, spend, self.noise) for point in points]
 
     def _checked(self, X: Floats, labels: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
