@@ -6,6 +6,7 @@ import ast
 import builtins
 import functools
 import json
+import math
 import os
 import signal
 import time
@@ -33,9 +34,14 @@ class Recorder:
 
     Each live function is given a code object that begins by noting its own name: tests run as fast as they do
     otherwise, where a tracer would take five times as long. Compiled functions are left as they are.
+
+    Args:
+        functions: the live functions, by their file.
+        most: processor seconds of a test; one that takes longer is ended, and is not asked about mutants.
     """
 
-    def __init__(self, functions: Mapping[str, Iterable[FunctionType]]) -> None:
+    def __init__(self, functions: Mapping[str, Iterable[FunctionType]], most: float = math.inf) -> None:
+        self.most = most
         self.reached: Reached = {}
         self.failed: set[str] = set()
         self.called: set[str] = set()
@@ -52,13 +58,21 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.called.clear()
         begin = time.process_time()
+        if math.isfinite(self.most):
+            signal.signal(signal.SIGPROF, _give_up)
+            signal.setitimer(signal.ITIMER_PROF, self.most)
         yield
+        signal.setitimer(signal.ITIMER_PROF, 0)
         if item.nodeid not in self.failed:
             self.reached[item.nodeid] = time.process_time() - begin, sorted(self.called)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome != "passed":
             self.failed.add(report.nodeid)
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError("this test takes longer than the effort allows")
 
 
 def _noting(path: str, module: ast.Module) -> ast.Module:

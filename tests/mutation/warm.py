@@ -62,7 +62,7 @@ class Warm:
 
         def record(file: Sequence[pytest.Item]) -> int:
             def work() -> int:
-                recorder = Recorder(functions)
+                recorder = Recorder(functions, most=self.patience / 3)
                 session.config.pluginmanager.register(recorder)
                 session.config.option.maxfail = 10**6
                 end = time.process_time() + self.patience
