@@ -365,9 +365,7 @@ def _speed(part: Part, draw: int) -> dict[str, float]:
     ball = L2Ball(100, 1.0)
     cut = HalfSpace(normal, -0.3 * float(np.linalg.norm(normal)))
     plans = {
-        f"a step of {kind.name}": kind.plan(
-            risk.facts, epsilon=1.0, delta=DELTA, steps=20, output=Output.LAST
-        )
+        f"a step of {kind.name}": kind.plan(risk.facts, epsilon=1.0, delta=DELTA, steps=20)
         for kind in (DPGradientDescent, DPLangevin, DPCubicNewton, DPSpider)
     }
     ways: dict[str, tuple[int, Callable[[], object]]] = {

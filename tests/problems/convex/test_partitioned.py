@@ -196,5 +196,5 @@ def test_records_are_not_brought_together() -> None:
         lambda: risk.gradient_sum(np.zeros(5), some),
         lambda: risk.difference_sum(np.zeros(5), np.zeros(5), some),
     ):
-        with pytest.raises(InvalidInputError, match="not brought together"):
+        with pytest.raises(InvalidInputError, match="not available for partitioned data"):
             ask()
