@@ -23,8 +23,7 @@ from privopt.problems.errors import PrivOptError
 
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
-    "fit": "Fit a private scorecard; with --loss a linear model, with --model a decision tree or a rule "
-    "list.",
+    "fit": "Fit a private model and print it: a scorecard, linear model, decision tree or rule list.",
     "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
     "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "
     "tree, rule list or robust model.",
