@@ -122,7 +122,6 @@ class BranchingLaw:
         Values of its coordinate, in order, of which those that stop are one, the last; without it at a root
         that has to branch.
         """
-        np.arange(len(self.problem.table))
         rest_true, rest_false = self._sides(block, level - 1)
         if self.one_sided:
             true, false = self._sides(block, 0)

@@ -21,6 +21,10 @@ from privopt.problems.tables.values import plain
 # Numbers are compared with so many cuts, evenly spread over their range: 3 lost up to .07 of balanced
 # accuracy on public tables, 15 gained .002.
 _CUTS = 7
+# Amounts and counts, whose range starts near 0, are mostly small: they are compared with these fractions of
+# the range, too. Each halves the one before, so a border between records anywhere above 1/96 of the range
+# has a cut within a factor of 1.5 of it.
+_SMALL = (1 / 64, 1 / 32, 1 / 16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +62,8 @@ class Predicate:
 class Predicates:
     """All predicates of a schema, in the order of its columns.
 
-    A number on a grid is compared with ``_CUTS`` evenly spread cuts, a binned number with each inner edge, a
-    category with each declared one; a column with a missing level has the question whether it is missing.
+    A number on a grid is compared with ``_CUTS`` evenly spread cuts, and with those of ``_SMALL`` if its range
+    starts near 0; a binned number with each inner edge, a category with each declared one; a column with a missing level has the question whether it is missing.
 
     Attributes:
         schema: the declared schema.
@@ -123,7 +127,10 @@ def _coarse(column: Column) -> Column:
 def _grid_cuts(column: Numeric) -> list[int]:
     """Return the indices of the grid points directly above the cuts."""
     grid = column.top + 1
-    return sorted({max(1, round(k * grid / (_CUTS + 1))) for k in range(1, _CUTS + 1)} - {grid})
+    shares = [k / (_CUTS + 1) for k in range(1, _CUTS + 1)]
+    if 0 <= column.low <= _SMALL[-1] * column.high:
+        shares += _SMALL
+    return sorted({max(1, round(share * grid)) for share in shares} - {grid})
 
 
 def _code_table(column: Column) -> IntArray:

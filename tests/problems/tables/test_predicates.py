@@ -75,9 +75,19 @@ def test_there_are_as_many_as_cuts_and_categories_and_gaps() -> None:
     }
 
 
+def cuts(low: float, high: float, step: float = 1) -> list[float]:
+    return [q.value for q in Predicates.of(Schema([Numeric("x", low, high, step)])).questions]
+
+
 def test_cuts_are_evenly_spread() -> None:
-    found = [q.value for q in Predicates.of(Schema([Numeric("x", 0, 79)])).questions]
-    assert found == [9.5, 19.5, 29.5, 39.5, 49.5, 59.5, 69.5]
+    assert cuts(40, 119) == [49.5, 59.5, 69.5, 79.5, 89.5, 99.5, 109.5]
+    assert cuts(-640, 639) == [-480.5, -320.5, -160.5, -0.5, 159.5, 319.5, 479.5]
+
+
+def test_amounts_are_compared_with_small_numbers_too() -> None:
+    assert cuts(0, 639) == [9.5, 19.5, 39.5, 79.5, 159.5, 239.5, 319.5, 399.5, 479.5, 559.5]
+    assert cuts(40, 679)[:3] == [49.5, 59.5, 79.5]  # 40 is less than a sixteenth of 679
+    assert cuts(0, 100_000, 1_000)[:4] == [1500.0, 2500.0, 5500.0, 12500.0]
 
 
 def test_codes_of_the_declared_schema_say_the_same() -> None:
