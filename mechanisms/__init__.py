@@ -40,6 +40,7 @@ _HOMES = {
     "OutputPerturbation": "convex.output_perturbation",
     "PermuteAndFlip": "discrete.exponential",
     "PrivacySpend": "privacy.spend",
+    "PrivateAdditiveTreeClassifier": "estimators.additive",
     "PrivateHalfspaceClassifier": "estimators.scorecard",
     "PrivateLinearRegression": "estimators.linear",
     "PrivateLogisticRegression": "estimators.linear",
@@ -90,6 +91,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.discrete.opdisc import OPDisc as OPDisc
     from privopt.mechanisms.discrete.rspm import GaussianRSPM as GaussianRSPM
     from privopt.mechanisms.discrete.rspm import LaplaceRSPM as LaplaceRSPM
+    from privopt.mechanisms.estimators.additive import (
+        PrivateAdditiveTreeClassifier as PrivateAdditiveTreeClassifier,
+    )
     from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
     from privopt.mechanisms.estimators.linear import PrivateLinearRegression as PrivateLinearRegression
     from privopt.mechanisms.estimators.linear import PrivateLogisticRegression as PrivateLogisticRegression

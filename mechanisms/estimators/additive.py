@@ -158,9 +158,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
         card, tree = self._models(declared_schema(self.schema), self.classes or (0, 1))
         return self._plan(card, tree, n_records)
 
-    def _plan(
-        self, card: PrivateHalfspaceClassifier, tree: PrivateTreeClassifier, n: int
-    ) -> AdditivePlan:
+    def _plan(self, card: PrivateHalfspaceClassifier, tree: PrivateTreeClassifier, n: int) -> AdditivePlan:
         plans = card.plan(n), tree.plan(n)
         assert plans[0].spend is not None
         return AdditivePlan(*plans, self._spend(plans[0].spend, plans[1].spend))

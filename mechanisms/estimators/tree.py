@@ -204,7 +204,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     ) -> BranchingPlan:
         return BranchingPlan.plan(
             self._kind,
-            len(predicates),
+            predicates.weights,
             min(n, len(costs) * predicates.most_rows),
             epsilon=weights.rest,
             costs=CostMatrix.of_weights(costs),
@@ -426,7 +426,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
             predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
             classes = distinct_classes(tuple(model["classes"]), np.array([]))
             point = np.array(model["point"], dtype=np.int64)
-            if not cls._kind.domain(len(predicates), levels, len(classes)).contains(point):
+            if not cls._kind.domain(len(predicates.values), levels, len(classes)).contains(point):
                 raise InvalidInputError("the point is none of the schema's domain")
             release = Release(point, spend, dict(model["noise"]), _ORACLE)
             fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))

@@ -25,6 +25,9 @@ _CUTS = 7
 # the range, too. Each halves the one before, so a border between records anywhere above 1/96 of the range
 # has a cut within a factor of 1.5 of it.
 _SMALL = (1 / 64, 1 / 32, 1 / 16)
+# In the prior a column counts as so many questions at most: the more it has, the less each weighs. Weights
+# are rounded to quarters, a quarter at least.
+_MOST_QUESTIONS, _PARTS = 7, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +65,9 @@ class Predicate:
 class Predicates:
     """All predicates of a schema, in the order of its columns.
 
-    A number on a grid is compared with ``_CUTS`` evenly spread cuts, and with those of ``_SMALL`` if its range
-    starts near 0; a binned number with each inner edge, a category with each declared one; a column with a missing level has the question whether it is missing.
+    A number on a grid is compared with ``_CUTS`` evenly spread cuts, and with those of ``_SMALL`` if its
+    range starts near 0; a binned number with each inner edge, a category with each declared one; a column
+    with a missing level has the question whether it is missing.
 
     Attributes:
         schema: the declared schema.
@@ -98,11 +102,27 @@ class Predicates:
         """The largest number of rows that the predicates can distinguish."""
         return math.prod(column.n_codes for column in self.coarse.columns)
 
+    @cached_property
+    def weights(self) -> IntArray:
+        """The weight of each predicate in the prior, in quarters, shape (p,): a public fact.
+
+        A column of many categories would otherwise be asked for its number of categories alone.
+        """
+        columns = np.array([question.column for question in self.questions])
+        asked = np.bincount(columns)[columns]
+        shares = np.rint(_PARTS * np.minimum(1.0, _MOST_QUESTIONS / asked))
+        whole = np.maximum(shares, 1).astype(np.int64)
+        return np.asarray(whole // np.gcd.reduce(whole))
+
+    @cached_property
+    def values(self) -> IntArray:
+        """The predicate that each value of a coordinate stands for, shape (sum of the weights,)."""
+        return np.repeat(np.arange(len(self)), self.weights)
+
     def table(self, codes: Sequence[IntArray]) -> PredicateTable:
         """Return the truth values of rows, from their codes in the coarse schema."""
-        return PredicateTable.from_columns(
-            (question.truths[codes[question.column]] for question in self.questions), len(codes[0])
-        )
+        truths = (question.truths[codes[question.column]] for question in self.questions)
+        return PredicateTable.from_columns(truths, len(codes[0]), self.weights)
 
     def coarsened(self, codes: Sequence[IntArray]) -> list[IntArray]:
         """Convert codes of the declared schema to codes of the coarse one."""

@@ -115,3 +115,16 @@ def test_conditions_in_words() -> None:
 def test_a_schema_with_nothing_to_tell_apart_is_refused() -> None:
     with pytest.raises(SchemaError, match="two values"):
         Predicates.of(Schema([Categorical("only", ["one"]), Binned("x", [0, 1])]))
+
+
+def test_a_column_of_many_categories_weighs_no_more_than_seven_questions() -> None:
+    """Quarters of 7 / k for each of k categories, a quarter at least; then reduced."""
+    schema = Schema(
+        [Categorical("ward", list(range(14))), Numeric("age", 18, 90), Categorical("sex", ["f", "m"])]
+    )
+    predicates = Predicates.of(schema)
+    assert predicates.weights.tolist() == [1] * 14 + [2] * 8  # 2 quarters, and 4
+    assert predicates.values.tolist() == [*range(14), *np.repeat(np.arange(14, 22), 2)]
+    country = Predicates.of(Schema([Categorical("country", list(range(100))), Numeric("age", 18, 90)]))
+    assert country.weights.tolist() == [1] * 100 + [4] * 7
+    assert Predicates.of(Schema([Numeric("age", 18, 90)])).weights.tolist() == [1] * 7
