@@ -235,12 +235,12 @@ def page(found: pd.DataFrame) -> str:
         "# Trees and rule lists on real tables",
         "",
         f"Made by `python -m privopt.experiments.trees`, on {processor()}. Tables, in brackets the records "
-        f"that were trained on and the number of splits: {names}. Means over the splits of each table, then over "
-        "tables, of 30% of the records that were left out; columns are values of epsilon. All models weigh "
+        f"that were trained on and the number of splits: {names}. Means over the splits of each table, then "
+        "over tables, of 30% of the records that were left out; columns are values of epsilon. All weigh "
         'classes by the inverse of their shares, but those of "equal costs"; the shares are released '
         "first, at a twentieth of epsilon. Trees and rule lists are pure; cards and linear models have "
-        "delta = 1/n². Trees, lists and cards spend a tenth of epsilon on risks. DP-EBM and diffprivlib promise epsilon for "
-        'adding or removing a record: "replace-one" spends half, "as labelled" all of it; they predict the '
+        "delta = 1/n². Trees, lists and cards spend a tenth of epsilon on risks. DP-EBM and diffprivlib "
+        'promise epsilon for adding or removing a record: "replace-one" spends half, "as labelled" all; they say the '
         "positive class where its probability is above its share.",
     ]
     for metric in METRICS:
