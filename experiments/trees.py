@@ -240,8 +240,8 @@ def page(found: pd.DataFrame) -> str:
         'classes by the inverse of their shares, but those of "equal costs"; the shares are released '
         "first, at a twentieth of epsilon. Trees and rule lists are pure; cards and linear models have "
         "delta = 1/n². Trees, lists and cards spend a tenth of epsilon on risks. DP-EBM and diffprivlib "
-        'promise epsilon for adding or removing a record: "replace-one" spends half, "as labelled" all; they say the '
-        "positive class where its probability is above its share.",
+        'promise epsilon for adding or removing a record: "replace-one" spends half, "as labelled" all. '
+        "Their threshold is the share of the positive class.",
     ]
     for metric in METRICS:
         parts += ["", f"## Mean {metric}", "", _wide(found.dropna(subset=[metric]), ["model"], metric)]
