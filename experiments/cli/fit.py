@@ -54,6 +54,7 @@ from privopt.experiments.cli.tree import (
     show_tree,
     tree_report,
 )
+from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 
@@ -241,6 +242,10 @@ def fit(
         with accounted(book):
             facts = marked_schema(schema, na_values)
             records = read_labelled(data, target, facts, split_classes(classes), table)
+        if model == "auto":
+            held = 2 if records.classes is None else len(records.classes)
+            choice = choose_model(records.unread().n_records, epsilon, classes=held)
+            model, tree = choice.model, choice.model != "card"
         with stoppable(time_limit) as limits:
             budget: dict[str, Any] = {
                 "epsilon": epsilon,

@@ -29,6 +29,7 @@ from privopt.experiments.cli.tree import DepthOption, ModelOption, is_tree, made
 from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
@@ -85,6 +86,11 @@ def plan(
     }
     others = dict.fromkeys(options.names, True) | card.given
     others |= {"--mechanism": mechanism != "auto", "--delta": delta != "auto", "--risk-share": False}
+    chosen = None
+    if is_tree(model, max_depth, others) and model == "auto":
+        labels = split_classes(classes)
+        chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
+        model = chosen.model
     if is_tree(model, max_depth, others):
         made = made_tree(
             model,
@@ -96,7 +102,8 @@ def plan(
             prevalence=parse_prevalence(prevalence),
             risk_share=risk_share,
         ).plan(records)
-        show(tree_plan_report(made), tree_plan_lines(made), made.spend, as_json=as_json, ledger=ledger)
+        told = tree_plan_report(made, chosen), tree_plan_lines(made, chosen)
+        show(*told, made.spend, as_json=as_json, ledger=ledger)
         return
     if is_robust(mechanism, options):
         is_linear(mechanism, options, {**card.given, **weighing})
@@ -119,7 +126,11 @@ def plan(
         class_weight=parse_weights(class_weight),
         prevalence=parse_prevalence(prevalence),
     ).plan(records)
-    show(plan_report(planned), _lines(planned), planned.spend, as_json=as_json, ledger=ledger)
+    report, lines = plan_report(planned), _lines(planned)
+    if chosen is not None:
+        report = {"model": chosen.model, "model_reason": chosen.reason, **report}
+        lines = [f"model: {chosen.model} ({chosen.reason})", *lines]
+    show(report, lines, planned.spend, as_json=as_json, ledger=ledger)
 
 
 def show(

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 Made = Callable[[float], Any]
 
@@ -52,22 +51,28 @@ def diffprivlib(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
     yield "diffprivlib forest", lambda e: models.RandomForestClassifier(epsilon=e, **known)
 
 
-def _unit(frame: Any, bounds: dict[str, Any]) -> Any:
-    """Numbers scaled to [0, 1] by their declared bounds."""
-    lows, highs = (np.array([bounds[name][k] for name in frame.columns]) for k in (0, 1))
-    return np.clip((frame.to_numpy(dtype=float) - lows) / (highs - lows), 0.0, 1.0)
+def _frames(task: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Records, their labels, and records to score, as data frames."""
+    pandas = importlib.import_module("pandas")
+    train, test = (pandas.read_csv(task[name], keep_default_na=False) for name in ("train", "test"))
+    return train, train.pop(task["label"]).to_numpy(), test
+
+
+def _arrays(task: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The same as arrays of numbers, scaled to [0, 1] by their declared bounds."""
+    train, test = (np.loadtxt(task[name], delimiter=",", skiprows=1) for name in ("train", "test"))
+    lows, highs = np.array(list(task["bounds"].values()), dtype=float).T
+    X, others = (np.clip((half[:, : len(lows)] - lows) / (highs - lows), 0.0, 1.0) for half in (train, test))
+    return X, train[:, -1].astype(int), others
 
 
 def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         task = json.load(file)
-    train, test = (pd.read_csv(task[name], keep_default_na=False) for name in ("train", "test"))
-    labels = train.pop(task["label"]).to_numpy()
-    X, others = train, test
-    if task["package"] == "diffprivlib":
-        X, others = _unit(train, task["bounds"]), _unit(test, task["bounds"])
+    read, models = {"interpret": (_frames, interpret), "diffprivlib": (_arrays, diffprivlib)}[task["package"]]
+    X, labels, others = read(task)
     found = []
-    for model, make in {"interpret": interpret, "diffprivlib": diffprivlib}[task["package"]](task, train):
+    for model, make in models(task, X):
         for epsilon in task["epsilons"]:
             began = time.perf_counter()
             fitted = make(epsilon).fit(X, labels)

@@ -142,9 +142,14 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
             check_number(records.n_records, n)
             card.fit(records)
             tree.fit(records)
+        self._set(card, tree)
         name = y if isinstance(y, str) else getattr(y, "name", None)
-        self.target_ = card.target_ = tree.target_ = name if isinstance(name, str) else ""
-        return self._set(card, tree)
+        self.name_target(name if isinstance(name, str) else "")
+        return self
+
+    def name_target(self, name: str) -> None:
+        """Set the name of the label column, for printing."""
+        self.target_ = self.scorecard_model_.target_ = self.tree_model_.target_ = name
 
     def plan(self, n_records: int) -> AdditivePlan:
         """Plan a fit of ``n_records`` without data.
