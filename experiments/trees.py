@@ -217,8 +217,8 @@ def measured(environments: Path | None, splits: int, kept: Path) -> pd.DataFrame
         all_tables(environments), key=lambda table: len(Predicates.of(table[3])) ** 2 * len(table[2])
     )
     for seed in range(splits):
-        for table in tables:
-            for part, measure in parts.items():
+        for part, measure in parts.items():
+            for table in tables:
                 path = kept / f"{table[0].replace(' ', '-')}-{part}-{seed}.csv"
                 if not path.exists():
                     rows = pd.DataFrame(list(measure(Split(table, seed))))

@@ -40,7 +40,7 @@ class Predicate:
         kind: "below" a cut, "is" a category, or "missing".
         value: the cut, as a number, or the category; None for "missing".
         truths: the answer to each code of the column, by the coarse schema; shape (codes,).
-        gap: the answer for a missing value; None if missing values are refused.
+        missing: the code of a missing value; None if missing values are refused.
     """
 
     column: int
@@ -48,16 +48,27 @@ class Predicate:
     kind: str
     value: Any
     truths: Bools
-    gap: bool | None
+    missing: int | None
 
-    def text(self, true: bool = True) -> str:
-        """The condition that the answer is yes, or that it is no, in words."""
+    @property
+    def gap(self) -> bool | None:
+        """The answer for a missing value; None if missing values are refused."""
+        return None if self.missing is None else bool(self.truths[self.missing])
+
+    def text(self, true: bool = True, possible: Bools | None = None) -> str:
+        """The condition that the answer is yes, or that it is no, in words.
+
+        Args:
+            true: which of both.
+            possible: whether a record that is asked can have each code; shape (codes,). None: every one.
+        """
         if self.kind == "missing":
             return f"{self.name} is {'missing' if true else 'known'}"
         sign = {("below", True): "<", ("below", False): "\N{GREATER-THAN OR EQUAL TO}"}.get(
             (self.kind, true), "=" if true else "\N{NOT EQUAL TO}"
         )
-        also = " or missing" if self.gap is not None and self.gap == true else ""
+        here = self.missing is not None and (possible is None or bool(possible[self.missing]))
+        also = " or missing" if here and self.gap == true else ""
         return f"{self.name} {sign} {self.value}{also}"
 
 
@@ -169,7 +180,7 @@ def _questions(place: int, column: Column) -> Iterator[Predicate]:
     codes = np.arange(column.n_codes)
 
     def made(name: str, value: Any, truths: Bools) -> Predicate:
-        return Predicate(place, column.name, name, value, truths, _gap(column, truths))
+        return Predicate(place, column.name, name, value, truths, _missing_code(column))
 
     if isinstance(kind, Binned):
         for k, edge in enumerate(kind.edges[1:-1], 1):
@@ -185,13 +196,13 @@ def _questions(place: int, column: Column) -> Iterator[Predicate]:
         yield made("missing", None, codes == column.n_codes - 1)
 
 
-def _gap(column: Column, truths: Bools) -> bool | None:
-    """Return the answer for a missing value."""
+def _missing_code(column: Column) -> int | None:
+    """Return the code of a missing value."""
     kind, has_level = plain_column(column)
     if has_level:
-        return bool(truths[-1])
+        return column.n_codes - 1
     assert isinstance(kind, Binned | Categorical)  # by ``_questions``
     if kind.missing is None:
         return None
     values = [float(kind.missing)] if isinstance(kind, Binned) else [kind.missing]
-    return bool(truths[column.code(np.array(values, dtype=None if isinstance(kind, Binned) else object))[0]])
+    return int(column.code(np.array(values, dtype=None if isinstance(kind, Binned) else object))[0])
