@@ -103,7 +103,6 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
     prevalence: float | Sequence[float] | None
     limits: Limits | None
     insecure_seed: int | None
-    target_: str = ""
     score_edges = _EDGES
     file_format = "privopt-additive-tree/1"
 
@@ -144,12 +143,17 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
             tree.fit(records)
         self._set(card, tree)
         name = y if isinstance(y, str) else getattr(y, "name", None)
-        self.name_target(name if isinstance(name, str) else "")
+        self.target_ = name if isinstance(name, str) else ""
         return self
 
-    def name_target(self, name: str) -> None:
-        """Set the name of the label column, for printing."""
-        self.target_ = self.scorecard_model_.target_ = self.tree_model_.target_ = name
+    @property
+    def target_(self) -> str:
+        """The name of the label column, "" if the labels have no name."""
+        return self.scorecard_model_.target_
+
+    @target_.setter
+    def target_(self, name: str) -> None:
+        self.scorecard_model_.target_ = self.tree_model_.target_ = name
 
     def plan(self, n_records: int) -> AdditivePlan:
         """Plan a fit of ``n_records`` without data.
@@ -263,7 +267,6 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
                 raise InvalidInputError("card and tree have different schemas or classes")
             spend = PrivacySpend.from_dict(model["spend"])
             fitted = cls(spend.epsilon, schema=card.schema_, classes=tuple(card.classes_.tolist()))
-            fitted.target_ = card.target_
             fitted._set(card, tree)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             what = str(error) if isinstance(error, PrivOptError) else type(error).__name__

@@ -5,7 +5,6 @@ Neighbours: replace-one, number of records public, throughout.
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -19,8 +18,8 @@ from sklearn.utils import Tags
 
 from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.counting import check_number, encoded
-from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -29,6 +28,7 @@ from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss
@@ -106,7 +106,10 @@ class _PrivateRobustModel(PrivateLinearModel):
         else:
             targets = self._declared_targets()
         plan, reason = choose_robust(
-            *(self.mechanism, n, d, targets.loss),
+            self.mechanism,
+            n,
+            d,
+            targets.loss,
             epsilon=check_epsilon(self.epsilon),
             delta=public_delta(self.delta, n),
             steps=self.steps,
@@ -122,7 +125,7 @@ class _PrivateRobustModel(PrivateLinearModel):
                 stacklevel=2,
             )
         source = NoiseSource(self.insecure_seed)
-        spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
+        spend = spent(plan, source)
         with booked(self.ledger, spend, table) as (X, read):
             check_number(len(X), n)
             releases = plan.release(X, read.labels, source, self.limits)

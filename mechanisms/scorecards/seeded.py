@@ -11,11 +11,12 @@ import numpy as np
 
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
+from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
@@ -125,8 +126,11 @@ class SeededScorecard:
         )
         mu = mu_beside_range(epsilon, delta, choice.width)
         risk = RiskFacts(
-            *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss()),
-            *(facts.row_norm, "l2"),
+            facts.n_records,
+            facts.lattice.dimension,
+            loss or LogisticLoss(),
+            facts.row_norm,
+            "l2",
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
         means: NumberMeans | None = None
@@ -220,7 +224,9 @@ class SeededScorecard:
                 else units.features(features)
             )
         risk = EmpiricalRisk(
-            *(features, table.y, facts.loss),
+            features,
+            table.y,
+            facts.loss,
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
@@ -232,7 +238,7 @@ class SeededScorecard:
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
         oracle = data.oracle.prepare(domain, self.choice.question)
         chosen = self.choice.release(oracle, source, _left(clock))
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
 
 

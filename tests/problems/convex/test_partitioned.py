@@ -109,7 +109,7 @@ def test_a_constant_feature_need_not_be_stored(norm: Any) -> None:
     stored = model._prepared(X, y, None)
     assert stored.features.shape[1] == parts.facts.dimension == 6
     whole = EmpiricalRisk(
-        *(stored.features, y, LogisticLoss()), row_norm=parts.facts.row_norm, norm=norm, constant=0.5
+        stored.features, y, LogisticLoss(), row_norm=parts.facts.row_norm, norm=norm, constant=0.5
     )
     w, v = np.random.default_rng(1).normal(size=(2, 6))
     for name, at in (("value", (w,)), ("gradient", (w,)), ("hessian", (w,)), ("hessian_vector", (w, v))):
@@ -196,5 +196,5 @@ def test_records_are_not_brought_together() -> None:
         lambda: risk.gradient_sum(np.zeros(5), some),
         lambda: risk.difference_sum(np.zeros(5), np.zeros(5), some),
     ):
-        with pytest.raises(InvalidInputError, match="not brought together"):
+        with pytest.raises(InvalidInputError, match="not available for partitioned data"):
             ask()
