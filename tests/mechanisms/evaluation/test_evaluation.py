@@ -445,10 +445,10 @@ def test_any_public_classifier_with_scores_is_evaluated() -> None:
 def test_what_cannot_be_evaluated_is_refused() -> None:
     X, y = patients(300)
     model = linear()
-    three = PrivateLogisticRegression(5.0, schema=SCHEMA, classes=("a", "b", "c"), insecure_seed=0)
-    three.fit(X, np.resize(["a", "b", "c"], 300))
+    features = SCHEMA.encode(X).X
+    three = LogisticRegression(max_iter=1000).fit(features, np.resize(["a", "b", "c"], 300))
     with pytest.raises(InvalidInputError, match="has 3 classes"):
-        evaluate(three, X, y)
+        evaluate(three, features, y)
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
     with pytest.raises(InvalidInputError, match="has no classes"):
         evaluate(numbers.fit(X, np.zeros(300)), X, y)
