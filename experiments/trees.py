@@ -137,7 +137,7 @@ class Split:
         made.fit(np.stack(X, axis=1), self.labels)
         scores = made.predict_proba(np.stack(others, axis=1))[:, 1]
         yield self.row("not private: CART, depth 3", np.nan, scores > 0.5, scores, None)
-        share = {"class_weight": "balanced", "prevalence": self.positive}
+        share: dict[str, Any] = {"class_weight": "balanced", "prevalence": self.positive}
         optimal = self.ours("", np.nan, PrivateTreeClassifier(_FREE, max_depth=_DEPTH, **share))
         yield {**optimal, "model": "not private: optimal tree, depth 3"}
 
@@ -178,7 +178,7 @@ class Split:
                 c.name: [float(c.low), float(c.high)] for c in self.schema.columns if isinstance(c, Numeric)
             }
             train, test = (
-                half.assign(**{c: half[c].astype(str) for c in half if c not in numbers})
+                half.assign(**{str(c): half[c].astype(str) for c in half if c not in numbers})
                 for half in (self.records, self.others)
             )
             bounds = numbers
@@ -259,8 +259,8 @@ def page(found: pd.DataFrame) -> str:
 
 
 def _wide(rows: pd.DataFrame, keys: list[str], metric: str) -> str:
-    means = rows.groupby(["table", "model", "epsilon"], dropna=False)[metric].mean()
-    means = means.groupby([*keys, "epsilon"], dropna=False).mean().reset_index()
+    by_table = rows.groupby(["table", "model", "epsilon"], dropna=False)[metric].mean()
+    means = by_table.groupby([*keys, "epsilon"], dropna=False).mean().reset_index()
     means["epsilon"] = means["epsilon"].map(lambda e: "none" if np.isnan(e) else f"{e:g}")
     columns = [name for name in (*(f"{e:g}" for e in EPSILONS), "none") if name in set(means["epsilon"])]
     wide = means.pivot(index=keys, columns="epsilon", values=metric)[columns].round(3).reset_index()

@@ -11,7 +11,7 @@ import typer
 
 from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import load_linear
-from privopt.experiments.cli.tree import AnyTreeModel, load_tree
+from privopt.experiments.cli.tree import TreeModel, load_tree
 from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.additive_card import additive_page
 from privopt.mechanisms.estimators.page import card_page
@@ -103,7 +103,7 @@ def _text(
     return card_page(shown, own, seen=True, title=title)
 
 
-def _tree_text(model: AnyTreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:
+def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:
     if isinstance(model, PrivateAdditiveTreeClassifier):
         return _additive_text(model, kind, evaluation, title)
     if kind == "sql":

@@ -74,8 +74,10 @@ def evaluate(
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
         with showing("the evaluation was released, and is paid for", kept):
-            shown = show_classes if isinstance(found, ClassEvaluation) else show_evaluation
-            shown(found, tell)  # type: ignore[operator]
+            if isinstance(found, ClassEvaluation):
+                show_classes(found, tell)
+            else:
+                show_evaluation(found, tell)
 
 
 def show_classes(found: ClassEvaluation, console: Console) -> None:

@@ -142,7 +142,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
             card.fit(records)
             tree.fit(records)
         self._set(card, tree)
-        name = y if isinstance(y, str) else getattr(y, "name", None)
+        name: Any = y if isinstance(y, str) else getattr(y, "name", None)
         self.target_ = name if isinstance(name, str) else ""
         return self
 

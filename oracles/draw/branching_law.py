@@ -130,8 +130,10 @@ class BranchingLaw:
             ways = Masses(*(np.stack(columns, axis=1).ravel() for columns in zip(*pairs, strict=True)))
         else:
             ways = _times(rest_true, rest_false)
-        of_values = np.arange(len(ways.mean)).reshape(-1, self.problem.ways)[self.problem.table.values]
-        ways = Masses(*(column[of_values.ravel()] for column in ways))
+        of_values = (
+            np.arange(len(ways.mean)).reshape(-1, self.problem.ways)[self.problem.table.values].ravel()
+        )
+        ways = Masses(ways.smallest[of_values], ways.mean[of_values], ways.excess[of_values])
         if self.problem.root_splits and level == self.problem.levels:
             return _scaled(ways, 1.0 / len(ways.mean))
         stop = _leaf(self._leaf_losses(block)[None, :], self.tables.beta)
