@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """The part of the command line that is about decision trees, rule lists, and cards with trees added."""
+=======
+"""Decision trees and rule lists on the command line."""
+>>>>>>> main
 
 from __future__ import annotations
 
@@ -16,8 +20,13 @@ from privopt.mechanisms.estimators.additive_card import AdditiveCard
 from privopt.mechanisms.estimators.model_choice import ModelChoice
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier, TreePlan
 
+<<<<<<< HEAD
 TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier | PrivateAdditiveTreeClassifier
 # What a report says about itself: everything else in it is covered by epsilon.
+=======
+TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier
+# Keys of a report that are not private; epsilon covers all others.
+>>>>>>> main
 NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
 
@@ -38,7 +47,11 @@ def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
 
 
 def load_tree(path: Path) -> TreeModel | None:
+<<<<<<< HEAD
     """A saved tree or rule list, or card and tree; None where the file holds something else."""
+=======
+    """Load a saved tree or rule list; None for other files."""
+>>>>>>> main
     try:
         beginning = path.read_text("utf-8-sig")[:200]
     except (OSError, ValueError):
@@ -55,7 +68,7 @@ def load_tree(path: Path) -> TreeModel | None:
 
 
 def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str, Any]:
-    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     said, truth = model.predict(records.X), records.labels
     tree = model.tree_model_ if isinstance(model, PrivateAdditiveTreeClassifier) else model
     return {
@@ -72,7 +85,7 @@ def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str
 
 
 def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> None:
-    """The model and its account, for people."""
+    """Print the model and its spend."""
     card = model.card_
     if isinstance(card, AdditiveCard) or card.risks is not None:
         lines = card.to_markdown().rstrip("\n").split("\n")[:-2]
@@ -90,6 +103,7 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
         console.print(line, markup=False, highlight=False)
 
 
+<<<<<<< HEAD
 def choice_line(chosen: ModelChoice) -> str:
     """The model that was chosen, and why."""
     return f"model: {chosen.model} ({chosen.reason})"
@@ -100,6 +114,10 @@ def plan_lines(planned: TreePlan | AdditivePlan) -> list[str]:
     if isinstance(planned, AdditivePlan):
         tree = (f"tree: {line}" for line in plan_lines(planned.tree))
         return [f"spend: {planned.spend}", f"card: {planned.card.plan.name} ({planned.card.reason})", *tree]
+=======
+def plan_lines(planned: TreePlan) -> list[str]:
+    """Return the lines that describe a plan."""
+>>>>>>> main
     choice, levels = planned.plan.choice, planned.plan.levels
     return [
         f"spend: {planned.spend}",
@@ -112,11 +130,16 @@ def plan_lines(planned: TreePlan | AdditivePlan) -> list[str]:
     ]
 
 
+<<<<<<< HEAD
 def plan_report(planned: TreePlan | AdditivePlan) -> dict[str, Any]:
     """The same, for programs."""
     if isinstance(planned, AdditivePlan):
         parts = {"card_mechanism": planned.card.plan.name, **plan_report(planned.tree)}
         return {**parts, **planned.spend.to_dict()}
+=======
+def plan_report(planned: TreePlan) -> dict[str, Any]:
+    """Return the plan as plain numbers and strings."""
+>>>>>>> main
     return {
         **planned.spend.to_dict(),
         **planned.plan.choice.noise,

@@ -162,9 +162,7 @@ def _evaluate_classes(
     with booked(ledger, replace(plan.spend, insecure_seed=source.insecure_seed), given) as table:
         held = np.sum(table.each(partial(_crossed, size=size)), axis=0)
         check_number(int(np.sum(held)), n)
-        cells = np.arange(size)
-        said, true = np.repeat(cells, size), np.tile(cells, size)
-        histogram = plan.release(said, true, (size, size), source, held)
+        histogram = plan.release_counts(held.reshape(size, size), source)
     return ClassEvaluation(histogram, tuple(model.classes_.tolist()), target, confidence)
 
 
