@@ -73,14 +73,9 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         "--model",
-<<<<<<< HEAD
-        help="card: a scorecard of integer points. linear: a linear model. robust: a linear model of records "
-        "of unknown size. tree: a decision tree. rules: a list of rules. additive: a card and a tree whose "
-        "scores are added, for ranking. auto: card or tree, by public facts; `privopt plan` says which. "
-=======
         help="card: a scorecard of integer points. linear: a linear model. robust: a linear model for "
-        "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. "
->>>>>>> main
+        "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. additive: a "
+        "card and a tree whose scores are added, for ranking. auto: card or tree, by public facts. "
         "Default: that of the mechanism; linear with a --loss; otherwise card.",
         rich_help_panel=_MODEL,
     ),

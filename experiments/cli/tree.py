@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The part of the command line that is about decision trees, rule lists, and cards with trees added."""
-=======
-"""Decision trees and rule lists on the command line."""
->>>>>>> main
+"""Decision trees, rule lists, and cards and trees that are added, on the command line."""
 
 from __future__ import annotations
 
@@ -20,13 +16,8 @@ from privopt.mechanisms.estimators.additive_card import AdditiveCard
 from privopt.mechanisms.estimators.model_choice import ModelChoice
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier, TreePlan
 
-<<<<<<< HEAD
 TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier | PrivateAdditiveTreeClassifier
-# What a report says about itself: everything else in it is covered by epsilon.
-=======
-TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier
 # Keys of a report that are not private; epsilon covers all others.
->>>>>>> main
 NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
 
@@ -47,11 +38,7 @@ def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
 
 
 def load_tree(path: Path) -> TreeModel | None:
-<<<<<<< HEAD
-    """A saved tree or rule list, or card and tree; None where the file holds something else."""
-=======
-    """Load a saved tree or rule list; None for other files."""
->>>>>>> main
+    """Load a saved tree or rule list, or card and tree; None for other files."""
     try:
         beginning = path.read_text("utf-8-sig")[:200]
     except (OSError, ValueError):
@@ -103,21 +90,16 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
         console.print(line, markup=False, highlight=False)
 
 
-<<<<<<< HEAD
 def choice_line(chosen: ModelChoice) -> str:
-    """The model that was chosen, and why."""
+    """Return the line that names the model that was chosen, and why."""
     return f"model: {chosen.model} ({chosen.reason})"
 
 
 def plan_lines(planned: TreePlan | AdditivePlan) -> list[str]:
-    """A plan, for people."""
+    """Return the lines that describe a plan."""
     if isinstance(planned, AdditivePlan):
         tree = (f"tree: {line}" for line in plan_lines(planned.tree))
         return [f"spend: {planned.spend}", f"card: {planned.card.plan.name} ({planned.card.reason})", *tree]
-=======
-def plan_lines(planned: TreePlan) -> list[str]:
-    """Return the lines that describe a plan."""
->>>>>>> main
     choice, levels = planned.plan.choice, planned.plan.levels
     return [
         f"spend: {planned.spend}",
@@ -130,16 +112,11 @@ def plan_lines(planned: TreePlan) -> list[str]:
     ]
 
 
-<<<<<<< HEAD
 def plan_report(planned: TreePlan | AdditivePlan) -> dict[str, Any]:
-    """The same, for programs."""
+    """Return the plan as plain numbers and strings."""
     if isinstance(planned, AdditivePlan):
         parts = {"card_mechanism": planned.card.plan.name, **plan_report(planned.tree)}
         return {**parts, **planned.spend.to_dict()}
-=======
-def plan_report(planned: TreePlan) -> dict[str, Any]:
-    """Return the plan as plain numbers and strings."""
->>>>>>> main
     return {
         **planned.spend.to_dict(),
         **planned.plan.choice.noise,

@@ -50,23 +50,18 @@ class Predicate:
     truths: Bools
     missing: int | None
 
-<<<<<<< HEAD
     @property
     def gap(self) -> bool | None:
         """The answer for a missing value; None if missing values are refused."""
         return None if self.missing is None else bool(self.truths[self.missing])
 
     def text(self, true: bool = True, possible: Bools | None = None) -> str:
-        """The condition that the answer is yes, or that it is no, in words.
+        """Return the condition for the answer yes, or for no, in words.
 
         Args:
             true: which of both.
             possible: whether a record that is asked can have each code; shape (codes,). None: every one.
         """
-=======
-    def text(self, true: bool = True) -> str:
-        """Return the condition for the answer yes, or for no, in words."""
->>>>>>> main
         if self.kind == "missing":
             return f"{self.name} is {'missing' if true else 'known'}"
         sign = {("below", True): "<", ("below", False): "\N{GREATER-THAN OR EQUAL TO}"}.get(
