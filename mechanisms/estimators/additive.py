@@ -142,8 +142,8 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
             card.fit(records)
             tree.fit(records)
         self._set(card, tree)
-        name: Any = y if isinstance(y, str) else getattr(y, "name", None)
-        self.target_ = name if isinstance(name, str) else ""
+        label: Any = y if isinstance(y, str) else getattr(y, "name", None)
+        self.target_ = label if isinstance(label, str) else ""
         return self
 
     @property

@@ -19,7 +19,7 @@ from privopt.problems.tables.predicates import Predicates
 
 # Sizes of the picture in its own units, about the pixels of a phone.
 _WIDTH, _STEP, _LINE, _PAD, _PILL = 420, 18, 16, 7, 120
-_LETTER = 6.6  # approximate width of a character
+_LETTER, _BOLD_LETTER = 6.6, 7.8  # approximate widths of a character
 
 
 # Colours of the picture where no style sheet says otherwise, of classes in order.
@@ -243,8 +243,9 @@ class TreeCard:
             bar = f'<rect x="{x:g}" y="{y + h - 4:g}" width="{wide:.1f}" height="4" class="share" '
             bar += f'fill="{_INK}" opacity="0.55"/>'
         share = "" if self.risks is None else f" {self.risks.shares[leaf.number, leaf.label]:.0%}"
-        name = self.names[leaf.label]
-        most = int((_PILL - 12) / _LETTER) - len(share)
+        label = self.classes[leaf.label]
+        name = label if isinstance(label, str) else self.names[leaf.label]
+        most = int((_PILL - 12) / _BOLD_LETTER) - len(share)
         shown = name if len(name) <= most else name[: max(1, most - 1)] + "\N{HORIZONTAL ELLIPSIS}"
         return (
             f'<rect x="{x:g}" y="{y:g}" width="{_PILL - 4}" height="{h:g}" rx="5" '
