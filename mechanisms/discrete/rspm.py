@@ -39,9 +39,14 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
 
     @classmethod
     def _calibrated(cls, target: Target) -> Calibration:
-        problem_type, lattice, bound, epsilon, delta, calibration = target
-        counts = separator_counts(problem_type.separators(lattice))
-        return calibrate_rspm(epsilon, delta, counts, loss_bound=bound, calibration=calibration)
+        counts = separator_counts(target.problem_type.separators(target.lattice))
+        return calibrate_rspm(
+            target.epsilon,
+            target.delta,
+            counts,
+            loss_bound=target.loss_bound,
+            calibration=target.calibration,
+        )
 
     @property
     def noise(self) -> dict[str, float]:

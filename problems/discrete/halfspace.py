@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,6 +80,9 @@ class ZeroOneHalfspace(DiscreteProblem):
     def predict(self, w: IntArray) -> IntArray:
         """Predictions -1 or +1 for all rows, shape (rows,)."""
         return np.where(self.X @ np.asarray(w, dtype=np.int64) > 0, 1, -1).astype(np.int64)
+
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        return type(self)(X, y, self.lattice, self.costs)
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
