@@ -1,4 +1,4 @@
-"""Code outside this package that a privacy claim relies on: whether a conformance kit passed it, and when.
+"""Code outside this package that a privacy claim relies on: whether a kit or audit passed it, and when.
 
 What passed is remembered in a file of the user, by the hash of the source files of the code. Code that has
 changed since, or whose source cannot be read, counts as not checked. Passing a kit is evidence, not a proof.
@@ -25,7 +25,7 @@ class Standing:
     """What is known of some code.
 
     Attributes:
-        passed: whether a kit passed the code as it is now.
+        passed: whether a kit, of mechanisms the audit, passed the code as it is now.
         words: what to say of it beside a privacy claim.
     """
 
@@ -56,22 +56,27 @@ def outside_code(value: Any) -> Any:
 
 
 def standing(code: Any, what: str) -> Standing | None:
-    """What is known of a class or function; None for this package's own. ``what`` begins the words."""
+    """What is known of a class or function; None for this package's own.
+
+    ``what`` it is, "oracle" or "mechanism" say, begins the words. Mechanisms are checked by the audit, all
+    else by a conformance kit.
+    """
     if is_own(code):
         return None
-    name, found = _name(code), _remembered().get(_name(code))
+    check = _check_of(what)
+    name, found = _name(code), _remembered().get(_key(code, what))
     if found is None or found.get("digest") != digest(code):
-        changed = "not checked by the kit" + (", it has changed since" if found is not None else "")
+        changed = f"not checked by the {check}" + (", it has changed since" if found is not None else "")
         return Standing(False, f"{what} {name}: {changed}")
     return Standing(
         True,
-        f"{what} {name}: passed the kit of privopt {found['kit']} on {found['when']}, sha256 "
+        f"{what} {name}: passed the {check} of privopt {found['kit']} on {found['when']}, sha256 "
         f"{found['digest'][:12]}",
     )
 
 
-def remember(code: type) -> Standing:
-    """Note that a kit passed a class as it is now. Call it after the kit alone.
+def remember(code: type, what: str = "oracle") -> Standing:
+    """Note that a class passed the check of what it is, as it is now. Call it after that check alone.
 
     Raises:
         OSError: the file cannot be written.
@@ -85,10 +90,19 @@ def remember(code: type) -> Standing:
     entry = _Passed(found, version("privopt"), datetime.now(UTC).date().isoformat())
     path = state_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(_remembered() | {_name(code): asdict(entry)}, indent=1) + "\n")
-    known = standing(code, "oracle")
+    write_atomically(path, json.dumps(_remembered() | {_key(code, what): asdict(entry)}, indent=1) + "\n")
+    known = standing(code, what)
     assert known is not None
     return known
+
+
+def _check_of(what: str) -> str:
+    return "audit" if what == "mechanism" else "kit"
+
+
+def _key(code: Any, what: str) -> str:
+    """The name in the file of checks; a mechanism that passed a kit of oracles has not passed the audit."""
+    return _name(code) if _check_of(what) == "kit" else f"{_name(code)} ({_check_of(what)})"
 
 
 def digest(code: Any) -> str | None:

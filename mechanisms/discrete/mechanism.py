@@ -15,6 +15,7 @@ from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
+from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.oracles.certificate import Certificate
@@ -22,7 +23,7 @@ from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
-from privopt.oracles.vetting import standing
+from privopt.oracles.vetting import outside_code
 from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.objective import Perturbation
@@ -120,7 +121,8 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         noise = cls._calibrated(target)
         build: Callable[..., Self] = cls
         spend = dataclasses.replace(noise.spend, mechanism=cls.name)  # whoever shares a calibration
-        return build(target.problem_type, target.lattice, spend, target.loss_bound, noise.scale)
+        made = build(target.problem_type, target.lattice, spend, target.loss_bound, noise.scale)
+        return dataclasses.replace(made, spend=relying_on(spend, made))
 
     @classmethod
     @abstractmethod
@@ -188,20 +190,17 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         oracle: PreparedOracle | PreparedGibbs,
         proof: Certificate | None,
     ) -> Release:
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
-        return Release(np.array(point), relying_on(spend, self, oracle), self.noise, oracle.name, proof)
+        spend = relying_on(spent(self, source), self, answering(oracle))
+        return Release(np.array(point), spend, self.noise, oracle.name, proof)
 
 
-def relying_on(spend: PrivacySpend, mechanism: object, oracle: Any) -> PrivacySpend:
-    """A spend that names the outside code its claim relies on, and whether a conformance kit passed it."""
-    answers = (
-        oracle.solver if isinstance(oracle, PreparedOracle) else type(getattr(oracle, "sampler", oracle))
-    )
-    parts = (("mechanism", type(mechanism)), ("oracle", getattr(oracle, "maker", None) or answers))
-    for what, code in parts:
-        if (known := standing(code, what)) is not None:
-            spend = spend.relying_on(known.words, checked=known.passed)
-    return spend
+def answering(oracle: Any) -> tuple[str, Any]:
+    """The class or function whose word an oracle's answers are, prepared or not, for ``relying_on``."""
+    if isinstance(oracle, PreparedOracle | PreparedGibbs):
+        if oracle.maker is not None:
+            return "oracle", oracle.maker
+        return "oracle", oracle.solver if isinstance(oracle, PreparedOracle) else type(oracle.sampler)
+    return "oracle", outside_code(oracle)
 
 
 def check_planned(

@@ -45,6 +45,7 @@ from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
 from privopt.mechanisms.risk.mechanism import RiskMechanism
@@ -140,8 +141,9 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
                 'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
             )
         source = NoiseSource(self.insecure_seed)
-        note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
-        spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
+        one = spent(plan, source)
+        note = f"one-vs-rest: {one.note}" if seen.releases > 1 else one.note
+        spend = weights.whole(replace(one, note=note))
         with booked(self.ledger, spend, given) as table:
             read = outline_of(table)
             check_number(read.records, seen.records)

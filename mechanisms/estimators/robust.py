@@ -5,7 +5,6 @@ Neighbours: replace-one, number of records public, throughout.
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -29,6 +28,7 @@ from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss
@@ -122,7 +122,7 @@ class _PrivateRobustModel(PrivateLinearModel):
                 stacklevel=2,
             )
         source = NoiseSource(self.insecure_seed)
-        spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
+        spend = spent(plan, source)
         with booked(self.ledger, spend, table) as (X, read):
             check_number(len(X), n)
             releases = plan.release(X, read.labels, source, self.limits)

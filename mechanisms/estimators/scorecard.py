@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.discrete.mechanism import Release, relying_on
+from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.counting import (
@@ -40,6 +40,7 @@ from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import relying_on
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card
@@ -194,10 +195,8 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         planned = self._planned(schema, n, weights)
-        planned.check_oracle()
         plan, costs, source = planned.plan, _costs(weights), NoiseSource(self.insecure_seed)
-        card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
-        spend = budget.whole(card)
+        spend = replace(_spend(planned, weights, budget), insecure_seed=source.insecure_seed)
         with booked(self.ledger, spend, given) as records, _searching(plan.name, self.limits):
             check_number(records.n_records, n)
             if weights.plan is not None:  # plan again, for the released costs
@@ -207,7 +206,8 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
             oracle = planned.prepare(problem, records.coded)
             release = replace(
-                plan.release(oracle, source, self.limits), spend=relying_on(spend, plan, oracle)
+                plan.release(oracle, source, self.limits),
+                spend=relying_on(spend, plan, answering(oracle)),
             )
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)
@@ -226,7 +226,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         planned = self._planned(schema, check_count(n_records, "n_records"), weights)
-        return replace(planned, spend=budget.whole(weights.whole(planned.plan.spend)))
+        return replace(planned, spend=_spend(planned, weights, budget))
 
     def _planned(self, schema: Schema, n: int, weights: ClassWeights, costs: Costs | None = None) -> CardPlan:
         return plan_card(
@@ -474,6 +474,12 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
 
 def _counted(X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:
     return CountedRecords.of(schema, schema.codes(X), classes.tolist(), class_indices(labels, classes))
+
+
+def _spend(planned: CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:
+    """Return the spend of a whole fit, and what the claim relies on: booked before records are read."""
+    whole = budget.whole(weights.whole(planned.plan.spend))
+    return relying_on(whole, planned.plan, answering(planned.check_oracle()))
 
 
 def _label_name(y: Any) -> str:

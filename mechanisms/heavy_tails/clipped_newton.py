@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Perturb, StepClock
 from privopt.mechanisms.risk.mechanism import RealRelease
@@ -184,7 +184,7 @@ class ClippedNewton(UnboundedFit):
         clock.tick()
         turn = self._turn(rows, source)
         turned = rows @ turn
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         targets = [(y - units.label_centre) / units.label_scale for y in ys]
         noisy = self.step_noise.adder(source, self.steps * self.releases)
         points = [units.raw(turn @ self._descend(turned, y, noisy, clock)) for y in targets]

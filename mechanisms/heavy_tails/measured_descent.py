@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.limits import Limits, started
@@ -116,7 +116,7 @@ class MeasuredDescent(UnboundedFit):
         source, watch = checked_source(noise), started(limits)
         units, root = self._units(X, ys[0], source), math.sqrt(self.dimension)
         rows = units.rows(X) * root  # of length 1 at most: their numbers, of a size of about 1
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         found = []
         for y in ys:
             risk = UnclippedRisk(rows, (y - units.label_centre) / units.label_scale, self.loss)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -23,6 +22,7 @@ from privopt.mechanisms.privacy.parameters import (
     check_positive,
     largest,
 )
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.convex.erm import RiskMinimizer
@@ -182,7 +182,7 @@ class SampleAggregate:
             for seed, part in zip(seeds, parts, strict=True)
         )
         point = self._noisy(self.shortened(np.array(answers)), source)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         return RealRelease(point, spend, self.noise)
 
     def shortened(self, estimates: Vector) -> Vector:

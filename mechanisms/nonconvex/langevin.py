@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -12,6 +11,7 @@ import numpy as np
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.risk.iteration import Method, Output, StepClock, noisy_iteration
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease, RiskTarget
 from privopt.mechanisms.risk.step_counts import loss_range, whole_steps
@@ -158,7 +158,7 @@ class DPLangevin(FullBatchMechanism):
 
         clock = StepClock(started(limits), steps)
         path += noisy_iteration(self._method(first), risk.gradient, perturb, steps, clock)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         trace = self._trace(np.stack(path), np.array(gradients).reshape(steps, first.size))
         return LangevinRelease(self._chosen(path), spend, self.noise, trace=trace)
 

@@ -16,6 +16,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Perturb
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
@@ -332,7 +333,7 @@ class SecondOrderMechanism(SteppedMechanism):
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
         source = checked_source(noise)
         done = self._search(risk, self._start(start), source, started(limits))
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         return LocalMinimumRelease(
             *(done.point, spend, self.noise),
             found=done.found,

@@ -14,6 +14,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import StepClock
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
@@ -202,7 +203,7 @@ class DPSpider(SteppedMechanism):
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
         source, first = checked_source(noise), self._start(start)
         path = [first, *self._iterates(risk, first, source, started(limits))]
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         return SpiderRelease(path[-1], spend, self.noise, trajectory=np.stack(path))
 
 

@@ -25,6 +25,7 @@ from privopt.mechanisms.privacy.gradient_noise import (
 )
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import (
@@ -177,7 +178,7 @@ class RiskMechanism(ABC):
         target = cls.target(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
         made = cls._calibrated(target, **options)
         made._find_oracles()
-        return made
+        return dataclasses.replace(made, spend=relying_on(made.spend, made))
 
     @classmethod
     def target(
@@ -280,7 +281,7 @@ class RiskMechanism(ABC):
         self._check(risk)
         source = checked_source(noise)
         point, proof = self._run(risk, self._start(start), source, started(limits))
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         return RealRelease(point, spend, self.noise, proof)
 
     def without_noise(self, risk: EmpiricalRisk, start: Vector | None = None) -> Vector:

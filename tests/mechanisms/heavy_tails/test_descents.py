@@ -89,6 +89,14 @@ def test_sampled_plans_spend_their_claim() -> None:
     assert 0.97 <= composed_epsilon([noise], 1e-5) <= 1.0
 
 
+def test_a_batch_of_all_records_gets_the_noise_and_the_truncation_of_the_full_gradient() -> None:
+    """The noise on the mean and the scale that minimises its error, by the two accountants of a Gaussian."""
+    sampled = planned("robust-sgd", 2000, 3, batch=2000, steps=4)
+    full = planned("robust-gd", 2000, 3, steps=4)
+    for of in ("sigma", "scale"):
+        assert sampled.noise[of] == pytest.approx(full.noise[of], rel=0.03)
+
+
 def test_noise_is_less_than_printed_at_the_printed_scale() -> None:
     """sigma^2 = 8 v d T / (9 log(1/failure) n rho): Algorithm 4."""
     n, d, steps, v, failure, delta = 10**5, 10, 20, 2.0, 0.01, 1e-5

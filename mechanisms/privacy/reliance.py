@@ -1,0 +1,61 @@
+"""Outside code that a privacy claim relies on, named on its spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.oracles.vetting import is_own, standing
+
+
+def spent(plan: Any, source: NoiseSource) -> PrivacySpend:
+    """The spend of a plan's release: with the seed of its noise and the outside code that it relies on."""
+    return relying_on(replace(plan.spend, insecure_seed=source.insecure_seed), plan)
+
+
+def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> PrivacySpend:
+    """A spend that names the outside code its claim relies on, and whether our checks passed that code.
+
+    Args:
+        plan: a mechanism; its class counts, and the losses, sets and mechanisms that it holds.
+        others: more code: what it is ("oracle"), and its class or function.
+    """
+    for what, code in (*_parts(plan), *others):
+        known = standing(code, what)
+        if known is not None and known.words not in spend.note:
+            spend = spend.relying_on(known.words, checked=known.passed)
+    return spend
+
+
+def _parts(plan: Any) -> Iterator[tuple[str, type]]:
+    """The outside classes of a plan and of what its fields hold, with words for what they are."""
+    yield "mechanism", type(plan)
+    yield from _held(plan)
+
+
+def _held(value: Any) -> Iterator[tuple[str, type]]:
+    if isinstance(value, tuple):
+        held = value
+    elif is_dataclass(value) and not isinstance(value, type):
+        held = tuple(getattr(value, field.name) for field in fields(value))
+    else:
+        return
+    for part in held:
+        if (what := _role(type(part))) is not None:
+            yield what, type(part)
+        yield from _held(part)
+
+
+def _role(kind: type) -> str | None:
+    """What an outside class states that noise is calibrated to; None for our own and for other classes."""
+    if is_own(kind) or not any(map(is_own, kind.__mro__)):
+        return None
+    from privopt.problems.convex.losses import Loss  # here, as both read SciPy
+    from privopt.problems.convex.sets.interface import ConvexSet
+
+    roles = {"loss": Loss, "set": ConvexSet}
+    found = next((what for what, base in roles.items() if issubclass(kind, base)), None)
+    return "mechanism" if found is None and hasattr(kind, "family") else found
