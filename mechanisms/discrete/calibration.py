@@ -18,7 +18,7 @@ Neighbours: replace-one, number of records public, throughout.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -261,7 +261,7 @@ def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
     transform of the exponentially tilted law, so that rounding errors are small against the tail.
     """
     a = LOSS_DIFFERENCE / sigma
-    tails = [
+    tails: list[tuple[int, Callable[[], Floats]]] = [
         (counts.binary, _binary_tail),
         (counts.ternary, lambda: _ternary_tail(_round_up(a))),
         *((n, partial(_ordered_tail, k, _round_up(a))) for k, n in counts.longer.items()),

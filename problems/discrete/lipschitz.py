@@ -127,7 +127,7 @@ class HingeHalfspace(LipschitzProblem):
     number = "the margin"
 
     def loss_of(self, scores: IntArray, labels: IntArray) -> IntArray:
-        return np.maximum(0, self.largest - labels * scores)
+        return np.asarray(np.maximum(0, self.largest - labels * scores), dtype=np.int64)
 
     def slopes(self, label: int) -> list[tuple[int, int]]:
         return [(-label, self.largest)]
@@ -145,7 +145,7 @@ class AbsoluteRegression(LipschitzProblem):
     number = "the largest label"
 
     def loss_of(self, scores: IntArray, labels: IntArray) -> IntArray:
-        return np.abs(labels - scores)
+        return np.asarray(np.abs(labels - scores), dtype=np.int64)
 
     def slopes(self, label: int) -> list[tuple[int, int]]:
         return [(1, -label), (-1, label)]
@@ -157,7 +157,7 @@ class AbsoluteRegression(LipschitzProblem):
             raise InvalidInputError(
                 f"expected integer labels of shape ({rows},), got {labels.dtype} {labels.shape}"
             )
-        return np.clip(labels, -self.largest, self.largest).astype(np.int64)
+        return np.asarray(np.clip(labels, -self.largest, self.largest), dtype=np.int64)
 
 
 def shortened(X: IntArray, square: int) -> IntArray:
