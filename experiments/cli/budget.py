@@ -78,8 +78,11 @@ def list_budgets(ledger: LedgerArgument) -> None:
     for name, (budget, spent) in now.budgets.items():
         mine = [e for e in now.entries if name in e.budgets and e.state != "cancelled"]
         table.add_row(
-            *(escape(name), f"{spent.epsilon:.6g} of {budget.epsilon:g}"),
-            *(f"{spent.delta:.3g} of {budget.delta:g}", budget.rule, str(len(mine))),
+            escape(name),
+            f"{spent.epsilon:.6g} of {budget.epsilon:g}",
+            f"{spent.delta:.3g} of {budget.delta:g}",
+            budget.rule,
+            str(len(mine)),
             escape(mine[-1].time[:10]) if mine else "",
         )
     print_table(tell, table)
@@ -98,8 +101,13 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
     )
     for entry in now.entries:
         table.add_row(
-            *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
-            *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:.3g}"),
+            _moment(entry.time),
+            escape(entry.who),
+            entry.state,
+            escape(", ".join(entry.budgets)),
+            escape(entry.spend.mechanism),
+            f"{entry.spend.epsilon:g}",
+            f"{entry.spend.delta:.3g}",
         )
     print_table(tell, table)
     _tell_state(now.budgets, now.moved_to)

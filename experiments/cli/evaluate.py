@@ -14,9 +14,10 @@ from rich.table import Table
 
 from privopt.experiments.cli.files import PaidFile, showing
 from privopt.experiments.cli.models import load_model
+from privopt.experiments.cli.options import TableOption
 from privopt.experiments.cli.risks import between
 from privopt.experiments.cli.running import accounted, open_ledger
-from privopt.experiments.cli.tables import TableOption, read_labelled
+from privopt.experiments.cli.tables import read_labelled
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError

@@ -23,8 +23,7 @@ from privopt.problems.errors import PrivOptError
 
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
-    "fit": "Learn an integer scorecard, with a --loss a linear model, with --model a tree or rules; "
-    "print it.",
+    "fit": "Learn a private model and print it: a scorecard, linear model, decision tree or rule list.",
     "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
     "plan": "Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, "
     "and why.",

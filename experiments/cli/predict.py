@@ -10,7 +10,8 @@ import typer
 
 from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.models import check_proba, load_model, predictions
-from privopt.experiments.cli.tables import TableOption, read_parts
+from privopt.experiments.cli.options import TableOption
+from privopt.experiments.cli.tables import read_parts
 from privopt.problems.files import write_atomically
 
 app = typer.Typer()

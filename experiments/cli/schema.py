@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from privopt.experiments.cli.files import say
-from privopt.experiments.cli.tables import TableOption
+from privopt.experiments.cli.options import TableOption
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
 from privopt.problems.tables.skeleton import column_types, skeleton

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import typer
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, read_off, unread_table
@@ -26,16 +25,6 @@ from privopt.problems.tables.sources import is_engine_address, open_table
 
 # Number of records per batch of predictions: some tens of megabytes.
 _PART = 100_000
-
-TableOption = Annotated[
-    str | None,
-    typer.Option(
-        "--table",
-        help="The table of a database that --data names, as in --data duckdb://PATH, sqlite://PATH or "
-        "postgresql://HOST/NAME.",
-        rich_help_panel="Data (public facts are declared, not read off)",
-    ),
-]
 
 
 class Labelled:

@@ -2,78 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 
+from privopt.experiments.cli.parsing import class_costs
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier, TreePlan
-from privopt.problems.errors import InvalidInputError, did_you_mean
 
 TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier
-MODELS = ("card", "tree", "rules")
 # What a report says about itself: everything else in it is covered by epsilon.
 NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help="card, tree or rules: a scorecard (the default), a decision tree, or a list of rules.",
-        rich_help_panel="Problem: decision trees and rule lists",
-    ),
-]
-DepthOption = Annotated[
-    str,
-    typer.Option(
-        "--max-depth",
-        help="Of trees and rule lists: the most questions of a prediction, or rules, 1 to 4. auto: 4 for "
-        "schemas with few predicates, otherwise 3.",
-        rich_help_panel="Problem: decision trees and rule lists",
-    ),
-]
 
-
-def is_tree(model: str | None, depth: str, others: dict[str, bool]) -> bool:
-    """Return whether a tree or a rule list is requested.
-
-    Args:
-        model: what ``--model`` says.
-        depth: what ``--max-depth`` says.
-        others: options that trees and rule lists do not have, and whether they were given.
-
-    Raises:
-        InvalidInputError: another model, or options of another.
-    """
-    if model is not None and model not in MODELS:
-        raise InvalidInputError(
-            f"--model {model!r}{did_you_mean(model, MODELS)}: there are {', '.join(MODELS)}"
-        )
-    if model in (None, "card"):
-        if depth != "auto":
-            raise InvalidInputError("--max-depth belongs to --model tree and --model rules")
-        return False
-    if wrong := [name for name, given in others.items() if given]:
-        raise InvalidInputError(f"{', '.join(wrong)}: trees and rule lists (--model {model}) have none")
-    return True
-
-
-def made_tree(model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """An estimator of the kind that was asked for."""
-    levels: int | str = int(depth) if depth.isascii() and depth.isdigit() else depth
-    if model == "rules":
-        return PrivateRuleListClassifier(epsilon, max_rules=levels, **options)
-    return PrivateTreeClassifier(epsilon, max_depth=levels, **options)
-
-
-def fit_tree(records: Labelled, model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """A fitted tree or rule list. Privacy: as the estimator's."""
-    fitted = made_tree(model, depth, epsilon, schema=records.schema, classes=records.classes, **options)
-    fitted.fit(records.unread())
-    fitted.target_ = records.target
-    return fitted
+def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
+    """Return the estimator of a decision tree or a rule list, with the options of a command."""
+    depth = options["max_depth"]
+    levels = int(depth) if depth.isascii() and depth.isdigit() else depth
+    common = {"epsilon": options["epsilon"], "risk_share": options["risk_share"], **class_costs(options)}
+    if options["model"] == "rules":
+        return partial(PrivateRuleListClassifier, max_rules=levels, **common)
+    return partial(PrivateTreeClassifier, max_depth=levels, **common)
 
 
 def load_tree(path: Path) -> TreeModel | None:

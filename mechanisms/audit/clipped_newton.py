@@ -71,8 +71,11 @@ def _far_label() -> AuditedClaim:
         return _coin(float(special.ndtr(mean / one.step_noise.sigma)))
 
     return law_claim(
-        *(plan, ((0.0, _FAR), (0.0, -_FAR)), "far label, d = 1"),
-        *(lambda one, records: FitSampler(one, records, False), law),
+        plan,
+        ((0.0, _FAR), (0.0, -_FAR)),
+        "far label, d = 1",
+        lambda one, records: FitSampler(one, records, False),
+        law,
         {"noise of steps a quarter": _quieter(plan, "step_noise", 4.0)},
     )
 
@@ -95,8 +98,11 @@ def _sides() -> AuditedClaim:
         return _coin(above)
 
     return law_claim(
-        *(plan, ((_FAR, 0.0), (-_FAR, 0.0)), "sides, d = 1"),
-        *(lambda one, records: FitSampler(one, records, True), law),
+        plan,
+        ((_FAR, 0.0), (-_FAR, 0.0)),
+        "sides, d = 1",
+        lambda one, records: FitSampler(one, records, True),
+        law,
         {"noise of moments a fiftieth": _quieter(plan, "moment_noise", 50.0)},
     )
 
@@ -112,8 +118,11 @@ def _tied_medians() -> AuditedClaim:
 
     loud = dataclasses.replace(plan, search=_quieter(plan.search, "counts", 30.0))
     return law_claim(
-        *(plan, ((250.0,), (249.0,)), f"tied medians, d = {_COLUMNS}"),
-        *(lambda one, records: SearchSampler(one, int(records[0])), law),
+        plan,
+        ((250.0,), (249.0,)),
+        f"tied medians, d = {_COLUMNS}",
+        lambda one, records: SearchSampler(one, int(records[0])),
+        law,
         {"noise of counts a thirtieth": loud},
     )
 

@@ -235,8 +235,11 @@ def _trimmed_mean() -> tuple[AuditedClaim, ...]:
     quieter = dataclasses.replace(medians, trimming=_louder(medians.trimming, 8.0))
     return (
         law_claim(
-            *(medians, _MEDIANS, f"medians, d = {_MANY}"),
-            *(lambda plan, records: CountSampler(MeanSampler(plan, records)), counts),
+            medians,
+            _MEDIANS,
+            f"medians, d = {_MANY}",
+            lambda plan, records: CountSampler(MeanSampler(plan, records)),
+            counts,
             {"noise an eighth": quieter},
         ),
         outlier_claim(far, 1e4),
@@ -254,7 +257,7 @@ def outlier_claim(plan: TrimmedMean, outlier: float) -> AuditedClaim:
     printed = dataclasses.replace(plan, trimming=printed_scale(plan.trimming))
     pair = (0.0,) * n, (*(0.0,) * (n - 1), outlier)
     return law_claim(
-        *(plan, pair, "outlier, d = 1", _binned(MeanSampler, wide), bins), {"printed scale": printed}
+        plan, pair, "outlier, d = 1", _binned(MeanSampler, wide), bins, {"printed scale": printed}
     )
 
 
@@ -283,8 +286,11 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
     }
     return (
         law_claim(
-            *(plan, _MEDIANS, f"medians, d = {_MANY}"),
-            *(lambda one, records: CountSampler(DescentSampler(one, records)), counts),
+            plan,
+            _MEDIANS,
+            f"medians, d = {_MANY}",
+            lambda one, records: CountSampler(DescentSampler(one, records)),
+            counts,
             mutants,
         ),
     )

@@ -119,7 +119,8 @@ def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tu
     for bent, name in ((False, "slope up or down"), (True, "curved up or down")):
         risks = [EmpiricalRisk([[1.0]], [y], _Tilt(bent)) for y in (1.0, -1.0)]
         plan = kind.plan(
-            *(risks[0].facts, convex_set),
+            risks[0].facts,
+            convex_set,
             epsilon=_EPSILON,
             delta=_DELTA,
             steps=1,

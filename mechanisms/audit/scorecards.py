@@ -172,7 +172,9 @@ def means_claims() -> tuple[AuditedClaim, ...]:
     facts = CardFacts(
         3,
         IntegerLattice(-1, 1, dimension=2),
-        *(((0, 1),), True, math.sqrt(1.25)),
+        ((0, 1),),
+        True,
+        math.sqrt(1.25),
         middle=(0.5, 0.0),
         spans=((0, 1),),
         lines=((0, 0.0, 1.0),),

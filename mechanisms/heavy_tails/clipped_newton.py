@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
-from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
+from privopt.mechanisms.heavy_tails.unbounded import UnboundedFacts, UnboundedFit
 from privopt.mechanisms.heavy_tails.units import FARTHEST, OFFSET, sought
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Perturb, StepClock
-from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.limits import Limits, started
-from privopt.problems.arguments import check_type
-from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SquaredLoss
+from privopt.problems.convex.losses import Labels, Loss
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +62,6 @@ class ClippedNewton(UnboundedFit):
         steps: T of each release.
         moment_noise: on the moments.
         step_noise: on the mean gradient.
-        spend: the claim.
     """
 
     name: ClassVar[str] = "clipped-newton"
@@ -74,44 +70,13 @@ class ClippedNewton(UnboundedFit):
     steps: int
     moment_noise: VectorNoise
     step_noise: VectorNoise
-    spend: PrivacySpend
 
     @classmethod
-    def plan(
-        cls,
-        n_records: int,
-        dimension: int,
-        loss: Loss,
-        *,
-        epsilon: float,
-        delta: float,
-        steps: int | None = None,
-        releases: int = 1,
-        flags: tuple[int, ...] = (),
-    ) -> Self:
-        """Calibrate to public facts.
-
-        Args:
-            n_records: n.
-            dimension: d.
-            loss: a ``SquaredLoss``, whose threshold is not used, or ``LogisticLoss()``.
-            epsilon, delta: the target.
-            steps: T; 10 by default.
-            releases: how many label vectors will be fitted.
-            flags: features that are 0 or 1 whatever the records, as a schema says: their unit is 1, and
-                the search asks about the others alone.
-
-        Raises:
-            PrivacyParameterError: a parameter out of range, another loss, or more than 1,000 features.
-        """
-        n, d = check_count(n_records, "n_records"), check_count(dimension, "dimension")
-        check_type(loss, SquaredLoss | LogisticLoss, f"{cls.name} takes the squared and the logistic loss")
+    def _calibrated(cls, facts: UnboundedFacts, epsilon: float, delta: float, steps: int | None) -> Self:
+        n, d, loss, releases, flags = facts
         if d > MOST_FEATURES:
             raise PrivacyParameterError(f"{cls.name} takes up to {MOST_FEATURES:,} features, not {d:,}")
-        runs, steps = (
-            check_count(releases, "releases"),
-            check_count(_STEPS if steps is None else steps, "steps"),
-        )
+        steps = check_count(_STEPS if steps is None else steps, "steps")
         mu, p = gaussian_mu(epsilon, delta), d + 1
         search = ColumnSearch.within(n, len(sought(d, flags)) + (loss.labels is Labels.REAL), mu)
         left = (mu if search is None else math.sqrt(mu**2 - search.level**2)) * (1 - 1e-9)
@@ -127,18 +92,22 @@ class ClippedNewton(UnboundedFit):
         clip = cls.clip_of(d, loss)
         gradients = noise_at_level(
             left * math.sqrt(1 - _MOMENTS),
-            steps * runs,
+            steps * releases,
             2 * clip * (1 / n + math.sqrt(p) * (n + 16) * 2.0**-52) * (1 + 1e-12),
             p,
             n,
         )
-        levels = (0.0 if search is None else search.level, moments.level(1), gradients.level(steps * runs))
+        levels = (
+            0.0 if search is None else search.level,
+            moments.level(1),
+            gradients.level(steps * releases),
+        )
         level = math.hypot(*levels) * (1 + 1e-12)
         if level > mu:
             raise PrivacyParameterError("the calibrated noise does not meet its own target: report this")
-        note = shared_by(runs, "units and moments in common")
+        note = shared_by(releases, "units and moments in common")
         spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
-        return cls(n, d, loss, runs, search, flags, steps, moments, gradients, spend)
+        return cls(n, d, loss, releases, search, flags, spend, steps, moments, gradients)
 
     @staticmethod
     def clip_of(dimension: int, loss: Loss) -> float:
@@ -157,38 +126,19 @@ class ClippedNewton(UnboundedFit):
             **counts,
         }
 
-    def release(
-        self,
-        X: Floats,
-        labels: Sequence[Floats],
-        noise: NoiseSource | None = None,
-        limits: Limits | None = None,
-    ) -> list[RealRelease]:
-        """Weights and intercept, shape (d + 1,), for each vector of labels. Costs ``spend`` together.
-
-        Args:
-            X: shape (n, d), finite.
-            labels: as many vectors of shape (n,) as were planned: numbers, or -1 and +1.
-            noise: where randomness comes from; the operating system by default.
-            limits: time limit, progress and cancellation. A run that they stop releases nothing.
-
-        Raises:
-            PlanMismatchError: another shape, or another number of label vectors.
-            UnfinishedDrawError: a limit was reached.
-        """
-        X, ys = self._checked(X, labels)
-        source, clock = checked_source(noise), StepClock(started(limits), 2 + self.steps * self.releases)
+    def _points(
+        self, X: Floats, labels: Sequence[Floats], source: NoiseSource, limits: Limits | None
+    ) -> list[Floats]:
+        clock = StepClock(started(limits), 2 + self.steps * self.releases)
         clock.tick()
-        units = self._units(X, ys[0], source)
+        units = self._units(X, labels[0], source)
         rows = units.rows(X)
         clock.tick()
         turn = self._turn(rows, source)
         turned = rows @ turn
-        spend = spent(self, source)
-        targets = [(y - units.label_centre) / units.label_scale for y in ys]
+        targets = [(y - units.label_centre) / units.label_scale for y in labels]
         noisy = self.step_noise.adder(source, self.steps * self.releases)
-        points = [units.raw(turn @ self._descend(turned, y, noisy, clock)) for y in targets]
-        return [RealRelease(point, spend, self.noise) for point in points]
+        return [units.raw(turn @ self._descend(turned, y, noisy, clock)) for y in targets]
 
     def _turn(self, rows: Floats, source: NoiseSource) -> Floats:
         """The inverse root of the moments, shape (p, p): what makes gradients of all directions alike."""

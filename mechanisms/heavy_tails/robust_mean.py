@@ -85,7 +85,9 @@ class RobustMean:
             quantile = -float(special.ndtri(failure / 4)) if 0 < failure < 1 else math.nan
             truncation = SoftTruncation.balanced(n, moment, failure, unit * quantile)
         noise, spend = gaussian_releases(
-            *(epsilon, delta, cls.name),
+            epsilon,
+            delta,
+            cls.name,
             steps=1,
             releases=1,
             sensitivity=truncation.sensitivity(n, d),

@@ -335,7 +335,9 @@ class SecondOrderMechanism(SteppedMechanism):
         done = self._search(risk, self._start(start), source, started(limits))
         spend = spent(self, source)
         return LocalMinimumRelease(
-            *(done.point, spend, self.noise),
+            done.point,
+            spend,
+            self.noise,
             found=done.found,
             alpha=self.alpha,
             trajectory=np.stack(done.trajectory),
