@@ -113,7 +113,7 @@ def test_conditions_in_words() -> None:
 
 
 def test_a_schema_with_nothing_to_tell_apart_is_refused() -> None:
-    with pytest.raises(SchemaError, match="two values"):
+    with pytest.raises(SchemaError, match="two distinct values"):
         Predicates.of(Schema([Categorical("only", ["one"]), Binned("x", [0, 1])]))
 
 
