@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pandas as pd
-from matplotlib.figure import Figure
 from rich.console import Console
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.resumable import Kept, each
 from privopt.problems.files import write_atomically
