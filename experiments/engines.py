@@ -191,7 +191,7 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
 
 def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], object]:
     from privopt.mechanisms import PrivateLogisticRegression
-    from privopt.mechanisms.estimators.linear_model import risk_of_table
+    from privopt.mechanisms.estimators.bounded_fit import risk_of_table
 
     X, y = (_partitions(folder / f"{name}.npy") for name in "Xy")
     if address is not None:

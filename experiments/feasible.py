@@ -10,7 +10,7 @@ interrupted run goes on from there), ``feasible.md`` and ``feasible.png``.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,10 +25,10 @@ from sklearn.metrics import roc_auc_score
 
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
-from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes, seconds
-from privopt.experiments.workbench.study_page import fill
+from privopt.experiments.workbench.resumable import isolated, machine, peak_megabytes, seconds
+from privopt.experiments.workbench.study import Study
+from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
 from privopt.problems.tables.columns import Categorical
@@ -278,15 +278,15 @@ def page(lines: pd.DataFrame) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Run the missing units, then write the page; after Ctrl-C the page has the finished fits."""
-    kept = Kept(output / "feasible.csv", Line, ("table", "rows", "run"))
-    return fill(kept, plan, lambda unit: _run_unit(kept, unit), page, picture, console)
-
-
-def _run_unit(kept: Kept, unit: Unit) -> None:
-    if not kept.matching(table=unit.table, rows=unit.rows, run=unit.run):
-        kept.add_all(list(isolated(work, unit)))
+STUDY = Study[Unit](
+    "feasible",
+    Line,
+    ("table", "rows", "run", "model", "epsilon"),
+    compute=lambda unit: list(isolated(work, unit)),
+    is_finished=lambda kept, unit: bool(kept.matching(table=unit.table, rows=unit.rows, run=unit.run)),
+    page=page,
+    figures={".png": picture},
+)
 
 
 def main(
@@ -294,7 +294,7 @@ def main(
 ) -> None:
     """Fit every table."""
     console = Console(soft_wrap=True, emoji=False)
-    run(output, units(), console)
+    STUDY.run(output, units(), console)
     console.print(f"Open {output / 'feasible.md'}", markup=False, highlight=False)
 
 

@@ -29,8 +29,8 @@ from privopt.experiments.workbench.figures import accuracy_figure, save
 from privopt.experiments.workbench.measures import accuracy
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.experiments.workbench.runs import Results, Row
+from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.oracles.convex.smooth import minimize_ridge
 from privopt.problems.convex.losses import LogisticLoss

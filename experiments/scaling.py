@@ -15,7 +15,7 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -31,14 +31,13 @@ from privopt.experiments.comparison.workload import noise_of
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
 from privopt.experiments.workbench.resumable import (
-    Kept,
     isolated,
     machine,
     markdown,
     peak_megabytes,
     seconds,
 )
-from privopt.experiments.workbench.study_page import fill
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.cells.structure import CellStructure
@@ -314,18 +313,17 @@ def page(lines: pd.DataFrame) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Run the missing units, then write the page; after Ctrl-C the page has the finished ones."""
-    kept = Kept(output / "scaling.csv", Line, KEY)
-    return fill(kept, plan, lambda unit: _run_unit(kept, unit, console), page, picture, console)
-
-
-def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:
-    if kept.matching(columns=unit.table, question=unit.question, epsilon=unit.epsilon):
-        return
-    for line in isolated(work, unit):
-        kept.add(line)
-        console.print(f"{unit}: d = {line.dimension}, {seconds(line.seconds)} s, {line.status}", markup=False)
+STUDY = Study[Unit](
+    "scaling",
+    Line,
+    KEY,
+    compute=lambda unit: isolated(work, unit),
+    is_finished=lambda kept, unit: bool(
+        kept.matching(columns=unit.table, question=unit.question, epsilon=unit.epsilon)
+    ),
+    page=page,
+    figures={".png": picture},
+)
 
 
 def main(
@@ -336,7 +334,7 @@ def main(
     console = Console(soft_wrap=True, emoji=False)
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch)
-        run(folder, units(time_limit), console)
+        STUDY.run(folder, units(time_limit), console)
         if (folder / "scaling.md").exists():
             console.print((folder / "scaling.md").read_text(), highlight=False, markup=False)
 

@@ -304,7 +304,7 @@ def searches(split: Split) -> Iterator[dict[str, Any]]:
     for name in LATTICE_MECHANISMS:
         for epsilon in SEARCHED:
             model = PrivateHalfspaceClassifier(
-                *(epsilon,), mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
+                epsilon, mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
             )
             try:
                 yield split.private(name, epsilon, model)

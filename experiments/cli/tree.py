@@ -1,83 +1,35 @@
-"""The part of the command line that is about decision trees and rule lists."""
+"""Decision trees and rule lists on the command line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 
+from privopt.experiments.cli.parsing import class_costs
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier, TreePlan
-from privopt.problems.errors import InvalidInputError, did_you_mean
 
 TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier
-MODELS = ("card", "tree", "rules")
-# What a report says about itself: everything else in it is covered by epsilon.
+# Keys of a report that are not private; epsilon covers all others.
 NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help="card, tree or rules: a scorecard (the default), a decision tree, or a list of rules.",
-        rich_help_panel="Problem: decision trees and rule lists",
-    ),
-]
-DepthOption = Annotated[
-    str,
-    typer.Option(
-        "--max-depth",
-        help="Of trees and rule lists: the most questions of a prediction, or rules, 1 to 4. auto: 4 for "
-        "schemas with few predicates, otherwise 3.",
-        rich_help_panel="Problem: decision trees and rule lists",
-    ),
-]
 
-
-def is_tree(model: str | None, depth: str, others: dict[str, bool]) -> bool:
-    """Return whether a tree or a rule list is requested.
-
-    Args:
-        model: what ``--model`` says.
-        depth: what ``--max-depth`` says.
-        others: options that trees and rule lists do not have, and whether they were given.
-
-    Raises:
-        InvalidInputError: another model, or options of another.
-    """
-    if model is not None and model not in MODELS:
-        raise InvalidInputError(
-            f"--model {model!r}{did_you_mean(model, MODELS)}: there are {', '.join(MODELS)}"
-        )
-    if model in (None, "card"):
-        if depth != "auto":
-            raise InvalidInputError("--max-depth belongs to --model tree and --model rules")
-        return False
-    if wrong := [name for name, given in others.items() if given]:
-        raise InvalidInputError(f"{', '.join(wrong)}: trees and rule lists (--model {model}) have none")
-    return True
-
-
-def made_tree(model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """An estimator of the kind that was asked for."""
-    levels: int | str = int(depth) if depth.isascii() and depth.isdigit() else depth
-    if model == "rules":
-        return PrivateRuleListClassifier(epsilon, max_rules=levels, **options)
-    return PrivateTreeClassifier(epsilon, max_depth=levels, **options)
-
-
-def fit_tree(records: Labelled, model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """A fitted tree or rule list. Privacy: as the estimator's."""
-    fitted = made_tree(model, depth, epsilon, schema=records.schema, classes=records.classes, **options)
-    fitted.fit(records.unread())
-    fitted.target_ = records.target
-    return fitted
+def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
+    """Return the estimator of a decision tree or a rule list, with the options of a command."""
+    depth = options["max_depth"]
+    levels = int(depth) if depth.isascii() and depth.isdigit() else depth
+    common = {"epsilon": options["epsilon"], "risk_share": options["risk_share"], **class_costs(options)}
+    if options["model"] == "rules":
+        return partial(PrivateRuleListClassifier, max_rules=levels, **common)
+    return partial(PrivateTreeClassifier, max_depth=levels, **common)
 
 
 def load_tree(path: Path) -> TreeModel | None:
-    """A saved tree or rule list; None where the file holds another kind of model, or none."""
+    """Load a saved tree or rule list; None for other files."""
     try:
         beginning = path.read_text("utf-8-sig")[:200]
     except (OSError, ValueError):
@@ -89,7 +41,7 @@ def load_tree(path: Path) -> TreeModel | None:
 
 
 def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str, Any]:
-    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     said, truth = model.predict(records.X), records.labels
     return {
         **model.spend_.to_dict(),
@@ -105,7 +57,7 @@ def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str
 
 
 def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> None:
-    """The model and its account, for people."""
+    """Print the model and its spend."""
     card = model.card_
     lines = card.to_markdown().rstrip("\n").split("\n")[:-2] if card.risks is not None else card.lines()
     for line in (
@@ -121,7 +73,7 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
 
 
 def plan_lines(planned: TreePlan) -> list[str]:
-    """A plan, for people."""
+    """Return the lines that describe a plan."""
     choice, levels = planned.plan.choice, planned.plan.levels
     return [
         f"spend: {planned.spend}",
@@ -135,7 +87,7 @@ def plan_lines(planned: TreePlan) -> list[str]:
 
 
 def plan_report(planned: TreePlan) -> dict[str, Any]:
-    """The same, for programs."""
+    """Return the plan as plain numbers and strings."""
     return {
         **planned.spend.to_dict(),
         **planned.plan.choice.noise,

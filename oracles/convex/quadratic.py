@@ -175,7 +175,7 @@ class PreparedQuadratic:
         """
         watch = started(limits)
         slope, proposal, point = asked(
-            *(self.name, self.solver, QuadraticProposal), g, self.convex_set.dimension, watch
+            self.name, self.solver, QuadraticProposal, g, self.convex_set.dimension, watch
         )
         curved = self.H @ point
         return QuadraticAnswer(

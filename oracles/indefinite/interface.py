@@ -143,7 +143,7 @@ class PreparedIndefinite:
         """
         watch = started(limits)
         slope, proposal, point = asked(
-            *(self.name, self.solver, IndefiniteProposal), g, self.convex_set.dimension, watch
+            self.name, self.solver, IndefiniteProposal, g, self.convex_set.dimension, watch
         )
         if np.isnan(proposal.bound):
             raise SolverFailedError(f"oracle {self.name!r} returned no bound")

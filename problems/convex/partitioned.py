@@ -91,7 +91,9 @@ class PartRisk(EmpiricalRisk):
     def __init__(self, X: Any, y: Any, facts: RiskFacts, longest: float) -> None:
         self._bound, self._beside = longest, X.shape[1] < facts.dimension
         super().__init__(
-            *(_in_memory(X).astype(np.float64, copy=False), y, facts.loss),
+            _in_memory(X).astype(np.float64, copy=False),
+            y,
+            facts.loss,
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,

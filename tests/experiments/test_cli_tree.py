@@ -74,8 +74,8 @@ def test_a_plan_needs_no_data(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--model", "forest"), "there are card, tree, rules"),
-        (("--model", "tree", "--mechanism", "exponential"), "trees and rule lists"),
+        (("--model", "forest"), "there are card, linear, robust, tree, rules"),
+        (("--model", "tree", "--mechanism", "exponential"), "decision trees (--model tree) do not take it"),
         (("--model", "tree", "--lattice=-1:1"), "--lattice"),
         (("--model", "tree", "--loss", "logistic"), "--loss"),
         (("--max-depth", "2"), "--max-depth belongs to"),

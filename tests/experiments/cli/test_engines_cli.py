@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.experiments.cli.main import main
 from privopt.problems.tables.schema import Schema
 
 duckdb = pytest.importorskip("duckdb")
@@ -38,32 +35,13 @@ categories = ["no", "yes"]
 FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "0,1", "--epsilon", "2")
 
 
-@dataclass
-class Run:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Run]
+Command = Callable[..., Any]
 
 
 @pytest.fixture
-def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], clinic: Path) -> Command:
-    def run(*words: object) -> Run:
-        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
-        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
-        monkeypatch.chdir(clinic)
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return Run(int(stopped.value.code or 0), *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
-def clinic(tmp_path: Path) -> Path:
-    """The same 400 patients as a file, a folder of files and two databases."""
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same 400 patients as a file, a folder of files and two databases; tests run in their folder."""
+    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(18, 95, 400) / 2.0, "smoker": rng.choice(["no", "yes"], 400)})
     frame.loc[::17, "age"] = np.nan
@@ -167,7 +145,7 @@ def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.Mon
         ((*FIT[1:], "--data", "parts/*.parquet", "--loss", "squared"), "--classes belongs"),
         (
             (*FIT[1:5], "--epsilon", "1", "--data", "parts/*.parquet", "--loss", "squared"),
-            "needs one that is in memory",
+            "needs one in memory",
         ),
         ((*FIT[1:], "--data", "none/*.parquet"), "no Parquet files"),
     ],

@@ -145,7 +145,9 @@ def test_logistic_ridge_and_sparse_rows() -> None:
     for rows in (X, sp.csr_array(X)):
         risk = UnclippedRisk(rows, labels, LogisticLoss())
         plan = RobustGradientDescent.plan(
-            *(risk.facts, L2Ball(3, 5.0), ridge(0.01)),
+            risk.facts,
+            L2Ball(3, 5.0),
+            ridge(0.01),
             epsilon=2.0,
             delta=1e-5,
             moment=1.0,
@@ -161,7 +163,7 @@ def test_logistic_ridge_and_sparse_rows() -> None:
 def test_steps_are_as_long_as_the_smoothness_with_the_penalty_allows() -> None:
     facts, descent = unclipped_facts(5000, 3, PLAIN_SQUARES), Descent(smoothness=2.0)
     plan = RobustGradientDescent.plan(
-        *(facts, L2Ball(3, 5.0), ridge(0.5)), epsilon=1.0, delta=1e-5, moment=4.0, descent=descent
+        facts, L2Ball(3, 5.0), ridge(0.5), epsilon=1.0, delta=1e-5, moment=4.0, descent=descent
     )
     assert plan.step_sizes == (1 / 2.5, 1 / 2.5)
 

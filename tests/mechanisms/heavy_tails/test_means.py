@@ -86,7 +86,8 @@ def test_the_balanced_scale_beats_the_printed_one_where_noise_dominates() -> Non
     for epsilon in (0.1, 1.0):
         balanced = RobustMean.plan(n, 10, moment=v, epsilon=epsilon, delta=1e-5, failure=failure)
         printed = RobustMean.plan(
-            *(n, 10),
+            n,
+            10,
             moment=v,
             epsilon=epsilon,
             delta=1e-5,

@@ -109,7 +109,7 @@ def test_a_constant_feature_need_not_be_stored(norm: Any) -> None:
     stored = model._prepared(X, y, None)
     assert stored.features.shape[1] == parts.facts.dimension == 6
     whole = EmpiricalRisk(
-        *(stored.features, y, LogisticLoss()), row_norm=parts.facts.row_norm, norm=norm, constant=0.5
+        stored.features, y, LogisticLoss(), row_norm=parts.facts.row_norm, norm=norm, constant=0.5
     )
     w, v = np.random.default_rng(1).normal(size=(2, 6))
     for name, at in (("value", (w,)), ("gradient", (w,)), ("hessian", (w,)), ("hessian_vector", (w, v))):
