@@ -1,4 +1,4 @@
-"""What a private minimiser of a risk is, and what those on the full batch share.
+"""Private minimisers of risks: plan and release, and the parts that full-batch methods share.
 
 Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
 constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as
@@ -75,7 +75,7 @@ class RealRelease:
 
 @dataclass(frozen=True)
 class RiskTarget:
-    """What a plan is asked for: public facts, a set, a penalty and a budget, all checked.
+    """Target of a plan: public facts, a set, a penalty and a budget, all checked.
 
     Attributes:
         facts: what is public about the data.
@@ -191,7 +191,7 @@ class RiskMechanism(ABC):
         delta: float,
         releases: int,
     ) -> RiskTarget:
-        """What a plan is asked for, checked; arguments and errors are those of ``plan``."""
+        """Return the checked target of a plan; arguments and errors are those of ``plan``."""
         check_facts(facts)
         check_regularizer(regularizer)
         space = cls.default_set(facts) if convex_set is None else checked_set(convex_set, facts.dimension)

@@ -35,7 +35,7 @@ _CLOSED = "taken over"
 
 @dataclass(frozen=True)
 class OldLedger:
-    """What a file holds: its budget, and its entries one by one."""
+    """Content of a file: its budget, and its entries one by one."""
 
     content: bytes
     version: int
@@ -115,7 +115,7 @@ def read_old(path: Path, content: bytes) -> OldLedger:
 
 
 def _replayed(budget: Budget, records: list[dict[str, Any]]) -> Spent:
-    """What the entries add up to; any irregularity is a ValueError or KeyError."""
+    """Sum of the entries; any irregularity is a ValueError or KeyError."""
     spent, spends, closed = Spent(), dict[str, PrivacySpend](), set[str]()
     for record in records:
         identifier, action = record["id"], record["action"]
