@@ -49,15 +49,22 @@ def calibrate(
     delta: Annotated[
         float | None,
         typer.Option(
-            help="In (0, 1): needed by opdisc and rspm; pure mechanisms have none; linear models: 1/n^2.",
+            help="Privacy parameter, in (0, 1): required for opdisc and rspm, none for pure mechanisms. "
+            "Default for linear models: 1/n^2.",
             rich_help_panel="Privacy",
         ),
     ] = None,
     dimension: Annotated[int | None, typer.Option(help="Number of features d.")] = None,
-    radius: Annotated[float | None, typer.Option(help="Bound D on |w|; default sqrt(d).")] = None,
-    separation: Annotated[float | None, typer.Option(help="tau: distance of points; default 1.")] = None,
-    separators: Annotated[int | None, typer.Option(help="Size m of the separator set; default 2d.")] = None,
-    calibration: Annotated[str, typer.Option(help="sound, or printed (refuted).")] = "sound",
+    radius: Annotated[
+        float | None, typer.Option(help="Bound D on the norm of the weights. Default: sqrt(d).")
+    ] = None,
+    separation: Annotated[
+        float | None, typer.Option(help="Least distance tau of lattice points. Default: 1.")
+    ] = None,
+    separators: Annotated[int | None, typer.Option(help="Size m of the separator set. Default: 2d.")] = None,
+    calibration: Annotated[
+        str, typer.Option(help="sound, or printed: that of the paper, which is refuted.")
+    ] = "sound",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     records: Annotated[int | None, typer.Option(help="Number of records n.")] = None,
     loss: LossOption = None,
@@ -68,10 +75,10 @@ def calibrate(
     label_range: LabelOption = None,
     steps: StepsOption = None,
 ) -> None:
-    """Show the noise that a guarantee costs, before any data."""
+    """Show the noise that a privacy guarantee requires, before any data are read."""
     family = requested_family(context)
     if family is CARD and records is not None:
-        raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is none of them")
+        raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is not one of them")
     if family is CARD:
         report = calibration_report(
             mechanism, epsilon, delta or 0.0, dimension, radius, separation, separators, calibration

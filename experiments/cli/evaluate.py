@@ -29,27 +29,35 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A classifier written by `privopt fit --save`.")],
+    model: Annotated[Path, typer.Argument(help="Classifier written by `privopt fit --save`.")],
     data: Annotated[
         str,
         typer.Option(
-            help="Labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23; or a "
-            "pattern or URL, as in `privopt fit`."
+            help="Test data, labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23; or "
+            "a pattern or URL, as in `privopt fit`."
         ),
     ],
     epsilon: Annotated[float, typer.Option(help="Privacy budget of this evaluation, > 0; replace-one.")],
-    target: Annotated[str | None, typer.Option(help="Label column. Needed for files.")] = None,
+    target: Annotated[str | None, typer.Option(help="Name of the label column. Required for files.")] = None,
     table: TableOption = None,
     about: Annotated[
-        str, typer.Option(help="What intervals are about: population, or table (the records at hand).")
+        str,
+        typer.Option(help="Target of the confidence intervals: population, or table (the records at hand)."),
     ] = "population",
-    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence level of each interval.")] = 0.95,
     ledger: Annotated[
         str | None,
-        typer.Option(help="Book the spend in this ledger first, a path or URL; refuse to overdraw."),
+        typer.Option(
+            help="Ledger, a path or URL, in which the spend is booked first; the evaluation is "
+            "refused if it overdraws the budget."
+        ),
     ] = None,
-    insecure_seed: Annotated[int | None, typer.Option(help="Reproducible noise. Voids privacy.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole account here.")] = None,
+    insecure_seed: Annotated[
+        int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the full report to this file.")
+    ] = None,
 ) -> None:
     """Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, with intervals."""
     book = None if ledger is None else open_ledger(ledger)

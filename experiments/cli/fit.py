@@ -134,7 +134,7 @@ def fit(
     save: SaveOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Learn a private model and print it: a scorecard, linear model, decision tree or rule list."""
+    """Fit a private model and print it: a scorecard, linear model, decision tree or rule list."""
     family = requested_family(context)
     steps_of = _STEPS[family.name]
     construct = steps_of.constructor(context.params)  # reads the options of the family

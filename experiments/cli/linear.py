@@ -69,12 +69,12 @@ def robust_loss(options: Mapping[str, Any]) -> str:
 def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
     """Return the estimator of a linear model of records within bounds, with the options of a command.
 
-    The bound on row norms is that of the schema unless another is declared. The norm is l2, for dp-fw-l1
-    l-infinity, on which its noise depends.
+    The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1 it
+    is linf, which determines its noise.
 
     Raises:
-        InvalidInputError: a malformed option, or options of classification for a loss of regression or
-            the other way round.
+        InvalidInputError: a malformed option, or options of classification for a loss of regression or the
+            other way round.
     """
     loss, costs = options["loss"] or "logistic", class_costs(options)
     parse_loss(loss)
@@ -207,7 +207,7 @@ def checked_label_range(text: str | None, loss: str) -> tuple[float, float] | No
         low, high = (float(bound) for bound in text.split(":"))
     except ValueError as error:
         raise InvalidInputError(
-            f"--label-range wants LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
+            f"--label-range must be LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
         ) from error
     return check_label_range((low, high))
 
@@ -218,7 +218,7 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     if "intercept" not in report["features"]:
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
     elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
-        rows.append(("added to predictions", np.atleast_1d(report["intercept"])))
+        rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))

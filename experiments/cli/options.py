@@ -10,7 +10,7 @@ import typer
 from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.problems.convex.parsing import LOSSES
 
-_DATA = "Data (public facts are declared, not read off)"
+_DATA = "Data (public facts are declared, not inferred)"
 _MODEL = "Model"
 _PRIVACY = "Privacy"
 _CARD = "Scorecards (--model card, the default)"
@@ -24,19 +24,20 @@ _OUTPUT = "Limits and output"
 DataOption = Annotated[
     str,
     typer.Option(
-        help="A .csv, .csv.gz or .parquet file with a header; adult23, adult23:SEED (shipped); or what "
-        "an engine counts: .parquet files by a pattern, FOLDER/*.parquet, or a database by its URL.",
+        help="Training data: a .csv, .csv.gz or .parquet file with a header; adult23 or adult23:SEED "
+        "(shipped); or a table that a database engine counts: Parquet files by a pattern, "
+        "FOLDER/*.parquet, or the URL of a database.",
         rich_help_panel=_DATA,
     ),
 ]
 TargetOption = Annotated[
-    str | None, typer.Option(help="Label column. Needed for files.", rich_help_panel=_DATA)
+    str | None, typer.Option(help="Name of the label column. Required for files.", rich_help_panel=_DATA)
 ]
 TableOption = Annotated[
     str | None,
     typer.Option(
         "--table",
-        help="The table of a database that --data names, as in --data duckdb://PATH, sqlite://PATH or "
+        help="Table of the database in --data, as in --data duckdb://PATH, sqlite://PATH or "
         "postgresql://HOST/NAME.",
         rich_help_panel=_DATA,
     ),
@@ -44,15 +45,17 @@ TableOption = Annotated[
 SchemaOption = Annotated[
     Path | None,
     typer.Option(
-        help="TOML or JSON file that declares columns. Without it they are read off the data, a leak.",
+        help="TOML or JSON file that declares columns. Without it they are inferred from the data, a privacy "
+        "leak.",
         rich_help_panel=_DATA,
     ),
 ]
 ClassesOption = Annotated[
     str | None,
     typer.Option(
-        help="NEGATIVE,POSITIVE labels as the file writes them, one with a comma in double quotes; all "
-        "models but scorecards take more than two. Without it: read off, a leak.",
+        help="NEGATIVE,POSITIVE labels as written in the file; double quotes around a label with a comma. "
+        "All models but scorecards also take more than two (multiclass). Without it they are inferred "
+        "from the data, a privacy leak.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -60,8 +63,8 @@ MarkersOption = Annotated[
     str | None,
     typer.Option(
         "--na-values",
-        help="MARKER,...: further missing-value markers, in every column of the schema. Those of "
-        "numbers have the usual ones (NA, ?, ...); a declared category is none.",
+        help="MARKER,...: further missing-value markers, for every column of the schema except those that "
+        "declare the marker as a category. Numeric columns have the usual ones (NA, ?, ...) anyway.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -70,9 +73,9 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="card: a scorecard of integer points. linear: a linear model. robust: a linear model of records "
-        "of unknown size. tree: a decision tree. rules: a list of rules. Default: that of the mechanism; "
-        "linear with a --loss; otherwise card.",
+        help="card: a scorecard of integer points. linear: a linear model. robust: a linear model for "
+        "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. "
+        "Default: that of the mechanism; linear with a --loss; otherwise card.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -91,38 +94,43 @@ RobustOption = Annotated[
 
 EpsilonOption = Annotated[
     float,
-    typer.Option("--epsilon", help="Privacy budget of this fit, > 0; replace-one.", rich_help_panel=_PRIVACY),
+    typer.Option(
+        "--epsilon",
+        help="Privacy budget of this fit, > 0; neighbours differ by replacing one record.",
+        rich_help_panel=_PRIVACY,
+    ),
 ]
 DeltaOption = Annotated[
     str,
     typer.Option(
-        help="A number in (0, 1), or auto for 1/n^2. Pure mechanisms have none.", rich_help_panel=_PRIVACY
+        help="Privacy parameter in (0, 1), or auto for 1/n^2; none for pure mechanisms.",
+        rich_help_panel=_PRIVACY,
     ),
 ]
 LedgerOption = Annotated[
     str | None,
     typer.Option(
-        help="Book the spend in this ledger first, a path or URL, with #BUDGET if it holds several; "
-        "refuse to overdraw.",
+        help="Ledger, a path or URL, with #BUDGET if it holds several budgets, in which the spend is booked "
+        "first; the fit is refused if it overdraws the budget.",
         rich_help_panel=_PRIVACY,
     ),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(help="Reproducible noise. Voids privacy.", rich_help_panel=_PRIVACY)
+    int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.", rich_help_panel=_PRIVACY)
 ]
 
 WeightOption = Annotated[
     str | None,
     typer.Option(
-        help="What errors cost by class, as in well=1,ill=5; or balanced, by the inverse of the shares.",
+        help="Cost of an error by class, as in well=1,ill=5; or balanced, by the inverse class frequencies.",
         rich_help_panel=_CLASSES,
     ),
 ]
 PrevalenceOption = Annotated[
     str | None,
     typer.Option(
-        help="For balanced: the share of the positive class, a public number; of more classes all, with "
-        "commas. Without it: released first, at a twentieth of epsilon.",
+        help="For balanced: the public share of the positive class; for more classes all shares, with "
+        "commas. Without it the shares are released first, at a twentieth of epsilon.",
         rich_help_panel=_CLASSES,
     ),
 ]
@@ -130,41 +138,42 @@ PrevalenceOption = Annotated[
 LatticeOption = Annotated[
     str | None,
     typer.Option(
-        help="Weights: integers LOW:HIGH, or LOW:HIGH:RADIUS with norm at most RADIUS. "
-        "Default: -1:1; opdisc: all of norm at most sqrt(features).",
+        help="Lattice of the weights: integers LOW:HIGH, or LOW:HIGH:RADIUS with norm at most RADIUS. "
+        "Default: -1:1; for opdisc all of norm at most sqrt(features).",
         rich_help_panel=_CARD,
     ),
 ]
 ColumnsOption = Annotated[
     int | None,
     typer.Option(
-        help="At most so many columns get points: those that tell records apart most. Free; of seeded, "
-        "which auto then is.",
+        help="Feature selection: the largest number of columns with points. Costs no privacy: part of the "
+        "mechanism seeded, which auto then chooses.",
         rich_help_panel=_CARD,
     ),
 ]
 OracleOption = Annotated[
-    str, typer.Option(help="auto, or a name from `privopt solvers`.", rich_help_panel=_CARD)
+    str, typer.Option(help="Solver: auto, or a name from `privopt solvers`.", rich_help_panel=_CARD)
 ]
 WorkOption = Annotated[
     float,
     typer.Option(
-        help="Of auto: the most steps of an exact draw, which follow from public facts; 4e8 take about a "
-        "second.",
+        help="For auto: limit on the steps of an exact draw, which are known from public facts; 4e8 take "
+        "about a second.",
         rich_help_panel=_CARD,
     ),
 ]
 CalibrationOption = Annotated[
     str,
     typer.Option(
-        help="sound, or printed: the source paper's of opdisc and rspm, refuted.", rich_help_panel=_CARD
+        help="sound, or printed: that of the paper for opdisc and rspm, which is refuted.",
+        rich_help_panel=_CARD,
     ),
 ]
 RiskOption = Annotated[
     float,
     typer.Option(
-        help="Share of epsilon, in [0, 1), for a table from score to risk, of trees from leaf to risk: "
-        "`privopt predict --proba`. Try 0.2, for trees 0.1.",
+        help="Share of epsilon, in [0, 1), for predicted probabilities (`privopt predict --proba`): a table "
+        "from score to risk, of trees from leaf to risk. Try 0.2, for trees 0.1.",
         rich_help_panel=_RISKS,
     ),
 ]
@@ -172,7 +181,7 @@ DepthOption = Annotated[
     str,
     typer.Option(
         "--max-depth",
-        help="The most questions of a prediction, or rules, 1 to 4. auto: 4 for schemas with few "
+        help="Largest number of questions in a prediction, or of rules, 1 to 4. auto: 4 for schemas with few "
         "predicates, otherwise 3.",
         rich_help_panel=_TREE,
     ),
@@ -185,14 +194,16 @@ LossOption = Annotated[
 StepsOption = Annotated[
     int | None,
     typer.Option(
-        help="Noisy steps, >= 1. Default: the theory's, from n, d and epsilon.", rich_help_panel=_LINEAR
+        help="Number of noisy steps, >= 1. Default: that of the theory, from n, d and epsilon.",
+        rich_help_panel=_LINEAR,
     ),
 ]
 SetOption = Annotated[
     str | None,
     typer.Option(
         "--set",
-        help="Where weights lie: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: what the mechanism needs.",
+        help="Constraint set of the weights: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: that of the "
+        "mechanism.",
         rich_help_panel=_BOUNDED,
     ),
 ]
@@ -200,7 +211,7 @@ PenaltyOption = Annotated[
     str | None,
     typer.Option(
         "--regularizer",
-        help="none, l1:STRENGTH, l2:STRENGTH, or both with a +. Default: none.",
+        help="Penalty: none, l1:STRENGTH, l2:STRENGTH, or both as in l1:STRENGTH+l2:STRENGTH. Default: none.",
         rich_help_panel=_BOUNDED,
     ),
 ]
@@ -208,7 +219,7 @@ NormOption = Annotated[
     float | None,
     typer.Option(
         "--data-norm",
-        help="Norm that rows are clipped to, > 0. Default: what the schema implies; calibrate: 1.",
+        help="Norm to which rows are clipped, > 0. Default: that implied by the schema; for calibrate 1.",
         rich_help_panel=_BOUNDED,
     ),
 ]
@@ -216,15 +227,16 @@ NormKindOption = Annotated[
     str | None,
     typer.Option(
         "--norm",
-        help="l2 or linf: the norm that --data-norm bounds. Default: l2; of dp-fw-l1 linf.",
+        help="Kind of the norm in --data-norm: l2 or linf. Default: l2; for dp-fw-l1 linf.",
         rich_help_panel=_BOUNDED,
     ),
 ]
 LabelOption = Annotated[
     str | None,
     typer.Option(
-        help="LOW:HIGH that labels are clipped to, in their unit, as in --label-range=-1:1: of regression "
-        "losses. Without it: read off, a leak; calibrate: -1:1.",
+        help="LOW:HIGH, the range to which labels are clipped in regression, in their own unit, as in "
+        "--label-range=-1:1. Without it the range is inferred from the data, a privacy leak; for "
+        "calibrate it is -1:1.",
         rich_help_panel=_BOUNDED,
     ),
 ]
@@ -232,16 +244,17 @@ LabelOption = Annotated[
 TimeOption = Annotated[
     float | None,
     typer.Option(
-        help="Seconds for the minimisation, draw or steps themselves; reading, encoding, compiling and "
-        "laying out tables come before. At the limit nothing is released, and a ledger's booking stays. "
+        help="Limit in seconds on the minimisation, draw or iteration; reading, encoding and compiling come "
+        "before and do not count. At the limit nothing is released, and a ledger's booking stays. "
         "Default: none.",
         rich_help_panel=_OUTPUT,
     ),
 ]
 SaveOption = Annotated[
     Path | None,
-    typer.Option(help="Write the model here, JSON for `privopt predict`.", rich_help_panel=_OUTPUT),
+    typer.Option(help="Write the model to this JSON file, for `privopt predict`.", rich_help_panel=_OUTPUT),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the full report here.", rich_help_panel=_OUTPUT)
+    Path | None,
+    typer.Option("--json", help="Write the full report to this JSON file.", rich_help_panel=_OUTPUT),
 ]

@@ -12,7 +12,7 @@ from privopt.problems.tables.schema import Schema
 
 
 def class_costs(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an estimator that say what errors cost by class."""
+    """Return the arguments of an estimator for the costs of errors by class."""
     return {
         "class_weight": parse_weights(options["class_weight"]),
         "prevalence": parse_prevalence(options["prevalence"]),
@@ -30,7 +30,7 @@ def parse_weights(text: str | None) -> dict[Any, float] | str | None:
         return {label: float(weight) for label, _, weight in pairs}
     except ValueError as error:
         raise InvalidInputError(
-            f"--class-weight wants balanced, or LABEL=WEIGHT with commas, as in well=1,ill=5; got {text!r}"
+            f"--class-weight must be balanced, or LABEL=WEIGHT pairs, as in well=1,ill=5; got {text!r}"
         ) from error
 
 
@@ -41,7 +41,7 @@ def parse_prevalence(text: str | None) -> float | list[float] | None:
     try:
         shares = [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise InvalidInputError(f"--prevalence wants a share such as 0.05, got {text!r}") from error
+        raise InvalidInputError(f"--prevalence must be a share such as 0.05, got {text!r}") from error
     return shares[0] if len(shares) == 1 else shares
 
 
@@ -55,7 +55,7 @@ def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] 
         lattice = (*bounds, float(radius[0])) if len(radius) == 1 else _no_more(bounds, radius)
     except ValueError as error:
         raise InvalidInputError(
-            f"--lattice wants LOW:HIGH or LOW:HIGH:RADIUS, two integers and a number, as in "
+            f"--lattice must be LOW:HIGH or LOW:HIGH:RADIUS, two integers and a number, as in "
             f"--lattice=-4:4:4.8; got {text!r}"
         ) from error
     if bounds[0] > bounds[1]:
@@ -84,8 +84,8 @@ def split_labels(option: str, text: str) -> list[str]:
         return next(csv.reader([text], skipinitialspace=True, strict=True), [])
     except csv.Error:
         raise InvalidInputError(
-            f"{option}: a double quote opens or closes in the wrong place; a label with a comma goes "
-            f"""into double quotes, the whole into single ones, as in {option} '"ill, in bed",well'"""
+            f"{option}: a double quote opens or closes in the wrong place; put a label with a comma "
+            f"""into double quotes, the whole list into single ones, as in {option} '"ill, in bed",well'"""
         ) from None
 
 
@@ -98,9 +98,7 @@ def marked_schema(file: Path | None, na_values: str | None) -> Schema | None:
     """
     if file is None:
         if na_values is not None:
-            raise InvalidInputError(
-                "--na-values says how the columns of a schema are read: --schema is needed"
-            )
+            raise InvalidInputError("--na-values changes the columns of a schema: --schema is needed")
         return None
     schema = Schema.load(file)
     return schema if na_values is None else schema.with_na_values(split_labels("--na-values", na_values))
@@ -113,4 +111,4 @@ def parse_delta(text: str) -> float | str:
     try:
         return float(text)
     except ValueError as error:
-        raise InvalidInputError(f"--delta wants a number in (0, 1) or auto, got {text!r}") from error
+        raise InvalidInputError(f"--delta must be a number in (0, 1) or auto, got {text!r}") from error

@@ -58,7 +58,7 @@ tell = Console(soft_wrap=True, emoji=False)
 def plan(
     context: typer.Context,
     schema: Annotated[Path, typer.Option(help="TOML or JSON file that declares columns.")],
-    records: Annotated[int, typer.Option(help="Number of records n, which is public.", min=1)],
+    records: Annotated[int, typer.Option(help="Number of records n, a public number.", min=1)],
     epsilon: EpsilonOption,
     classes: ClassesOption = None,
     model: ModelOption = None,
@@ -66,7 +66,10 @@ def plan(
     robust: RobustOption = False,
     delta: DeltaOption = "auto",
     ledger: Annotated[
-        str | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
+        str | None,
+        typer.Option(
+            help="Ledger, a path or URL: show whether its budget affords the fit; nothing is booked."
+        ),
     ] = None,
     class_weight: WeightOption = None,
     prevalence: PrevalenceOption = None,
@@ -80,7 +83,9 @@ def plan(
     steps: StepsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, and why."""
+    """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
+    rule list or robust model.
+    """
     family, options = requested_family(context), context.params
     columns = Schema.load(schema)
     if family is LINEAR:
@@ -139,9 +144,7 @@ def robust_plan(
     units = (
         "found privately"
         if made.search is not None
-        else (
-            "none: there are too few records at this epsilon to find them, and columns are taken as they are"
-        )
+        else ("none: there are too few records at this epsilon to find them, and columns are not rescaled")
     )
     lines = [
         f"mechanism: {made.name} ({reason})",
@@ -158,7 +161,7 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
     dimension = len(schema.feature_names) + (not schema.intercept)
     return (
         f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
-        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` tells before any data"
+        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` shows"
     )
 
 

@@ -21,11 +21,11 @@ from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.problems.errors import InvalidInputError
 
-# Entries of a report that are not private; epsilon and delta cover all others.
+# Keys of a report that are not private; epsilon and delta cover all others.
 NOT_PRIVATE = [
     "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
 ]  # fmt: skip
-_PURE = (ExponentialMechanism, LaplaceRSPM)  # the first one's subclass is permute-and-flip
+_PURE = (ExponentialMechanism, LaplaceRSPM)  # permute-and-flip is a subclass of the first
 
 
 def card_constructor(options: Mapping[str, Any]) -> Callable[..., PrivateHalfspaceClassifier]:
@@ -118,6 +118,6 @@ def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> lis
         return []
     only = model.classes_[int(report["said_to_be_positive"])]
     return [
-        f"note (not private): this card says {only} of every record here. Its scores may still rank them; "
-        "weighing the rarer class more (--class-weight balanced) tells them apart"
+        f"note (not private): this card predicts {only} for every record here. Its scores may still "
+        "rank them; a larger weight of the rarer class (--class-weight balanced) may help"
     ]

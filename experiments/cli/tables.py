@@ -167,8 +167,8 @@ def _counted(
     if schema is None or classes is None:
         lacking = " and ".join(option for option, fact in facts.items() if fact is None)
         raise InvalidInputError(
-            f"{lacking}: declare it; nothing is read off a table in an engine, and regression needs one that "
-            "is in memory"
+            f"{lacking}: declare it; nothing is inferred from a table in an engine, and regression needs one "
+            "in memory"
         )
     written = isinstance(classes[0], str)
     engine = EngineCount.of(open_table(data, table), schema, target, classes, written=written)
@@ -184,5 +184,5 @@ def _written(label: Any) -> str:
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise InvalidInputError(f"adult23:SEED wants a seed >= 0 of the public subsample, got {text!r}")
+        raise InvalidInputError(f"adult23:SEED needs a seed >= 0 of the public subsample, got {text!r}")
     return int(text)

@@ -1,4 +1,4 @@
-"""The part of the command line that is about decision trees and rule lists."""
+"""Decision trees and rule lists on the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier, TreePlan
 
 TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier
-# What a report says about itself: everything else in it is covered by epsilon.
+# Keys of a report that are not private; epsilon covers all others.
 NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
 
@@ -29,7 +29,7 @@ def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
 
 
 def load_tree(path: Path) -> TreeModel | None:
-    """A saved tree or rule list; None where the file holds another kind of model, or none."""
+    """Load a saved tree or rule list; None for other files."""
     try:
         beginning = path.read_text("utf-8-sig")[:200]
     except (OSError, ValueError):
@@ -41,7 +41,7 @@ def load_tree(path: Path) -> TreeModel | None:
 
 
 def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str, Any]:
-    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     said, truth = model.predict(records.X), records.labels
     return {
         **model.spend_.to_dict(),
@@ -57,7 +57,7 @@ def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str
 
 
 def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> None:
-    """The model and its account, for people."""
+    """Print the model and its spend."""
     card = model.card_
     lines = card.to_markdown().rstrip("\n").split("\n")[:-2] if card.risks is not None else card.lines()
     for line in (
@@ -73,7 +73,7 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
 
 
 def plan_lines(planned: TreePlan) -> list[str]:
-    """A plan, for people."""
+    """Return the lines that describe a plan."""
     choice, levels = planned.plan.choice, planned.plan.levels
     return [
         f"spend: {planned.spend}",
@@ -87,7 +87,7 @@ def plan_lines(planned: TreePlan) -> list[str]:
 
 
 def plan_report(planned: TreePlan) -> dict[str, Any]:
-    """The same, for programs."""
+    """Return the plan as plain numbers and strings."""
     return {
         **planned.spend.to_dict(),
         **planned.plan.choice.noise,

@@ -57,7 +57,7 @@ Floats = NDArray[np.float64]
 
 
 class BoundedFit(PrivateLinearModel):
-    """Base class of linear models of records within bounds, declared or read off with a warning."""
+    """Base class of linear models of records within bounds, declared or inferred with a warning."""
 
     data_norm: float | None
     norm: RowNorm | None
@@ -202,7 +202,7 @@ class BoundedFit(PrivateLinearModel):
     def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
         if lacking := self._undeclared(schema):
             raise InvalidInputError(
-                f"declare {' and '.join(lacking)}: nothing is read off a table that lies in parts"
+                f"declare {' and '.join(lacking)}: nothing is inferred from a partitioned table"
             )
         own = {"ledger": None, "limits": None, "schema": None}  # not sent to workers
         worker = type(self)(**{**self.get_params(deep=False), **own})
@@ -287,7 +287,9 @@ class BoundedFit(PrivateLinearModel):
             ):
                 return schema.middle, schema.spread
             return None, schema_norm(schema, self._row_norm)
-        leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
+        leak(
+            "data_norm, the bound on row norms, was inferred from the data, which is not private; declare it"
+        )
         norms = sparse_norm if sp.issparse(X) else np.linalg.norm
         largest = float(np.max(norms(X, np.inf if self._row_norm == "linf" else 2, axis=1)))
         return None, largest or 1.0

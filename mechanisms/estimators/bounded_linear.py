@@ -216,7 +216,7 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
     def _range_facts(self, labels: Floats) -> tuple[Targets, float]:
         """Return loss, centre and range, and a bound on centred labels; infer an undeclared range."""
         if self.label_range is None:
-            leak("label_range was read off the labels, which is not private; declare it")
+            leak("label_range was inferred from the labels, which is not private; declare it")
             low, high = float(np.min(labels)), float(np.max(labels))
             if low == high:
                 low, high = low - 1, high + 1

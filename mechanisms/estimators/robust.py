@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_AUTO = "it was the most accurate at equal privacy of those measured, and wants no public bound"
+_AUTO = "it was the most accurate at equal privacy of those measured, and needs no public bounds"
 
 
 def choose_robust(

@@ -1,4 +1,4 @@
-"""A tree or a rule list to print: in lines, Markdown, JSON and as a picture."""
+"""Printable trees and rule lists: lines of text, Markdown, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from privopt.mechanisms.evaluation.leaves import LeafRisks
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.tables.predicates import Predicates
 
-# The picture, in its own units: a phone shows about as many pixels.
+# Sizes of the picture in its own units, about the pixels of a phone.
 _WIDTH, _STEP, _LINE, _PAD, _PILL = 420, 18, 16, 7, 120
-_LETTER = 6.6  # the width of one, about
+_LETTER = 6.6  # approximate width of a character
 
 
 class Row(NamedTuple):
-    """A line of a printed model: how far it is indented, a condition, and what follows from it."""
+    """Line of a printed model: indentation, a condition, and its consequence."""
 
     depth: int
     condition: str
@@ -29,17 +29,17 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TreeCard:
-    """A tree or a rule list in words.
+    """A released tree or rule list for printing.
 
     Attributes:
         branches: the model.
-        predicates: what it asks.
+        predicates: the predicates of its questions.
         classes: the labels.
         is_list: whether it is a rule list.
         risks: shares of the classes by leaf, or None.
-        spend: what it cost.
-        n_records: where it is known.
-        target: the name of the label column, "" where it is not known.
+        spend: the privacy spend of the model, its risks included.
+        n_records: the number of training records, or None if unknown.
+        target: the name of the label column, or "" if unknown.
     """
 
     branches: Node
@@ -69,17 +69,17 @@ class TreeCard:
 
     @property
     def warning(self) -> str:
-        """What to know of a model that says the same of every record; empty for others."""
+        """A warning if the model predicts the same class for every record; otherwise empty."""
         labels = {leaf.label for leaf in leaves_of(self.branches)}
         if len(labels) > 1:
             return ""
         return (
-            f"This {self.noun} says {self.names[labels.pop()]} of every record. For one that tells them "
-            "apart, weigh the rarer class more (class_weight)."
+            f"This {self.noun} predicts {self.names[labels.pop()]} for every record. A larger weight of the "
+            "rarer class (class_weight) may help."
         )
 
     def rows(self) -> list[Row]:
-        """The model line by line."""
+        """Return the model line by line."""
         if isinstance(self.branches, Leaf):
             return [Row(0, "every record", self.branches)]
         return list(self._list_rows() if self.is_list else self._tree_rows(self.branches, 0))
@@ -95,7 +95,7 @@ class TreeCard:
         node, word = self.branches, "if"
         while isinstance(node, Branch):
             rule, answer, rest = node.then, node.answer, node.otherwise
-            if isinstance(rule, Branch):  # what follows a rule that was dropped stands on the other side
+            if isinstance(rule, Branch):  # the branch of a dropped rule is on the other side
                 rule, answer, rest = rest, not answer, rule
             assert isinstance(rule, Leaf)
             yield Row(0, f"{word} {self.predicates.questions[node.question].text(answer)}", rule)
@@ -103,7 +103,7 @@ class TreeCard:
         yield Row(0, "otherwise", node)
 
     def _says(self, leaf: Leaf) -> str:
-        """A prediction, and how likely it is to be right."""
+        """Describe a prediction and the probability that it is right."""
         if self.risks is None:
             return self.names[leaf.label]
         share, low, high = (
@@ -112,14 +112,14 @@ class TreeCard:
         return f"{self.names[leaf.label]} ({share:.1%}, {low:.1%} to {high:.1%})"
 
     def lines(self) -> list[str]:
-        """Plain text, indented."""
+        """Return indented plain text."""
         return [
             "  " * row.depth + row.condition + ("" if row.leaf is None else f": {self.names[row.leaf.label]}")
             for row in self.rows()
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
         return {
             "kind": self.noun,
             "classes": list(self.classes),
@@ -143,7 +143,9 @@ class TreeCard:
         }
 
     def risk_rows(self) -> list[dict[str, Any]]:
-        """Leaf, prediction, share of the records, share of each class with its interval, JSON-ready."""
+        """Return leaf, prediction, share of the records, and share of each class with its interval, for
+        JSON.
+        """
         assert self.risks is not None
         risks = self.risks
         return [
@@ -166,7 +168,7 @@ class TreeCard:
         ]
 
     def to_markdown(self) -> str:
-        """A nested list in Markdown; with risks, what each prediction's share is."""
+        """Return a nested list in Markdown; with risks, the share of each prediction."""
         lines = [markdown_cell(self.warning), ""] if self.warning else []
         for row in self.rows():
             says = "" if row.leaf is None else f": **{markdown_cell(self._says(row.leaf))}**"
@@ -181,7 +183,9 @@ class TreeCard:
         return "\n".join(lines) + "\n"
 
     def to_svg(self) -> str:
-        """The model as a picture: an outline, a line for each branch, predictions at the right."""
+        """Return the model as an SVG picture: an outline, a line for each branch, predictions at the
+        right.
+        """
         parts, top, open_at = [], 4.0, list[float]()
         for row in self.rows():
             left = _PAD + _STEP * row.depth
@@ -209,7 +213,7 @@ class TreeCard:
         )
 
     def _pill(self, leaf: Leaf, top: float, height: float) -> str:
-        """A prediction, with a bar of its share."""
+        """Draw a prediction, with a bar of its share."""
         x, y, h = _WIDTH - _PILL, top + 3, height - 6
         bar = ""
         if self.risks is not None:

@@ -1,4 +1,4 @@
-"""Base of fits to records without declared bounds."""
+"""Base of mechanisms for records without declared bounds."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class UnboundedFit(ABC):
     Attributes:
         n_records: n.
         dimension: d, without the constant feature.
-        loss: the squared loss for numbers, the logistic one for classes.
-        releases: how many label vectors share rows, units and budget.
-        search: for units, or None: columns are as they are.
-        flags: columns that are 0 or 1, as is public: no units are looked for.
-        spend: the claim.
+        loss: the squared loss for numbers, the logistic loss for classes.
+        releases: number of label vectors that share rows, units and budget.
+        search: the private search for units, or None: columns are not rescaled.
+        flags: columns publicly known to be binary; the search skips them.
+        spend: the privacy claim.
     """
 
     family: ClassVar[Family] = Family.UNBOUNDED_FIT
@@ -62,7 +62,7 @@ class UnboundedFit(ABC):
     @property
     @abstractmethod
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
 
     @classmethod
     def plan(
@@ -83,11 +83,10 @@ class UnboundedFit(ABC):
             n_records: n.
             dimension: d.
             loss: a ``SquaredLoss``, whose threshold is not used, or ``LogisticLoss()``.
-            epsilon, delta: the target.
+            epsilon, delta: the privacy target.
             steps: T; by default the mechanism's.
-            releases: how many label vectors will be fitted.
-            flags: features that are 0 or 1 whatever the records, as a schema says: their unit is 1, and
-                the search asks about the others alone.
+            releases: the number of label vectors to fit.
+            flags: features declared binary (0 or 1) in a schema: their unit is 1, and the search skips them.
 
         Raises:
             PrivacyParameterError: a parameter out of range, another loss, or more features than it takes.
@@ -106,7 +105,7 @@ class UnboundedFit(ABC):
     def _points(
         self, X: Floats, labels: Sequence[Floats], source: NoiseSource, limits: Limits | None
     ) -> list[Floats]:
-        """Weights and intercept, shape (d + 1,), for each vector of labels."""
+        """Return weights and intercept, shape (d + 1,), for each vector of labels."""
 
     def release(
         self,
@@ -115,13 +114,13 @@ class UnboundedFit(ABC):
         noise: NoiseSource | None = None,
         limits: Limits | None = None,
     ) -> list[RealRelease]:
-        """Weights and intercept, shape (d + 1,), for each vector of labels. Costs ``spend`` together.
+        """Return weights and intercept, shape (d + 1,), for each vector of labels. Costs ``spend`` together.
 
         Args:
             X: shape (n, d), finite.
             labels: as many vectors of shape (n,) as were planned: numbers, or -1 and +1.
-            noise: where randomness comes from; the operating system by default.
-            limits: time limit, progress and cancellation. A run that they stop releases nothing.
+            noise: source of randomness; the operating system by default.
+            limits: time limit, progress and cancellation. A run that is stopped releases nothing.
 
         Raises:
             PlanMismatchError: another shape, or another number of label vectors.
@@ -134,7 +133,7 @@ class UnboundedFit(ABC):
         return [RealRelease(point, spend, self.noise) for point in points]
 
     def _checked(self, X: Floats, labels: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
-        """Records and label vectors, of the shapes that were planned for."""
+        """Return the records and label vectors, checked against the planned shapes."""
         X = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
         ys = [self.loss.check_labels(y) for y in labels]
         if X.shape != (self.n_records, self.dimension) or len(ys) != self.releases:
@@ -145,8 +144,8 @@ class UnboundedFit(ABC):
         return X, ys
 
     def _units(self, X: Floats, y: Floats, source: NoiseSource) -> Units:
-        """Private units: costs what the search does; of classes nothing is measured."""
+        """Return private units, at the cost of the search; labels that are classes are not measured."""
         if self.search is None:
-            return Units.as_they_are(self.dimension)
+            return Units.unscaled(self.dimension)
         numbers = y if self.loss.labels is Labels.REAL else None
         return Units.found(self.search, X, numbers, source, self.flags)

@@ -77,7 +77,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --epsilon nan | epsilon must be finite and > 0
 {FIT} --epsilon inf | epsilon must be finite and > 0
 {FIT} --epsilon one | Invalid value for '--epsilon'
-{FIT} --mechanism opdisc --delta soon | --delta wants a number in (0, 1) or auto
+{FIT} --mechanism opdisc --delta soon | --delta must be a number in (0, 1) or auto
 {FIT} --mechanism opdisc --delta 1 | delta must satisfy
 {FIT} --mechanism opdisc --delta -1 | delta must satisfy
 {FIT} --mechanism opdisc --delta nan | delta must satisfy
@@ -87,10 +87,10 @@ fti --data t.csv | No such command 'fti'
 {FIT} --oracle magic | 'magic'
 {FIT} --oracle pulp-highs | needs a sampler
 {FIT} --calibration printed | seeded has the calibration(s) sound
-{FIT} --lattice 1 | --lattice wants LOW:HIGH
-{FIT} --lattice a:b | --lattice wants LOW:HIGH
-{FIT} --lattice 1:2:3:4 | --lattice wants LOW:HIGH
-{FIT} --lattice 0.5:1 | --lattice wants LOW:HIGH
+{FIT} --lattice 1 | --lattice must be LOW:HIGH
+{FIT} --lattice a:b | --lattice must be LOW:HIGH
+{FIT} --lattice 1:2:3:4 | --lattice must be LOW:HIGH
+{FIT} --lattice 0.5:1 | --lattice must be LOW:HIGH
 {FIT} --lattice 1:-1 | LOW = 1 is above HIGH = -1
 {FIT} --lattice=-1:1:-2 | radius must be >= 0
 {FIT} --lattice=-1:1:nan | radius must be >= 0
@@ -154,7 +154,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --data empty.csv | the first line must hold the names of the columns
 {FIT} --data header.csv | no records
 {FIT} --data noheader.csv | is the first line of the file its header?
-{FIT} --data twice.csv | columns 1 and 2 are named alike
+{FIT} --data twice.csv | columns 1 and 2 have the same name
 {FIT} --data short.csv | line 12: 2 cells where the header has 3
 {FIT} --data long.csv | line 12: 4 cells where the header has 3
 {FIT} --data quote.csv | line 12: 2 cells where the header has 3
@@ -169,7 +169,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --data label.csv | labels outside the declared classes 'well', 'ill'
 {FIT} --data upper.csv | (column 3 of the table has a similar name)
 {LINEAR} --data one.csv | a private fit needs at least 2 records
-{FIT} --data adult23:x | wants a seed >= 0
+{FIT} --data adult23:x | needs a seed >= 0
 {FIT} --target sate | no column 'sate' (column 3
 {FIT} --target age | it declares 'age', which is the label
 {FIT} --classes well | exactly 2 different classes
@@ -249,7 +249,7 @@ calibrate dp-gd --epsilon 1 --dimension 0 --records 5 | at least 1 is needed
 calibrate dp-gd --epsilon 1 --dimension 3 --records 50 --steps 100000000000 | more than 10,000,000
 calibrate dp-gd --epsilon 1 --dimension 3 --records 50 --loss huber:x | a loss is
 calibrate dp-gd --epsilon 0 --dimension 3 --records 50 | epsilon must be finite and > 0
-audit | name one mechanism, or say --all
+audit | name one mechanism, or use --all
 audit magic | no audit of 'magic'
 audit exponential --runs 0 | Invalid value for '--runs'
 audit exponential --runs 800 --journal t.csv | it holds something else, which stays as it is

@@ -15,7 +15,7 @@ from privopt.mechanisms.privacy.budget import Budget, Spent, Total
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import told
 
-MAIN = "main"  # the budget of a ledger that was made without naming one
+MAIN = "main"  # the budget of a ledger created without a name
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class Entry:
         identifier: the identifier of the reservation.
         spend: the reserved spend.
         state: see above.
-        time: when it was reserved, by that machine's clock, in UTC and ISO 8601; empty if nobody noted it.
-        who: who reserved; empty if nobody noted it.
-        budgets: the names of those that it counts in.
+        time: when it was reserved, by that machine's clock, in UTC and ISO 8601; empty if not recorded.
+        who: who reserved; empty if not recorded.
+        budgets: the names of the budgets that it is booked in.
     """
 
     identifier: str

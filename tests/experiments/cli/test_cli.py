@@ -200,7 +200,7 @@ def test_a_lattice_is_passed_on(privopt: Command, clinic: Path) -> None:
         (("--lattice", "-1:1:1e300"), "radius must be >= 0 with a finite square"),
         (("--lattice", "-99999999999999999999:1"), "64-bit integers"),
         (("--classes", "ill,ill"), "must differ"),
-        (("--classes", 'well,"ill'), "a label with a comma goes into double quotes"),
+        (("--classes", 'well,"ill'), "put a label with a comma into double quotes"),
         (("--classes", "well, dead"), "outside the declared classes 'well', 'dead'"),
         (("--lattice", "1:-1"), "LOW = 1 is above HIGH = -1"),
         (("--lattice", "-2:2", "--mechanism", "rspm"), "--lattice=-1:1"),
@@ -448,8 +448,8 @@ assert not loaded, loaded
     ("words", "error"),
     [
         (("figure9",), "there are neel2020-figure1"),
-        ((), "name figures, or say --all"),
-        (("neel2020-figure2", "--all"), "name figures, or say --all"),
+        ((), "name figures, or use --all"),
+        (("neel2020-figure2", "--all"), "name figures, or use --all"),
         (("neel2020-figure2", "--output", "file"), "that is a file"),
     ],
 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.nonconvex.langevin import DPLangevin, coldness
+from privopt.mechanisms.nonconvex.langevin import DPLangevin, default_beta
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output
@@ -70,8 +70,8 @@ def test_the_default_step_is_a_quarter_of_what_diverges_and_coldness_grows_as_th
     DPLangevin.plan(facts, regularizer=ridge(0.1), **BUDGET, beta=plan.beta, steps=math.floor(shortest) + 1)
     with pytest.raises(PrivacyParameterError, match="diverge"):
         DPLangevin.plan(facts, regularizer=ridge(0.1), **BUDGET, beta=plan.beta, steps=math.floor(shortest))
-    assert coldness(dataclasses.replace(facts, n_records=8_000_000), 0.5) == pytest.approx(
-        4 * coldness(facts, 0.5)
+    assert default_beta(dataclasses.replace(facts, n_records=8_000_000), 0.5) == pytest.approx(
+        4 * default_beta(facts, 0.5)
     )
 
 

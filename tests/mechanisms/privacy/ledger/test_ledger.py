@@ -288,7 +288,7 @@ def test_budgets_keep_their_own_rules(tmp_path: Path) -> None:
     Ledger(f"{place}#basic,zcdp,gdp").reserve(spend)
     for rule in ("basic", "zcdp", "gdp"):
         assert Ledger(f"{place}#{rule}").total() == Budget(3.0, 1e-5, rule).total([spend])
-    with pytest.raises(PrivacyParameterError, match="adds up GDP and pure"):
+    with pytest.raises(PrivacyParameterError, match="composes GDP and pure"):
         Ledger(f"{place}#basic,gdp").reserve(PrivacySpend.zcdp(0.01, 1e-7, "z"))
     assert len(Ledger(f"{place}#basic").entries()) == 1
 
