@@ -25,9 +25,9 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import filled
 from privopt.experiments.workbench.resumable import (
     Kept,

@@ -18,11 +18,11 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import filled, markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.experiments.workbench.resumable import isolated, machine, peak_megabytes, seconds

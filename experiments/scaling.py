@@ -23,11 +23,11 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from privopt.experiments.comparison.race import Spent, processor_limits
 from privopt.experiments.comparison.workload import noise_of
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.pages import filled
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade

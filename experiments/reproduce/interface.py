@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 import pandas as pd
-from matplotlib.figure import Figure
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.study import Study
 
 

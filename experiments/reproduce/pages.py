@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce.interface import Reproduction, Verdict, stem
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.peers import versions
