@@ -22,8 +22,8 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes
 from privopt.problems.files import write_atomically
@@ -191,7 +191,7 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
 
 def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], object]:
     from privopt.mechanisms import PrivateLogisticRegression
-    from privopt.mechanisms.estimators.linear_model import risk_of_table
+    from privopt.mechanisms.estimators.bounded_fit import risk_of_table
 
     X, y = (_partitions(folder / f"{name}.npy") for name in "Xy")
     if address is not None:

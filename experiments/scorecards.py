@@ -161,10 +161,15 @@ def _numeric(name: str, low: int, high: int, scale: str) -> Numeric:
 def build(folder: Path) -> None:
     """Create the missing environments with pip."""
     for name, (packages, whole) in ENVIRONMENTS.items():
-        if not _python(folder, name).exists():
-            venv.create(folder / name, with_pip=True)
-            command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages]
-            subprocess.run([*command, *([] if whole else ["--no-deps"])], check=True)
+        make_environment(folder, name, packages, *([] if whole else ["--no-deps"]))
+
+
+def make_environment(folder: Path, name: str, packages: list[str], *options: str) -> None:
+    """Create an environment with pip, unless it exists."""
+    if not _python(folder, name).exists():
+        venv.create(folder / name, with_pip=True)
+        command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages, *options]
+        subprocess.run(command, check=True)
 
 
 def _python(folder: Path, name: str) -> Path:
@@ -304,7 +309,7 @@ def searches(split: Split) -> Iterator[dict[str, Any]]:
     for name in LATTICE_MECHANISMS:
         for epsilon in SEARCHED:
             model = PrivateHalfspaceClassifier(
-                *(epsilon,), mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
+                epsilon, mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
             )
             try:
                 yield split.private(name, epsilon, model)
@@ -434,8 +439,7 @@ def speeds() -> pd.DataFrame:
 
 def picture(found: pd.DataFrame, path: Path) -> None:
     """Draw seconds against rows and against features."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator
+    from privopt.experiments.workbench.drawing import Figure, ticker
 
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
@@ -446,7 +450,7 @@ def picture(found: pd.DataFrame, path: Path) -> None:
         axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
         axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
         axis.minorticks_off()
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axis.set_xlabel(f"{name} ({'50 features' if name == 'rows' else '100,000 rows'})")
         axis.grid(alpha=0.3)

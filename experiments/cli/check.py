@@ -23,9 +23,9 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="An oracle by name, or a class as MODULE:CLASS.")],
+    name: Annotated[str, typer.Argument(help="Name of an oracle, or a class as MODULE:CLASS.")],
 ) -> None:
-    """Run the conformance kit on an oracle; what passes is remembered until its source files change."""
+    """Run the conformance checks on an oracle; a pass is remembered until its source files change."""
     oracle = _oracle(name)
     kit: Any = check_gibbs_oracle if isinstance(oracle, GibbsOracle) else check_oracle
     report = kit(oracle)
@@ -46,7 +46,7 @@ def _oracle(name: str) -> DiscreteOracle | GibbsOracle:
         return known[name]() if name in known else gibbs_oracle(name)
     try:
         made = getattr(importlib.import_module(module), attribute)()
-    except Exception as error:  # whatever goes wrong over there
+    except Exception as error:  # any error of the foreign module
         raise UnknownOracleError(
             f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: MODULE:CLASS of a "
             "class that is made without arguments"
