@@ -22,8 +22,8 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes
 from privopt.problems.files import write_atomically

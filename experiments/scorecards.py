@@ -434,8 +434,7 @@ def speeds() -> pd.DataFrame:
 
 def picture(found: pd.DataFrame, path: Path) -> None:
     """Draw seconds against rows and against features."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator
+    from privopt.experiments.workbench.drawing import Figure, ticker
 
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
@@ -446,7 +445,7 @@ def picture(found: pd.DataFrame, path: Path) -> None:
         axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
         axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
         axis.minorticks_off()
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axis.set_xlabel(f"{name} ({'50 features' if name == 'rows' else '100,000 rows'})")
         axis.grid(alpha=0.3)

@@ -22,7 +22,7 @@ from privopt.problems.files import write_atomically
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of some code.
+    """Whether outside code passed our checks, in words for a privacy claim.
 
     Attributes:
         passed: whether a kit, of mechanisms the audit, passed the code as it is now.
@@ -56,7 +56,7 @@ def outside_code(value: Any) -> Any:
 
 
 def standing(code: Any, what: str) -> Standing | None:
-    """What is known of a class or function; None for this package's own.
+    """Standing of a class or function; None for this package's own.
 
     ``what`` it is, "oracle" or "mechanism" say, begins the words. Mechanisms are checked by the audit, all
     else by a conformance kit.
@@ -137,7 +137,7 @@ def digest(code: Any) -> str | None:
 
 
 def state_file() -> Path:
-    """Where the user's checks are remembered."""
+    """File that remembers the user's checks."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
@@ -146,7 +146,7 @@ def state_file() -> Path:
 
 
 def _remembered() -> dict[str, dict[str, str]]:
-    """What passed, by name; nothing where the file is missing or is no such file."""
+    """Checks that passed, by name; nothing where the file is missing or is no such file."""
     try:
         found = json.loads(state_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):

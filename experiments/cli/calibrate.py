@@ -21,7 +21,12 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
 )
-from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
+from privopt.mechanisms.discrete.calibration import (
+    SeparatorCounts,
+    calibrate_opdisc,
+    calibrate_rspm,
+    calibrate_rspm_laplace,
+)
 from privopt.mechanisms.discrete.mechanism import check_calibration
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -147,12 +152,12 @@ def calibration_report(
         raise InvalidInputError(f"calibrate {mechanism} needs --dimension or --separators")
     # Without a separator count: the two separators per coordinate of halfspaces over {-1, 0, 1}^d.
     ternary = 0 if separators is not None or dimension is None else dimension
-    binary = separators or 0
+    counts = SeparatorCounts(separators or 0, ternary)
     if mechanism == "rspm":
-        noise = calibrate_rspm(epsilon, delta, binary=binary, ternary=ternary, calibration=calibration)
+        noise = calibrate_rspm(epsilon, delta, counts, calibration=calibration)
         return {"sigma": noise.scale, **noise.spend.to_dict()}
     check_calibration(calibration, mechanism, ("sound",))
-    noise = calibrate_rspm_laplace(epsilon, separators=binary + 2 * ternary)
+    noise = calibrate_rspm_laplace(epsilon, counts)
     return {"scale": noise.scale, **noise.spend.to_dict()}
 
 

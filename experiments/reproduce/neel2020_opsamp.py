@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce import neel2020_figure1 as figure1
 from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.tables import means, spread
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.experiments.workbench.runs import accuracy

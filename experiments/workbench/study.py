@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import Progress as Bar
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.resumable import Kept
 from privopt.problems.errors import PrivOptError

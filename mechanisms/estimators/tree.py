@@ -181,7 +181,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         return release, counted
 
     def plan(self, n_records: int) -> TreePlan:
-        """What ``fit`` would do with so many records: levels and why, noise, spend, seconds, memory. No data.
+        """Plan a fit of so many records, without data: levels and why, noise, spend, seconds, memory.
 
         Raises:
             InvalidInputError: without a declared schema and classes there is nothing to plan from; or more
@@ -360,7 +360,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         return np.asarray(self.risk_.shares[nearest, 1])
 
     def __getattr__(self, name: str) -> Any:
-        """What is not there; of risks, what they take."""
+        """Raise AttributeError; for risks that were not released, with the remedy."""
         if name in ("predict_proba", "risks_at"):
             raise AttributeError(
                 f"this {self._noun} has no risks, and no {name}: they are counted privately, for a share of "

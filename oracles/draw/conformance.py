@@ -498,7 +498,7 @@ def _with_labels_exchanged(problem: DrawnProblem) -> DrawnProblem:
     if isinstance(problem, BranchingProblem):
         labels = problem.costs.classes - 1 - problem.y
         return type(problem)(problem.table, labels, problem.lattice, problem.costs)
-    return type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
+    return problem.with_records(problem.X, -problem.y)
 
 
 def _other(law: Law) -> Law:

@@ -38,6 +38,7 @@ from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneD
 from privopt.problems.discrete.costs import Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.lipschitz import AbsoluteRegression, HingeHalfspace
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
@@ -175,9 +176,7 @@ def _check_optimality(case: _Case) -> Iterator[Finding]:
 def _check_scaling(case: _Case) -> Iterator[Finding]:
     """Three copies of every record and three times the perturbation: three times the value."""
     problem = case.instance.problem
-    tripled = type(problem)(
-        np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice, problem.costs
-    )
+    tripled = problem.with_records(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3))
     if case.oracle.refusals(tripled, case.instance.task):
         return
     prepared = case.oracle.prepare(tripled, case.instance.task)
@@ -201,7 +200,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
     yield from ((f"first {name}", w) for w in case.wrong(case.prepared.minimize(a), a))
     for other, b in others:
         yield from ((f"{other} after {name}", w) for w in case.wrong(case.prepared.minimize(b), b))
-    flipped = type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
+    flipped = problem.with_records(problem.X, -problem.y)
     if not case.oracle.refusals(flipped, case.instance.task):
         case.oracle.prepare(flipped, case.instance.task).minimize(a)
     yield from ((f"{name} again", w) for w in case.wrong(case.prepared.minimize(a), a))
@@ -405,6 +404,10 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     labels = rng.choice([-1, 1], 30)
     yield "conjunction", MonotoneConjunction(binary, labels)
     yield "disjunction", MonotoneDisjunction(binary, labels)
+    ball = IntegerLattice([-2, -2, 0], [2, 1, 3], radius=3.0)
+    features = rng.integers(-6, 7, (12, 3))
+    yield "hinge loss", HingeHalfspace(features, rng.choice([-1, 1], 12), ball, norm=7.5, largest=5)
+    yield "absolute loss", AbsoluteRegression(features, rng.integers(-9, 10, 12), ball, norm=7.5, largest=8)
     few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
     yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
 

@@ -43,7 +43,7 @@ class SetNumbers:
 
     @cached_property
     def starts(self) -> IntArray:
-        """Where the sets of each size begin, and after them the end; shape (largest + 2,)."""
+        """Starts of the sets of each size, and their end; shape (largest + 2,)."""
         sizes = (math.comb(self.predicates, s) for s in range(self.largest + 1))
         return np.array(list(accumulate(sizes, initial=0)), dtype=np.int64)
 

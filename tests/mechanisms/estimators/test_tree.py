@@ -7,7 +7,9 @@ import sqlite3
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import dask.dataframe as dd
 import duckdb
@@ -22,8 +24,10 @@ from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.branches import Branch, Leaf, branches_of
 from privopt.mechanisms.estimators.evaluate import evaluate
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier
+from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_page import tree_page
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
@@ -400,6 +404,23 @@ def test_page_markdown_and_json_say_what_the_model_says(kind: Any) -> None:
 
     told = [followed(card.to_dict()["model"], row) for _, row in X.head(200).iterrows()]
     assert told == model.predict(X.head(200)).tolist()
+
+
+@pytest.mark.parametrize("with_risks", [False, True])
+def test_whatever_is_drawn_lies_within_the_picture(with_risks: bool) -> None:
+    tables = dict.fromkeys(("shares", "lows", "highs"), np.full((3, 2), 1.0))
+    risks: Any = SimpleNamespace(**tables) if with_risks else None
+    predicates = Predicates.of(SCHEMA)
+    branches = Branch(0, True, Leaf(0, 0), Branch(1, True, Leaf(1, 1), Leaf(0, 2)))
+    card = TreeCard(branches, predicates, ("no", "yes"), False, risks, PrivacySpend.pure(1.0, "test"))
+    picture = ElementTree.fromstring(card.to_svg())
+    _, _, width, height = (float(number) for number in picture.attrib["viewBox"].split())
+    drawn = list(picture.iter("{http://www.w3.org/2000/svg}rect"))
+    assert len(drawn) == (6 if with_risks else 3)  # a prediction for each leaf, and a bar for its share
+    for box in drawn:
+        x, y, w, h = (float(box.attrib[key]) for key in ("x", "y", "width", "height"))
+        assert 0 <= x < x + w <= width
+        assert 0 <= y < y + h <= height
 
 
 def test_a_model_that_says_the_same_of_everybody_warns() -> None:

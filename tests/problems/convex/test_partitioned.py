@@ -145,7 +145,7 @@ def test_a_file_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_difference_of_gradients_is_that_of_one_table() -> None:
-    """What dp-spider books for it, 2 L |w - v| / n, is nothing beside what a changed label does."""
+    """A changed label moves a difference by far more than the 2 L |w - v| / n that dp-spider books."""
     X, y, w = np.tile([1.0, 0.0], (10, 1)), np.ones(10), np.zeros(2)
     parts, near = partitioned(X, y, LogisticLoss(), 5), np.array([1e-6, 0.0])
     before = parts.gradient(w)

@@ -45,7 +45,7 @@ Change = Callable[[str], None]
 
 
 def change(place: str, *statements: str) -> None:
-    """What somebody does to the database behind the ledger's back."""
+    """Execute a statement in the database behind the ledger's back."""
     if "://" not in place:
         with sqlite3.connect(place) as file:
             for statement in statements:

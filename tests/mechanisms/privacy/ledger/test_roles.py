@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[4] / "experiments" / "docs" / "budgets.md"
 
 
 def execute(url: str, *statements: str) -> list[Any]:
-    """What somebody does in a server behind the ledger's back; the rows of the last statement."""
+    """Execute statements in a server behind the ledger's back; return the rows of the last."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as server:
