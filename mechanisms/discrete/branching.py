@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.problems.arguments import told
 from privopt.problems.discrete.branching import MOST_LEVELS, BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
 from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
 # Up to this number of predicates "auto" has four levels, otherwise three. The prior makes a private choice
@@ -22,7 +25,8 @@ class BranchingPlan:
     """The plan of a tree or a rule list, made without data.
 
     Privacy: that of the exponential mechanism, whose plan it holds: the prior is the uniform distribution on
-    the lattice, so it is fixed before data, and so are the levels.
+    the lattice, in which as many values stand for a predicate as it weighs, so it is fixed before data, and
+    so are the levels.
 
     Attributes:
         levels: the largest number of predicates in a prediction.
@@ -42,7 +46,7 @@ class BranchingPlan:
     def plan(
         cls,
         kind: type[BranchingProblem],
-        predicates: int,
+        weights: IntArray,
         rows: int,
         *,
         epsilon: float,
@@ -52,19 +56,27 @@ class BranchingPlan:
     ) -> Self:
         """Plan from public facts.
 
-        Args:
-            kind: trees or rule lists.
-            predicates: number of predicates.
-            rows: largest possible number of rows.
-            epsilon: epsilon of the draw.
-            costs: costs of errors.
-            max_levels: 1 to 4, or "auto".
-            root_splits: whether constant models are excluded.
+                Args:
+                    kind: trees or rule lists.
+        <<<<<<< HEAD
+                    predicates: number of predicates.
+                    rows: largest possible number of rows.
+                    epsilon: epsilon of the draw.
+                    costs: costs of errors.
+        =======
+                    weights: of the predicates in the prior, public whole numbers >= 1, shape (p,).
+                    rows: how many rows there can be.
+                    epsilon: of the draw.
+                    costs: of errors.
+        >>>>>>> main
+                    max_levels: 1 to 4, or "auto".
+                    root_splits: whether constant models are excluded.
 
-        Raises:
-            InvalidInputError: another number of levels, or more work or memory than the limits.
-            PrivacyParameterError: epsilon out of range.
+                Raises:
+                    InvalidInputError: another number of levels, or more work or memory than the limits.
+                    PrivacyParameterError: epsilon out of range.
         """
+        predicates = len(weights)
         if max_levels == "auto":
             levels, reason = _levels(predicates, rows, costs.classes)
         else:
@@ -75,7 +87,8 @@ class BranchingPlan:
                 f"{levels} level(s) over {predicates} predicates take {' and '.join(effort.refusals)}. To "
                 "do: fewer levels, or a schema with fewer columns, bins or categories"
             )
-        lattice = kind.domain(predicates, levels, costs.classes, root_splits=root_splits)
+        values = int(np.sum(weights))
+        lattice = kind.domain(values, levels, costs.classes, root_splits=root_splits)
         choice = ExponentialMechanism.plan(kind, lattice, epsilon=epsilon, loss_bound=costs.largest)
         return cls(levels, choice, costs, effort, reason)
 
