@@ -161,10 +161,15 @@ def _numeric(name: str, low: int, high: int, scale: str) -> Numeric:
 def build(folder: Path) -> None:
     """Create the missing environments with pip."""
     for name, (packages, whole) in ENVIRONMENTS.items():
-        if not _python(folder, name).exists():
-            venv.create(folder / name, with_pip=True)
-            command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages]
-            subprocess.run([*command, *([] if whole else ["--no-deps"])], check=True)
+        make_environment(folder, name, packages, *([] if whole else ["--no-deps"]))
+
+
+def make_environment(folder: Path, name: str, packages: list[str], *options: str) -> None:
+    """Create an environment with pip, unless it exists."""
+    if not _python(folder, name).exists():
+        venv.create(folder / name, with_pip=True)
+        command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages, *options]
+        subprocess.run(command, check=True)
 
 
 def _python(folder: Path, name: str) -> Path:

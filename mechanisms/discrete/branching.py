@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.problems.arguments import told
 from privopt.problems.discrete.branching import MOST_LEVELS, BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
 from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
 # With up to so many predicates "auto" is four levels, otherwise three. The prior makes a choice by data
@@ -22,7 +25,8 @@ class BranchingPlan:
     """The plan of a tree or a rule list, made without data.
 
     Privacy: that of the exponential mechanism, whose plan it holds: the prior is the uniform distribution on
-    the lattice, so it is fixed before data, and so are the levels.
+    the lattice, in which as many values stand for a predicate as it weighs, so it is fixed before data, and
+    so are the levels.
 
     Attributes:
         levels: the most predicates that a prediction takes.
@@ -42,7 +46,7 @@ class BranchingPlan:
     def plan(
         cls,
         kind: type[BranchingProblem],
-        predicates: int,
+        weights: IntArray,
         rows: int,
         *,
         epsilon: float,
@@ -54,7 +58,7 @@ class BranchingPlan:
 
         Args:
             kind: trees or rule lists.
-            predicates: how many there are.
+            weights: of the predicates in the prior, public whole numbers >= 1, shape (p,).
             rows: how many rows there can be.
             epsilon: of the draw.
             costs: of errors.
@@ -65,6 +69,7 @@ class BranchingPlan:
             InvalidInputError: another number of levels, or more work or memory than there is.
             PrivacyParameterError: epsilon out of range.
         """
+        predicates = len(weights)
         if max_levels == "auto":
             levels, reason = _levels(predicates, rows, costs.classes)
         else:
@@ -75,7 +80,8 @@ class BranchingPlan:
                 f"{levels} level(s) over {predicates} predicates take {' and '.join(effort.refusals)}. To "
                 "do: fewer levels, or a schema with fewer columns, bins or categories"
             )
-        lattice = kind.domain(predicates, levels, costs.classes, root_splits=root_splits)
+        values = int(np.sum(weights))
+        lattice = kind.domain(values, levels, costs.classes, root_splits=root_splits)
         choice = ExponentialMechanism.plan(kind, lattice, epsilon=epsilon, loss_bound=costs.largest)
         return cls(levels, choice, costs, effort, reason)
 

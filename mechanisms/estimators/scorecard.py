@@ -426,7 +426,15 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         Raises:
             InvalidInputError: an invalid file.
         """
-        model = read_model(path, _MODEL_FORMAT)
+        return cls.from_dict(read_model(path, _MODEL_FORMAT), path)
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
+        """Read ``to_dict`` back; ``path`` names the file in errors.
+
+        Raises:
+            InvalidInputError: anything else.
+        """
         try:
             spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
             weights, oracle = np.array(model["weights"], dtype=np.int64), str(model["oracle"])

@@ -205,7 +205,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     ) -> BranchingPlan:
         return BranchingPlan.plan(
             self._kind,
-            len(predicates),
+            predicates.weights,
             min(n, len(costs) * predicates.most_rows),
             epsilon=weights.rest,
             costs=CostMatrix.of_weights(costs),
@@ -400,13 +400,21 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         Raises:
             InvalidInputError: not such a file.
         """
-        model = read_model(path, cls.file_format)
+        return cls.from_dict(read_model(path, cls.file_format), path)
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
+        """Read ``to_dict`` back; ``path`` names the file in errors.
+
+        Raises:
+            InvalidInputError: anything else.
+        """
         try:
             spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
             predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
             classes = distinct_classes(tuple(model["classes"]), np.array([]))
             point = np.array(model["point"], dtype=np.int64)
-            if not cls._kind.domain(len(predicates), levels, len(classes)).contains(point):
+            if not cls._kind.domain(len(predicates.values), levels, len(classes)).contains(point):
                 raise InvalidInputError("the point is none of the schema's domain")
             release = Release(point, spend, dict(model["noise"]), _ORACLE)
             fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))
@@ -448,8 +456,10 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
         max_depth: the most questions that a prediction takes, 1 to 4; "auto": 4 for schemas with up to 60
             predicates, otherwise 3, or as many as are within reach.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. Numbers are compared with 7 evenly
-            spread cuts, binned numbers with their edges, categories one by one. None infers bounds and
-            categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
+            spread cuts, and amounts, whose range starts near 0, with 3 smaller ones; binned numbers with
+            their edges, so cuts of one's own are declared as a binned column; categories one by one. None
+            infers bounds and categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says
+            so.
         classes: the labels, two or more; for two (negative, positive). None reads them off the data, with the
             same warning.
         class_weight: None; a dict of weights of the classes, what an error on them costs. Their ratios count,

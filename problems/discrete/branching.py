@@ -77,7 +77,7 @@ class BranchingProblem(DiscreteProblem):
         """All models of up to so many levels.
 
         Args:
-            predicates: p >= 1.
+            predicates: p >= 1; of weighted predicates the sum of their weights.
             levels: the most predicates that a prediction can take, 1 to 4.
             classes: K >= 2.
             root_splits: whether every model branches at least once.
@@ -101,7 +101,8 @@ class BranchingProblem(DiscreteProblem):
         """The levels that a lattice was made for, and whether its models branch at least once."""
         for levels in range(1, MOST_LEVELS + 1):
             for root_splits in (False, True):
-                made = self.domain(len(self.table), levels, self.costs.classes, root_splits=root_splits)
+                width = int(np.sum(self.table.shares))
+                made = self.domain(width, levels, self.costs.classes, root_splits=root_splits)
                 if made == lattice:
                     return levels, root_splits
         raise InvalidInputError(
@@ -125,7 +126,9 @@ class BranchingProblem(DiscreteProblem):
     def losses(self, points: IntArray) -> IntArray:
         chosen = np.asarray(points, dtype=np.int64)
         total, price = np.zeros(len(chosen), dtype=np.int64), self.costs.matrix
+        values = self.table.values
         for rows, truths in self.table.blocks():
+            truths = truths[:, values]
             size = max(1, _ENTRIES // len(truths))
             for start in range(0, len(chosen), size):
                 part = slice(start, start + size)
@@ -136,7 +139,12 @@ class BranchingProblem(DiscreteProblem):
     @classmethod
     @abstractmethod
     def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
-        """The classes that models predict for rows of truth values; shape (models, rows)."""
+        """The classes that models predict for rows; shape (models, rows).
+
+        Args:
+            points: the models, shape (models, dimension).
+            truths: the truth value for each value of a coordinate, shape (rows, sum of the weights).
+        """
 
 
 def _class_numbers(y: ArrayLike, rows: int, classes: int) -> IntArray:

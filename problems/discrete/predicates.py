@@ -25,10 +25,13 @@ class PredicateTable:
     Attributes:
         bits: shape (p, ceil(rows / 8)), the first row in the lowest bit of the first byte.
         rows: how many rows there are, >= 1.
+        weights: of the predicates in the prior of models, whole and >= 1, shape (p,); None: 1 each. They are
+            public: as many values of a coordinate stand for a predicate.
     """
 
     bits: NDArray[np.uint8]
     rows: int
+    weights: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, truths: ArrayLike) -> Self:
@@ -48,14 +51,26 @@ class PredicateTable:
         return cls.from_columns(table.T.astype(bool), len(table))
 
     @classmethod
-    def from_columns(cls, columns: Iterable[Bools], rows: int) -> Self:
+    def from_columns(
+        cls, columns: Iterable[Bools], rows: int, weights: NDArray[np.int64] | None = None
+    ) -> Self:
         """Pack predicates one by one, shape (rows,) each."""
         packed = [np.packbits(column, bitorder="little") for column in columns]
-        return cls(np.stack(packed), rows)
+        return cls(np.stack(packed), rows, weights)
 
     def __len__(self) -> int:
         """p, the number of predicates."""
         return len(self.bits)
+
+    @property
+    def shares(self) -> NDArray[np.int64]:
+        """The weight of each predicate, shape (p,)."""
+        return np.ones(len(self), dtype=np.int64) if self.weights is None else self.weights
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        """The predicate that each value of a coordinate stands for, shape (sum of the weights,)."""
+        return np.repeat(np.arange(len(self)), self.shares)
 
     def column(self, predicate: int) -> Bools:
         """The truth values of one predicate, shape (rows,)."""

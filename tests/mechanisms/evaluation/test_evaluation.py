@@ -26,7 +26,7 @@ from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
-from privopt.mechanisms.evaluation.metrics import Evaluation, _whole, supported
+from privopt.mechanisms.evaluation.metrics import Evaluation, supported, whole_counts
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.tables.counted import CountedRecords
@@ -374,10 +374,15 @@ def test_whole_counts_have_the_public_sum() -> None:
     for _ in range(100):
         noisy = rng.normal(10, 30, 4)
         noisy += (40 - noisy.sum()) / 4
-        whole = _whole(noisy, 40)
+        whole = whole_counts(noisy, 40)
         assert whole.sum() == 40
         assert whole.min() >= 0
-    assert _whole(np.array([3.2, -1.0, 7.8, 0.0]), 10).tolist() == [3, 0, 7, 0]  # 2.7, 7.3 after the shift
+    assert whole_counts(np.array([3.2, -1.0, 7.8, 0.0]), 10).tolist() == [
+        3,
+        0,
+        7,
+        0,
+    ]  # 2.7, 7.3 after the shift
 
 
 def test_the_curve_rises_and_its_area_is_the_auc() -> None:
@@ -440,10 +445,10 @@ def test_any_public_classifier_with_scores_is_evaluated() -> None:
 def test_what_cannot_be_evaluated_is_refused() -> None:
     X, y = patients(300)
     model = linear()
-    three = PrivateLogisticRegression(5.0, schema=SCHEMA, classes=("a", "b", "c"), insecure_seed=0)
-    three.fit(X, np.resize(["a", "b", "c"], 300))
+    features = SCHEMA.encode(X).X
+    three = LogisticRegression(max_iter=1000).fit(features, np.resize(["a", "b", "c"], 300))
     with pytest.raises(InvalidInputError, match="has 3 classes"):
-        evaluate(three, X, y)
+        evaluate(three, features, y)
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
     with pytest.raises(InvalidInputError, match="has no classes"):
         evaluate(numbers.fit(X, np.zeros(300)), X, y)
