@@ -6,6 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -23,8 +24,9 @@ from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
+from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
-from privopt.mechanisms.estimators.labels import checked_labels, class_indices, distinct_classes
+from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.risks import CardBudget
@@ -50,7 +52,6 @@ from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import is_engine_table
-from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.predicates import Predicates
 from privopt.problems.tables.schema import Schema
@@ -224,10 +225,10 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         # Engines and workers count as far as predicates tell records apart.
         facts = schema if predicates is None or isinstance(X, CountedRecords) else predicates.coarse
         counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, facts, self.classes)
-        table = unread_table(X, y, schema, self._refuse) if counted is None else None
+        table = unread_table(X, y, schema, partial(refuse_columns, self)) if counted is None else None
         if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
             assert table is not None
-            X, labels = self._validated(*read_off(self.ledger, table, undeclared))
+            X, labels = labelled_columns(self, *read_off(self.ledger, table, undeclared))
             known = Predicates.of(Schema.infer(X)) if predicates is None else predicates
             classes = distinct_classes(self.classes, labels)
             return _Given(known, classes, Unread(len(labels), lambda: _rows(X, labels, known, classes)))
@@ -241,20 +242,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     def _read(self, pair: tuple[Any, Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
         if isinstance(pair[0], CountedRecords):
             return _counted_rows(pair[0], predicates)
-        return _rows(*self._validated(*pair), predicates, classes)
-
-    def _refuse(self, X: NDArray[Any]) -> None:
-        if self.schema is None:
-            validated(self, X)
-        columns_of(X)
-
-    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        X = as_table(X)
-        if self.schema is None and not isinstance(X, pd.DataFrame):
-            X, y = validated(self, X, y, dtype=np.float64)
-        else:
-            validated(self, X, skip_check_array=True)
-        return X, checked_labels(y, len(columns_of(X)[0][1]))
+        return _rows(*labelled_columns(self, *pair), predicates, classes)
 
     def _set(
         self,
