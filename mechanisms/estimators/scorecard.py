@@ -222,7 +222,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
         """
         if self.schema is None:
-            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+            raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
