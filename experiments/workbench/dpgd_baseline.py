@@ -46,7 +46,7 @@ def dpgd_accuracies(
 
     Privacy: each fit at fixed hyper-parameters is (epsilon, delta)-differentially private, neighbours by
     replacing one record, n public. The comparison favours DP-GD and is NOT private: the budget does not
-    cover the scale of the features, which is read off the data, nor the choice of the hyper-parameters. They
+    cover the scale of the features, which is computed from the data, nor the choice of the hyper-parameters. They
     are the best of the grid ``STEPS`` x ``STEP_SIZES`` x (last iterate, average) by mean training accuracy
     of a few pilot fits. The noise is seeded.
 

@@ -222,9 +222,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
 
     @by_parts
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores between -4 and 4, shape (n,); the second class is predicted where the score is >
-        0.
-        """
+        """Return scores between -4 and 4, shape (n,); positive scores predict the second class."""
         check_is_fitted(self)
         X = as_table(X)
         if self.schema is None and not isinstance(X, pd.DataFrame):
