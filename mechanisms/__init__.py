@@ -1,4 +1,4 @@
-"""How privacy is obtained: plan (calibration, no data), then release (a reduction to oracle calls)."""
+"""Differentially private mechanisms: plan (calibration without data), then release (calls of oracles)."""
 
 if __name__ != "privopt.mechanisms":
     raise ImportError("import privopt.mechanisms: under the bare name every class would exist twice")
@@ -40,6 +40,7 @@ _HOMES = {
     "OutputPerturbation": "convex.output_perturbation",
     "PermuteAndFlip": "discrete.exponential",
     "PrivacySpend": "privacy.spend",
+    "PrivateAdditiveTreeClassifier": "estimators.additive",
     "PrivateHalfspaceClassifier": "estimators.scorecard",
     "PrivateLinearRegression": "estimators.bounded_linear",
     "PrivateLogisticRegression": "estimators.bounded_linear",
@@ -90,6 +91,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.discrete.opdisc import OPDisc as OPDisc
     from privopt.mechanisms.discrete.rspm import GaussianRSPM as GaussianRSPM
     from privopt.mechanisms.discrete.rspm import LaplaceRSPM as LaplaceRSPM
+    from privopt.mechanisms.estimators.additive import (
+        PrivateAdditiveTreeClassifier as PrivateAdditiveTreeClassifier,
+    )
     from privopt.mechanisms.estimators.bounded_linear import (
         PrivateLinearRegression as PrivateLinearRegression,
     )

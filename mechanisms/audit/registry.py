@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from privopt.mechanisms.audit.audit import Outcome
-from privopt.mechanisms.audit.branching import leaf_claims, tree_claims
+from privopt.mechanisms.audit.branching import leaf_claims, rule_list_claims, tree_claims
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.convex import RISK_AUDITS
@@ -146,6 +146,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     NumberMeans.name: means_claims,
     PrevalencePlan.name: prevalence_claims,
     "tree": tree_claims,
+    "rule-list": rule_list_claims,
     LeafPlan.name: leaf_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,

@@ -171,7 +171,7 @@ def _draw_from(source: NoiseSource) -> bytes:
 
 
 def _fork_draw(source: NoiseSource) -> bytes:
-    """What ``source`` gives in a forked child; the child's exception name if it refuses."""
+    """Output of ``source`` in a forked child, or the name of the child's exception."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
