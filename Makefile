@@ -19,7 +19,7 @@ peers: .venv-peers/ready
 
 # Spark and a Java machine for it, from PyPI, in an environment of their own: 600 MB that no other test needs.
 test-spark: .venv-spark/ready
-	.venv-spark/bin/python -m pytest -k spark tests/problems/tables
+	.venv-spark/bin/python -m pytest -k spark tests/problems/tables tests/privacy/test_readers.py
 
 .venv-spark/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark

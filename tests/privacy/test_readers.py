@@ -165,11 +165,23 @@ def in_postgres(rows: Rows, url: str) -> Any:
     return open_table(url, "public.readers")
 
 
-def check_alone(table: Any, rows: Rows) -> None:
-    """Each record is counted, and handed over for predictions, with the codes that it has alone in memory."""
+def in_spark(rows: Rows, spark: Any) -> Any:
+    types = "whole BIGINT, real DOUBLE, word STRING, level BIGINT, y STRING"
+    spark._session.createDataFrame([(*row, "no") for row in rows], types).createOrReplaceTempView("readers")
+    return spark.table("readers")
+
+
+def check_counted_alone(table: Any, rows: Rows) -> list[list[int]]:
+    """Each record is counted with the codes that it has alone in memory; return those."""
     expected = sorted(codes({n: [v] for n, v in zip(KINDS, row, strict=True)})[0] for row in rows)
     counted = count_records(table, SCHEMA, "y", ["no", "yes"])
     assert np.repeat(np.transpose(counted.codes), counted.counts, axis=0).tolist() == expected
+    return expected
+
+
+def check_alone(table: Any, rows: Rows) -> None:
+    """So are they when they are handed over for predictions."""
+    expected = check_counted_alone(table, rows)
     (part,) = rows_of(table, list(KINDS), 100)
     assert sorted(codes(part)) == expected
 
@@ -192,6 +204,12 @@ def test_duckdb_is_read_record_by_record(rows: Rows) -> None:
 def test_postgresql_is_read_record_by_record(postgres: str, rows: Rows) -> None:
     pytest.importorskip("ibis")
     check_alone(in_postgres(rows, postgres), rows)
+
+
+@ENGINES
+@given(rows=TYPED)
+def test_spark_is_read_record_by_record(spark: Any, rows: Rows) -> None:
+    check_counted_alone(in_spark(rows, spark), rows)
 
 
 @settings(ENGINES, max_examples=12)
@@ -229,7 +247,7 @@ DECIMALS = [Decimal("0.10"), None, Decimal("0.09999999999999999999"), Decimal("1
         (TRUE, object),
         (TRUE, "bool[pyarrow]"),
         ([1, 0, None, 5258986265376043509], "Int64"),
-        ([Decimal("sNaN"), *DECIMALS], object),
+        ([Decimal("NaN"), *DECIMALS], object),
         (DECIMALS, pd.ArrowDtype(pa.decimal128(30, 20))),
         (["a", "b", None, "a"], "category"),
     ],

@@ -787,7 +787,7 @@ def test_a_connection_that_is_lost_while_records_are_counted_is_told_and_stays_b
         return whole(self)
 
     monkeypatch.setattr(EngineCount, "counted", cut)
-    book = Ledger.create(tmp_path / "ledger.db", epsilon=2.0, delta=1.0)
+    book = Ledger.create(tmp_path / "ledger.db", epsilon=2.0, delta=0.9)
     model = PrivateHalfspaceClassifier(
         1.0, schema=Schema([Binned("x", [0, 1])]), classes=CLASSES, ledger=book
     )
