@@ -4,7 +4,7 @@
 
 DuckDB makes Parquet files of synthetic records and groups them; Dask adds up an array of numbers. Every
 measurement is a process of its own, so that its peak memory is its own, and what it is compared with runs
-just before it. Lines are kept as they come: the same command goes on where it was stopped.
+just before it. Lines are kept as they come: the same command resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -370,12 +370,14 @@ def picture(results: Sequence[Measured]) -> Figure:
 
 
 def main(
-    rows: Annotated[list[int] | None, typer.Option(help="How many; may be repeated.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each, of which the least is shown.")] = 1,
+    rows: Annotated[list[int] | None, typer.Option(help="Number of rows; may be repeated.")] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Number of runs of each measurement; the minimum is shown.")
+    ] = 1,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep the records here, and use those that are here already.")
+        Path | None, typer.Option(help="Folder for the generated records; existing ones are reused.")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Page, picture and lines, kept as they come.")] = Path(
+    output: Annotated[Path, typer.Option(help="Output folder for page, picture and results.")] = Path(
         "engines"
     ),
 ) -> None:

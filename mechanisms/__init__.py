@@ -1,4 +1,4 @@
-"""How privacy is obtained: plan (calibration, no data), then release (a reduction to oracle calls)."""
+"""Differentially private mechanisms: plan (calibration without data), then release (calls of oracles)."""
 
 if __name__ != "privopt.mechanisms":
     raise ImportError("import privopt.mechanisms: under the bare name every class would exist twice")

@@ -173,6 +173,20 @@ def test_rows_of_a_file_are_measured_as_they_are_added_up(tmp_path: Path, norm: 
             parts.gradient(w)
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_file_that_is_fitted_in_memory_is_read_once(tmp_path: Path, zeros: bool) -> None:
+    """Rows are measured when the risk is made: what is written afterwards would be summed unmeasured."""
+    X, y = records()
+    whole: Any = sparse.csr_array(X)
+    file = on_disk(tmp_path, whole.data if zeros else X)
+    given: Any = sparse.csr_array((file, whole.indices, whole.indptr), shape=X.shape) if zeros else file[:]
+    risk, w = EmpiricalRisk(given, y, LogisticLoss(), row_norm=0.7), np.zeros(5)
+    before = risk.gradient(w)
+    file *= 1e6
+    assert risk.gradient(w).tolist() == before.tolist()
+    assert np.linalg.norm(risk.gradient(w)) <= risk.facts.gradient_bound
+
+
 def test_what_is_told_of_a_part_keeps_nothing_of_its_length() -> None:
     """A view of the labels would: of a long table in many parts, more than fits in memory."""
     model = PrivateLogisticRegression(1.0, data_norm=1.0, classes=(-1, 1))

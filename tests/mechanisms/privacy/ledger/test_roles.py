@@ -154,6 +154,17 @@ def test_a_ledger_of_an_earlier_version_is_protected_by_its_owner(team: tuple[st
     assert len(execute(mine, "SELECT 1 FROM pg_indexes WHERE indexname = 'privopt_created'")) == 1
 
 
+@pytest.mark.parametrize("setting", ["extra_float_digits = 0", "client_encoding = 'SQL_ASCII'"])
+def test_a_ledger_is_read_alike_however_its_server_is_configured(empty_database: str, setting: str) -> None:
+    """0.1 + 0.2 has 17 digits, of which a server that writes 15 made another number: no seal fits that."""
+    ledger = Ledger.create(empty_database, 0.1 + 0.2, 1e-7 / 3)
+    name = execute(empty_database, "SELECT current_database()")[0][0]
+    execute(empty_database, f'ALTER DATABASE "{name}" SET {setting}')
+    ledger.reserve(TENTH)
+    assert ledger.budget == Budget(0.1 + 0.2, 1e-7 / 3)
+    assert verify(empty_database) == []
+
+
 def test_an_auditor_who_may_only_read_sees_all_of_it(empty_database: str) -> None:
     Ledger.create(empty_database, 1.0).reserve(TENTH)
     auditor = new_role(empty_database, "auditors")
