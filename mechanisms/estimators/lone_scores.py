@@ -28,8 +28,8 @@ class Check(NamedTuple):
 
 
 def is_own(model: object) -> bool:
-    """Return whether the model's scores are computed by a class of this package."""
-    replaced = "decision_function" in getattr(model, "__dict__", {})
+    """Return whether scores and predictions are computed by a class of this package, no method replaced."""
+    replaced = any(callable(getattr(type(model), name, None)) for name in getattr(model, "__dict__", {}))
     return type(model).__module__.partition(".")[0] == "privopt" and not replaced
 
 

@@ -692,7 +692,7 @@ SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.tex
 JUNK = st.one_of(SCALARS, st.lists(st.integers(), max_size=2))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(record=st.dictionaries(st.sampled_from(list(TENTH.to_dict())), JUNK, min_size=1), name=JUNK)
 def test_bad_input_never_changes_the_file(tmp_path: Path, record: dict[str, object], name: object) -> None:
     path = tmp_path / "ledger"
