@@ -17,7 +17,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.prepared import (
@@ -195,7 +195,7 @@ class BoundedFit(PrivateLinearModel):
         )
         if not lacking:
             return given, True
-        table = read_off(self.ledger, given, lacking)
+        table = read_unbooked(self.ledger, given, lacking)
         return Unread(given.n_records, lambda: table, given.n_columns), True
 
     def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
@@ -216,7 +216,7 @@ class BoundedFit(PrivateLinearModel):
     def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:
         """Return the outline for a plan: from declared facts, or from a table read to infer them."""
         if self._undeclared(schema):
-            return outline_of(read_off(None, given, ()))
+            return outline_of(read_unbooked(None, given, ()))
         targets = self._declared_targets()
         middle, bound = self._public_norm(None, schema)
         columns = given.n_columns if schema is None else schema.n_features
@@ -314,7 +314,7 @@ class BoundedFit(PrivateLinearModel):
 def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
     """Return the unweighted empirical risk of the first label vector, as ``fit`` builds it. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
-    table = read_off(None, model._given(X, y, schema)[0], ())
+    table = read_unbooked(None, model._given(X, y, schema)[0], ())
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
 
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, encoded, unread_counts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
@@ -115,7 +115,7 @@ class _PrivateRobustModel(PrivateLinearModel):
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
         table = given.then(lambda pair: self._read(pair[0], pair[1], schema, source))
         if getattr(self, "classes", ()) is None:
-            X, targets = read_off(self.ledger, table, ["classes"])
+            X, targets = read_unbooked(self.ledger, table, ["classes"])
             table = Unread(n, lambda: (X, targets))
         else:
             targets = self._declared_targets()
