@@ -300,7 +300,7 @@ def page(results: Sequence[Measured], command: str) -> str:
         "sum, a sum once; from a file it also copies, measures and hashes every row again, since the file "
         "may not be what it was. The constant feature is not stored: its part of a gradient is a plain "
         "sum.\n\n"
-        f"{_on_paper(results)}\n"
+        f"{_extrapolated(results)}\n"
     )
 
 
@@ -317,7 +317,7 @@ def _fixed(results: Sequence[Measured]) -> str:
     )
 
 
-def _on_paper(results: Sequence[Measured]) -> str:
+def _extrapolated(results: Sequence[Measured]) -> str:
     """Extrapolate the time for 10^10 rows from the longest tables."""
     longest = {m.subject: m for m in sorted(results, key=lambda m: m.rows)}
     rate = longest[CARD].rate
