@@ -225,8 +225,10 @@ def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> fl
     parts = [(n, law) for n, law in ((binary, _binary_tail()), (ternary, _ternary_tail(_round_up(a)))) if n]
     count = binary + ternary
     threshold = (epsilon - count * a * a / 2) / a
-    laws = [(n, _coarse_law(tail, a)) for n, tail in parts]
     beyond = sum(n * float(tail[-1]) for n, tail in parts)
+    if beyond >= 1:  # nothing on the grid is left to compute with
+        return 1.0
+    laws = [(n, _coarse_law(tail, a)) for n, tail in parts]
     return min(1.0, (_tail_expectation(laws, a, threshold) + beyond) * (1 + _ROUNDING))
 
 
@@ -244,6 +246,12 @@ def rspm_sigma(epsilon: float, delta: float, *, binary: int, ternary: int) -> fl
     def delta_at(sigma: float) -> float:
         return rspm_delta(epsilon, sigma, binary=binary, ternary=ternary)
 
+    # With noise that hides everything only the mass beyond the grid is left.
+    if (least := delta_at(1e9 * max(start, 1.0))) > delta:
+        raise PrivacyParameterError(
+            f"delta = {delta:.3g} is below {least:.2g}, the least that is computed for Gaussian noise on "
+            f"{binary + ternary} coordinates: use a larger delta, or rspm-laplace, which is pure"
+        )
     return smallest_below(delta_at, delta, start=start)
 
 

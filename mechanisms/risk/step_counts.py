@@ -108,5 +108,11 @@ def ridged_smoothness(facts: RiskFacts, convex_set: ConvexSet, regularizer: Elas
 
 
 def whole_steps(steps: float, most: int = MOST_STEPS) -> int:
-    """A number of steps of at most ``most``: with more, the theory gains little and the user waits."""
+    """A number of steps of at most ``most``: with more, the theory gains little and the user waits.
+
+    Raises:
+        ArithmeticError: ``steps`` is NaN, as where numbers leave the range of doubles.
+    """
+    if math.isnan(steps):
+        raise ArithmeticError("no number of steps")
     return max(1, math.ceil(min(steps, most)))

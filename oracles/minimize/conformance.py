@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
@@ -195,16 +195,40 @@ def _check_scaling(case: _Case) -> Iterator[Finding]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Answers do not depend on history: A, B, A again, with another data set prepared in between."""
-    problem = case.instance.problem
+    """Answers follow from the problem and the question alone: A, B, A again, in sessions on related data.
+
+    Each question goes to all sessions in turn, so an oracle that answers from an earlier question, or from
+    data that it was prepared for before, gives some of them another's answer.
+    """
     (name, a), *others = case.instance.perturbations.items()
-    yield from ((f"first {name}", w) for w in case.wrong(case.prepared.minimize(a), a))
-    for other, b in others:
-        yield from ((f"{other} after {name}", w) for w in case.wrong(case.prepared.minimize(b), b))
-    flipped = type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
-    if not case.oracle.refusals(flipped, case.instance.task):
-        case.oracle.prepare(flipped, case.instance.task).minimize(a)
-    yield from ((f"{name} again", w) for w in case.wrong(case.prepared.minimize(a), a))
+    sessions = [("", case), *_related(case)]
+    turns = [(f"first {name}", a, sessions)]
+    turns += [(f"{other} after {name}", b, sessions[:1]) for other, b in others[:-1]]
+    turns += [(f"{other} after {name}", b, sessions[::-1]) for other, b in others[-1:]]
+    turns += [(f"{name} again", a, sessions)]
+    for where, question, asked in turns:
+        for whose, session in asked:
+            answer = session.prepared.minimize(question)
+            wrong = (*session.wrong(answer, question), *session.unfinished(answer))
+            yield from ((f"{where}{whose}", finding) for finding in wrong)
+
+
+def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
+    """The same oracle prepared for tables that a careless cache takes for the same one."""
+    problem, costs = case.instance.problem, case.instance.problem.costs
+    swapped = Costs(costs.false_negative, costs.false_positive)
+    tables = {
+        ", labels exchanged": (problem.X, -problem.y, costs),
+        ", rows in another order": (problem.X[::-1], problem.y, costs),
+        ", costs exchanged": (problem.X, problem.y, swapped),
+    }
+    for name, (X, y, other) in tables.items():
+        if name == ", costs exchanged" and other == costs:
+            continue
+        table = type(problem)(X, y, problem.lattice, other)
+        if not case.oracle.refusals(table, case.instance.task):
+            instance = replace(case.instance, problem=table)
+            yield name, _Case(case.oracle, instance, case.tolerance / UNIT)
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
