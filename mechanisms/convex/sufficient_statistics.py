@@ -43,6 +43,7 @@ _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
 # The least variance that labels are taken to have, as a part of the square of their bound; and that of
 # numbers, as a part of the largest at their mean, at which they would lie at both ends of their range.
 _LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
+_NORMS = 1e-60, 1e60
 _BLOCK = 1 << 16  # numbers of a block of rows that are looked at together
 
 
@@ -86,6 +87,8 @@ class SufficientStatistics(RiskMechanism):
         facts = target.facts
         offset = _offset(facts, target.mu)
         n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
+        if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
+            raise ArithmeticError(f"moments of rows of norm {r:.3g}")
         # Sums of at most n products, each of a record's two numbers, in any order.
         rounding = 2 * math.sqrt(2) * r * r * (n + facts.dimension + 8) * 2.0**-52
         sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)

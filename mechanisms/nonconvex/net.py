@@ -30,6 +30,7 @@ from privopt.problems.nonconvex.net import LOSS_UNITS, BallNet, NetProblem, loss
 # Losses of one record at one point, over the whole net: what a default takes, and what is refused.
 _USUAL_WORK = 2e7
 _MOST_WORK = 2e10
+_MOST_UNITS = 2.0**60
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,13 @@ class NetMechanism(RiskMechanism):
         if alpha is None:
             wanted = spread * facts.dimension * together / (facts.n_records * epsilon * facts.gradient_bound)
             alpha = _affordable(facts, ball.size, min(wanted, ball.size))
+        # The penalty of the farthest point, in units of losses; on the net all sums are 64-bit integers.
+        penalty = facts.n_records * regularizer.l2 / 2 * ball.size**2 / spread * LOSS_UNITS
+        if not facts.n_records * LOSS_UNITS + penalty <= _MOST_UNITS:
+            raise PrivacyParameterError(
+                f"{facts.n_records:,} records with a penalty l2:{regularizer.l2:.3g} over a ball of radius "
+                f"{ball.size:.3g} leave the range of 64-bit sums: fewer records, a smaller penalty or ball"
+            )
         net = BallNet(facts.dimension, ball.size, check_positive(alpha, "alpha"))
         if (work := net.size_bound * facts.n_records) > _MOST_WORK:
             raise PrivacyParameterError(

@@ -20,10 +20,13 @@ from privopt.mechanisms.discrete import calibration
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
+from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 from privopt.mechanisms.privacy.accounting import zcdp_epsilon
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import ENTRIES, Family
+from privopt.oracles.convex.smooth import minimize_ridge
+from privopt.oracles.errors import CertificateError
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet
@@ -281,6 +284,24 @@ def test_numbers_that_leave_the_doubles_are_refused_in_the_plan(
             epsilon=1.0,
             delta=1e-6,
         )
+
+
+@pytest.mark.parametrize("radius", [1e30, 1e200])
+def test_a_penalty_beyond_64_bits_on_a_net_is_refused_in_the_plan(radius: float) -> None:
+    """Sums of losses wrapped around there, and 1e200 was an OverflowError in the release."""
+    facts = RiskFacts(12, 2, LogisticLoss())
+    with pytest.raises(PrivacyParameterError, match=r"64-bit sums|range of doubles"):
+        NetMechanism.plan(facts, L2Ball(2, radius), ElasticNet(l2=1e-3), epsilon=1.0)
+
+
+@pytest.mark.parametrize("l2", [1e-300, 1e-30])
+def test_a_hessian_without_inverse_ends_in_our_words(l2: float) -> None:
+    """It was NumPy's LinAlgError, after the booking: rows that are all alike have a Hessian of rank one."""
+    risk = EmpiricalRisk(np.full((12, 2), 0.3), labels(12), LogisticLoss())
+    answer = minimize_ridge(risk, l2, 1e-9, linear=np.array([1e-3, -1e-3]))
+    with pytest.raises(CertificateError):
+        answer.require(1e-9)
+    minimize_ridge(risk, l2, 1e-9).require(1e-9)
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-24])

@@ -259,13 +259,13 @@ class SharedProblem(Reference):
 
 
 class OncePrepared(Reference):
-    """Tables with the same labels, of the same shape, are taken for one."""
+    """Tables with the same rows are taken for one, whatever their labels."""
 
     known: ClassVar[dict[object, IntArray]] = {}
 
     def __init__(self, problem: Any, law: Law) -> None:
         super().__init__(problem, law)
-        key = type(problem), str(problem.lattice), str(problem.costs), len(self.losses), problem.y.tobytes()
+        key = type(problem), str(problem.lattice), str(problem.costs), len(self.losses), problem.X.tobytes()
         self.losses = self.known.setdefault(key, self.losses)
 
 
@@ -428,7 +428,7 @@ WRONG: list[tuple[Wrong, str, str]] = [
     (Wrong(ShortChain), "law", "follow large losses|repeat an earlier one"),
     (Wrong(FewRepeats), "law", "repeat an earlier one"),
     (Wrong(SharedProblem), "independence", "against the law"),
-    (Wrong(OncePrepared), "independence", "with rows in another order"),
+    (Wrong(OncePrepared), "independence", "with labels exchanged"),
     (Wrong(SpoiltByInterruption), "limits", "after draws cancelled at question 0"),
     (Wrong(NeverStops), "limits", "a point was drawn instead"),
     (Wrong(StopsWithAnotherError), "limits", "raised TimeoutError"),
