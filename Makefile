@@ -57,9 +57,9 @@ test-lowest-core: .venv-lowest/ready
 	.venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --python .venv-lowest/bin/python --editable '.[dev]'
 	touch $@
 
-# Faults that tests have to notice, in what privacy rests on: those that tests once let live, or samples of all
-# that can be made (MUTANTS="--sample 15", MUTANTS="--sample 20 --module tables"). Goes on where it was stopped.
-MUTANTS ?= --named
+# Faults that tests have to notice: those that tests once let live, and samples of all that can be made of modules
+# (MUTANTS="--sample 15 --module mechanisms/convex"). Goes on where it was stopped.
+MUTANTS ?=
 mutants: $(VENV)/ready
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run $(MUTANTS)
 

@@ -4,7 +4,7 @@
 
 DuckDB makes Parquet files of synthetic records and groups them; Dask adds up an array of numbers. Every
 measurement is a process of its own, so that its peak memory is its own, and what it is compared with runs
-just before it. Lines are kept as they come: the same command goes on where it was stopped.
+just before it. Lines are kept as they come: the same command resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes
 from privopt.problems.files import write_atomically
@@ -191,7 +191,7 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
 
 def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], object]:
     from privopt.mechanisms import PrivateLogisticRegression
-    from privopt.mechanisms.estimators.linear_model import risk_of_table
+    from privopt.mechanisms.estimators.bounded_fit import risk_of_table
 
     X, y = (_partitions(folder / f"{name}.npy") for name in "Xy")
     if address is not None:
@@ -370,12 +370,14 @@ def picture(results: Sequence[Measured]) -> Figure:
 
 
 def main(
-    rows: Annotated[list[int] | None, typer.Option(help="How many; may be repeated.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each, of which the least is shown.")] = 1,
+    rows: Annotated[list[int] | None, typer.Option(help="Number of rows; may be repeated.")] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Number of runs of each measurement; the minimum is shown.")
+    ] = 1,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep the records here, and use those that are here already.")
+        Path | None, typer.Option(help="Folder for the generated records; existing ones are reused.")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Page, picture and lines, kept as they come.")] = Path(
+    output: Annotated[Path, typer.Option(help="Output folder for page, picture and results.")] = Path(
         "engines"
     ),
 ) -> None:

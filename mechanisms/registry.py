@@ -1,8 +1,8 @@
-"""All mechanisms by name: where each is, what it is for, what it needs.
+"""Registry of all mechanisms by name: location, purpose and requirements.
 
 The table is read lazily: a mechanism is imported when it is looked up. Mechanisms of other packages are found
-by their entry points in the group ``privopt.mechanisms``: an entry point's name is the mechanism's, its
-object the class, whose ``family`` says where it belongs.
+by their entry points in the group ``privopt.mechanisms``: the name of an entry point is that of the
+mechanism, its object is the class, and the ``family`` of the class says where it belongs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP = "privopt.mechanisms"
 
 
 class Family(StrEnum):
-    """The kinds of mechanisms: a name is unique within one."""
+    """Families of mechanisms; a name is unique within a family."""
 
     LATTICE = "points of a lattice"
     CARD = "scorecards"
@@ -37,10 +37,10 @@ class Entry:
     """One line of the table.
 
     Attributes:
-        family, name: what it is found by.
+        family, name: the key.
         home: its module within ``privopt.mechanisms``, and its class, as in "discrete.opdisc:OPDisc".
-        purpose: what it is for.
-        needs: what it asks of the problem.
+        purpose: its use case.
+        needs: its requirements on the problem.
     """
 
     family: Family
@@ -285,7 +285,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 class Mechanisms(Mapping[str, type[Any]]):
-    """Mechanisms of some families by name, those of installed packages last: a name of ours stays ours."""
+    """Mechanisms of some families by name; those of installed packages last, after the built-in ones."""
 
     def __init__(self, *families: Family) -> None:
         self.families = families
@@ -307,10 +307,10 @@ class Mechanisms(Mapping[str, type[Any]]):
         return f"<mechanisms for {self.families[-1]}: {', '.join(self)}>"
 
     def named(self, mechanism: str | type[Any]) -> type[Any]:
-        """Return a mechanism of these families by name; a class of one's own is one already.
+        """Return a mechanism of these families by name; a custom class is returned as it is.
 
         Raises:
-            UnknownMechanismError: listing the names there are.
+            UnknownMechanismError: listing the known names.
         """
         if isinstance(mechanism, type):
             return _checked(mechanism, self.families, mechanism.__module__)
@@ -331,10 +331,10 @@ class Mechanisms(Mapping[str, type[Any]]):
 
 
 def _checked(kind: Any, families: tuple[Family, ...], source: str) -> type[Any]:
-    """The class, if it is a mechanism of these families.
+    """Return the class, if it is a mechanism of these families.
 
     Raises:
-        UnknownMechanismError: it is none.
+        UnknownMechanismError: it is not.
     """
     if isinstance(kind, type) and getattr(kind, "family", None) in families:
         return kind

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.linear import (
-    LinearOptions,
-    checked_norm,
-    is_linear,
-    is_robust,
-    parse_label_range,
-)
+from privopt.experiments.cli.families import CARD, ROBUST, requested_family
+from privopt.experiments.cli.linear import checked_label_range, checked_norm, robust_loss
 from privopt.experiments.cli.options import (
     EpsilonOption,
     LabelOption,
@@ -24,9 +20,13 @@ from privopt.experiments.cli.options import (
     PenaltyOption,
     SetOption,
     StepsOption,
-    check_mechanism,
 )
-from privopt.mechanisms.discrete.calibration import calibrate_opdisc, calibrate_rspm, calibrate_rspm_laplace
+from privopt.mechanisms.discrete.calibration import (
+    SeparatorCounts,
+    calibrate_opdisc,
+    calibrate_rspm,
+    calibrate_rspm_laplace,
+)
 from privopt.mechanisms.discrete.mechanism import check_calibration
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -48,20 +48,28 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def calibrate(
+    context: typer.Context,
     mechanism: Annotated[str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS)))],
     epsilon: EpsilonOption,
     delta: Annotated[
         float | None,
         typer.Option(
-            help="In (0, 1): needed by opdisc and rspm; pure mechanisms have none; linear models: 1/n^2.",
+            help="Privacy parameter, in (0, 1): required for opdisc and rspm, none for pure mechanisms. "
+            "Default for linear models: 1/n^2.",
             rich_help_panel="Privacy",
         ),
     ] = None,
     dimension: Annotated[int | None, typer.Option(help="Number of features d.")] = None,
-    radius: Annotated[float | None, typer.Option(help="Bound D on |w|; default sqrt(d).")] = None,
-    separation: Annotated[float | None, typer.Option(help="tau: distance of points; default 1.")] = None,
-    separators: Annotated[int | None, typer.Option(help="Size m of the separator set; default 2d.")] = None,
-    calibration: Annotated[str, typer.Option(help="sound, or printed (refuted).")] = "sound",
+    radius: Annotated[
+        float | None, typer.Option(help="Bound D on the norm of the weights. Default: sqrt(d).")
+    ] = None,
+    separation: Annotated[
+        float | None, typer.Option(help="Least distance tau of lattice points. Default: 1.")
+    ] = None,
+    separators: Annotated[int | None, typer.Option(help="Size m of the separator set. Default: 2d.")] = None,
+    calibration: Annotated[
+        str, typer.Option(help="sound, or printed: that of the paper, which is refuted.")
+    ] = "sound",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     records: Annotated[int | None, typer.Option(help="Number of records n.")] = None,
     loss: LossOption = None,
@@ -72,23 +80,16 @@ def calibrate(
     label_range: LabelOption = None,
     steps: StepsOption = None,
 ) -> None:
-    """Show the noise that a guarantee costs, before any data."""
-    check_mechanism(mechanism, (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS))
-    options = LinearOptions(loss, convex_set, regularizer, data_norm, label_range, steps, norm)
-    scorecard = {
-        "--radius": radius is not None,
-        "--separation": separation is not None,
-        "--separators": separators is not None,
-        "--calibration": calibration != "sound",
-    }
-    if is_linear(mechanism, options, scorecard):
-        report = calibrate_linear(mechanism, epsilon, delta, dimension, records, options)
-    elif records is not None:
-        raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is none of them")
-    else:
+    """Show the noise that a privacy guarantee requires, before any data are read."""
+    family = requested_family(context)
+    if family is CARD and records is not None:
+        raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is not one of them")
+    if family is CARD:
         report = calibration_report(
             mechanism, epsilon, delta or 0.0, dimension, radius, separation, separators, calibration
         )
+    else:
+        report = _robust_report(context.params) if family is ROBUST else _risk_report(context.params)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -151,70 +152,67 @@ def calibration_report(
         raise InvalidInputError(f"calibrate {mechanism} needs --dimension or --separators")
     # Without a separator count: the two separators per coordinate of halfspaces over {-1, 0, 1}^d.
     ternary = 0 if separators is not None or dimension is None else dimension
-    binary = separators or 0
+    counts = SeparatorCounts(separators or 0, ternary)
     if mechanism == "rspm":
-        noise = calibrate_rspm(epsilon, delta, binary=binary, ternary=ternary, calibration=calibration)
+        noise = calibrate_rspm(epsilon, delta, counts, calibration=calibration)
         return {"sigma": noise.scale, **noise.spend.to_dict()}
     check_calibration(calibration, mechanism, ("sound",))
-    noise = calibrate_rspm_laplace(epsilon, separators=binary + 2 * ternary)
+    noise = calibrate_rspm_laplace(epsilon, counts)
     return {"scale": noise.scale, **noise.spend.to_dict()}
 
 
-def calibrate_linear(
-    mechanism: str,
-    epsilon: float,
-    delta: float | None,
-    dimension: int | None,
-    records: int | None,
-    options: LinearOptions,
-) -> dict[str, Any]:
-    """Return noise and spend of a mechanism for linear models, from public facts alone."""
-    sizes = {"--dimension": dimension, "--records": records}
-    if dimension is None or records is None:
-        missing = [option for option, value in sizes.items() if value is None]
-        raise InvalidInputError(
-            f"calibrate {mechanism} needs {' and '.join(missing)}: the "
-            "numbers of features (with the constant one, if there is an intercept) and of records"
-        )
-    if wrong := [f"{option} {value}" for option, value in sizes.items() if value is not None and value < 1]:
-        raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
-    delta = 1 / records**2 if delta is None else delta
-    report = _robust_report if is_robust(mechanism, options) else _risk_report
-    return report(mechanism, epsilon, delta, dimension, records, options)
-
-
-def _robust_report(
-    mechanism: str, epsilon: float, delta: float, dimension: int, records: int, options: LinearOptions
-) -> dict[str, Any]:
-    loss = PLAIN_SQUARES if options.loss == "squared" else LogisticLoss()
+def _robust_report(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return noise and spend of a mechanism for robust linear models, from public facts alone."""
+    dimension, records, delta = _sizes(options)
     plan, _ = choose_robust(
-        mechanism, records, dimension, loss, epsilon=epsilon, delta=delta, steps=options.steps
+        options["mechanism"],
+        records,
+        dimension,
+        PLAIN_SQUARES if robust_loss(options) == "squared" else LogisticLoss(),
+        epsilon=options["epsilon"],
+        delta=delta,
+        steps=options["steps"],
     )
     return {"noise_on": plan.noised, **plan.noise, "steps": plan.steps, **plan.spend.to_dict()}
 
 
-def _risk_report(
-    mechanism: str, epsilon: float, delta: float, dimension: int, records: int, options: LinearOptions
-) -> dict[str, Any]:
-    low, high = (-1.0, 1.0) if options.label_range is None else parse_label_range(options.label_range)
-    loss = parse_loss(options.loss or "logistic", high / 2 - low / 2)
-    norm = checked_norm(options.norm, mechanism)
-    facts = RiskFacts(records, dimension, loss, 1.0 if options.data_norm is None else options.data_norm, norm)
-    space = None if options.convex_set is None else parse_set(options.convex_set, dimension)
-    penalty = parse_regularizer(options.regularizer or "none")
+def _risk_report(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return noise and spend of a mechanism for linear models, from public facts alone."""
+    dimension, records, delta = _sizes(options)
+    mechanism, epsilon, name = options["mechanism"], options["epsilon"], options["loss"] or "logistic"
+    low, high = checked_label_range(options["label_range"], name) or (-1.0, 1.0)
+    norm = checked_norm(options["norm"], mechanism)
+    row_norm = 1.0 if options["data_norm"] is None else options["data_norm"]
+    facts = RiskFacts(records, dimension, parse_loss(name, high / 2 - low / 2), row_norm, norm)
+    space = None if options["convex_set"] is None else parse_set(options["convex_set"], dimension)
+    penalty = parse_regularizer(options["regularizer"] or "none")
     choice = choose_risk_mechanism(mechanism, facts, space, penalty, mu=gaussian_mu(epsilon, delta))
-    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options.steps)
+    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options["steps"])
     return {
         "noise_on": plan.noised,
         **plan.noise,
         **plan.schedule,
-        "set": options.convex_set or set_text(plan.convex_set),
+        "set": options["convex_set"] or set_text(plan.convex_set),
         "l1": plan.regularizer.l1,
         "l2": plan.regularizer.l2,
         "data_norm": facts.row_norm,
         "norm": norm,
         **plan.spend.to_dict(),
     }
+
+
+def _sizes(options: Mapping[str, Any]) -> tuple[int, int, float]:
+    """Return the numbers of features and of records, and delta, by default 1/n^2."""
+    sizes = {f"--{name}": options[name] for name in ("dimension", "records")}
+    if missing := [option for option, value in sizes.items() if value is None]:
+        raise InvalidInputError(
+            f"calibrate {options['mechanism']} needs {' and '.join(missing)}: the "
+            "numbers of features (with the constant one, if there is an intercept) and of records"
+        )
+    if wrong := [f"{option} {value}" for option, value in sizes.items() if value < 1]:
+        raise InvalidInputError(f"{' and '.join(wrong)}: at least 1 is needed")
+    delta = options["delta"]
+    return options["dimension"], options["records"], 1 / options["records"] ** 2 if delta is None else delta
 
 
 def set_text(convex_set: ConvexSet) -> str:

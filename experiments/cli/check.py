@@ -73,7 +73,7 @@ def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:
     try:
         found = getattr(importlib.import_module(module), attribute)
         made = found if isinstance(found, type) and hasattr(found, "family") else found()
-    except Exception as error:  # whatever goes wrong over there
+    except Exception as error:  # any error of the foreign module
         raise UnknownOracleError(
             f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: MODULE:CLASS of a "
             "mechanism, or of an oracle that is made without arguments"

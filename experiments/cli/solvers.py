@@ -20,7 +20,7 @@ _SAMPLERS = (
 
 @app.command()
 def solvers() -> None:
-    """List the oracles: what is installed, what each is for, what its answers rest on."""
+    """List the oracles: which are installed, their use, and the evidence behind their answers."""
     entries = inventory()
     minimise = Table("oracle", "for", "limits", "certificate", "installed", title=_MINIMISERS)
     draw = Table("oracle", "for", "limits", "installed", title=_SAMPLERS)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import typer
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, read_off, unread_table
@@ -26,16 +25,6 @@ from privopt.problems.tables.sources import is_engine_address, open_table
 
 # Number of records per batch of predictions: some tens of megabytes.
 _PART = 100_000
-
-TableOption = Annotated[
-    str | None,
-    typer.Option(
-        "--table",
-        help="The table of a database that --data names, as in --data duckdb://PATH, sqlite://PATH or "
-        "postgresql://HOST/NAME.",
-        rich_help_panel="Data (public facts are declared, not read off)",
-    ),
-]
 
 
 class Labelled:
@@ -178,8 +167,8 @@ def _counted(
     if schema is None or classes is None:
         lacking = " and ".join(option for option, fact in facts.items() if fact is None)
         raise InvalidInputError(
-            f"{lacking}: declare it; nothing is read off a table in an engine, and regression needs one that "
-            "is in memory"
+            f"{lacking}: declare it; nothing is inferred from a table in an engine, and regression needs one "
+            "in memory"
         )
     written = isinstance(classes[0], str)
     engine = EngineCount.of(open_table(data, table), schema, target, classes, written=written)
@@ -195,5 +184,5 @@ def _written(label: Any) -> str:
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise InvalidInputError(f"adult23:SEED wants a seed >= 0 of the public subsample, got {text!r}")
+        raise InvalidInputError(f"adult23:SEED needs a seed >= 0 of the public subsample, got {text!r}")
     return int(text)

@@ -29,9 +29,9 @@ from privopt.problems.convex.sets.interface import ConvexSet
 class DPMirrorDescent(FullBatchMechanism):
     """DP-PMD: x+ = argmin over u in C of <grad F(x) + noise, u> + V(u, x) / gamma + r(u).
 
-    V is the divergence of the natural geometry of C, 1-strongly convex for its Minkowski norm; gamma is
-    1 / (2 L_C), L_C the smoothness in that norm. Privacy: see ``FullBatchMechanism``. Source: Wang and Xu
-    (2019), Algorithm 3 and Theorem 5.
+    V is the Bregman divergence of the natural geometry of C, 1-strongly convex in its Minkowski norm; gamma
+    is 1 / (2 L_C) with L_C the smoothness in that norm. Privacy: see ``FullBatchMechanism``. Source: Wang and
+    Xu (2019), Algorithm 3 and Theorem 5.
     """
 
     name = "dp-pmd"
@@ -62,11 +62,11 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
 
     With L' = L_C: alpha = (k + 2)/(4 L'), r = 2/(k + 2), x = r z + (1 - r) y, and one noisy gradient g at x:
     y+ = argmin over C of <g, y - x> + (L'/2)|y - x|_C^2, z+ = argmin over C of <g, z> + V(z, z_k)/alpha.
-    y_T is returned.
+    The output is y_T.
 
     Source: Wang, Ye and Xu (2017), Algorithm 3 and Theorem 5.4. As printed, the y-step uses the gradient
-    without noise, and y_T is the output: that is not private. Here both steps use the same noisy
-    gradient. Privacy: see ``FullBatchMechanism``.
+    without noise and y_T is the output, which is not private. Here both steps use the same noisy gradient.
+    Privacy: see ``FullBatchMechanism``.
     """
 
     name = "dp-accmd"
@@ -84,14 +84,14 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
     ) -> int:
         # With A_T = sum of alpha = T^2 / (8 L'), the bound is V / A_T + T sigma^2 E|xi|_*^2 / (4 L') for
-        # sigma = sqrt(T) / mu: a third of the noise from the long steps, two thirds from the short ones.
+        # sigma = sqrt(T) / mu: a third of the noise term from mirror steps, two thirds from gradient steps.
         smoothness = ridged_smoothness(facts, convex_set, regularizer)
         far = math.sqrt(2 * farthest_divergence(facts, convex_set))
         return whole_steps(2 * math.sqrt(smoothness * far * mu / dual_noise(convex_set)))
 
     @property
     def step_sizes(self) -> tuple[float, float]:
-        """Of the long steps, alpha; the short ones are 1 / L'."""
+        """Step sizes of the mirror steps, alpha; the gradient steps have 1 / L'."""
         smoothness = ridged_smoothness(self.facts, self.convex_set, self.regularizer)
         return 2 / (4 * smoothness), (self.steps + 1) / (4 * smoothness)
 

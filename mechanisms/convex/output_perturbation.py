@@ -1,7 +1,7 @@
 """Output perturbation of ridge-regularised convex risks: a certified minimum, then noise.
 
-The release is a function of a minimum, so it requires a certificate that the minimum is as good as the plan
-assumed, and fails closed without one. The failure itself and the running time are outside the guarantee.
+What is released is a function of a minimum. Without a certificate that the minimum is as good as the plan
+assumed, nothing is released. The fact of a failure and the running time are outside the guarantee.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
-# Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
+# Gradient norm that the solver must prove, in units of G / n; the same fraction is added to the sensitivity.
 _OUTPUT_TOLERANCE = 1e-3
 
 
@@ -33,8 +33,8 @@ class OutputPerturbation(RiskMechanism):
     public. Exact minima of neighbours are within 2 G / (n l2) (Chaudhuri, Monteleoni and Sarwate 2011); a
     minimum with gradient norm at most ``tolerance`` adds tolerance / l2 on either side.
 
-    A penalty l2 = 0 in the plan is replaced by the one that balances its bias against the noise
-    (``output_penalty``); ``regularizer`` tells which.
+    A penalty l2 = 0 in the plan is replaced by the one whose bias balances the noise (``output_penalty``);
+    ``regularizer`` holds the value in use.
     """
 
     name: ClassVar[str] = "output-perturbation"
@@ -64,7 +64,7 @@ class OutputPerturbation(RiskMechanism):
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate]:
-        """Run, or raise CertificateError and release nothing if the minimum is not certified."""
+        """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
         answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=watch)
         w = answer.require(self.tolerance)
         if source is not None:

@@ -1,4 +1,4 @@
-"""DP-SGD on Poisson batches."""
+"""DP-SGD: noisy gradient steps on Poisson batches."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class DPStochasticGradient(IterativeMechanism):
     """DP-SGD: x+ = prox of x - eta (sum over a Poisson batch of gradients + noise) / (q n).
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. One record
-    contributes at most G without any clipping, because the loss is Lipschitz and rows are clipped; privacy
-    amplification by Poisson sampling, composed as privacy loss distributions.
+    contributes at most G without clipping of gradients, because the loss is Lipschitz and rows are clipped.
+    Poisson sampling amplifies privacy; steps are composed as privacy loss distributions.
 
-    Defaults: at equal privacy T sampled steps carry the noise of T full ones, so T is that of DP-GD, though
-    up to 5000, and a batch is as small as it can be without costing accuracy (``balanced_batch``). The step
-    size minimises the bound D^2 / (2 eta T) + eta V, V the variance of a noisy step, up to 1 / (L + l2); for
-    convex losses iterates are averaged with weights 1, 2, ..., which forgets the start.
+    Defaults: at equal privacy T sampled steps carry the noise of T full ones, so T is that of DP-GD, at most
+    5000, and the batch is the smallest that does not cost accuracy (``balanced_batch``). The step size
+    minimises the bound D^2 / (2 eta T) + eta V, V the variance of a noisy step, up to 1 / (L + l2). For
+    convex losses iterates are averaged with weights 1, 2, ..., which reduces the influence of the start.
 
     Source: Abadi et al. (2016); Bassily, Smith and Thakurta (2014); the average: Shamir and Zhang (2013).
     """
@@ -66,7 +66,10 @@ class DPStochasticGradient(IterativeMechanism):
         output: Output | None = None,
         batch: int | None = None,
     ) -> Self:
-        """``batch``: the expected batch size q n. Releases are accounted as one sequence of steps."""
+        """Calibrate; ``batch`` is the expected batch size q n.
+
+        Several releases are accounted as one sequence.
+        """
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         longest = 1 / (facts.smoothness + regularizer.l2)
         if steps is None:
@@ -99,7 +102,7 @@ class DPStochasticGradient(IterativeMechanism):
     ) -> tuple[Vector, None]:
         n, q, eta = self.facts.n_records, self.sampling, self.step_size
         step = prox_step(self.convex_set, self.regularizer)
-        draw = source or NoiseSource()  # batches are random with or without noise
+        draw = source or NoiseSource()  # batches are random even in a fit without noise
 
         def gradient(x: Vector) -> Vector:
             return risk.gradient_sum(x, poisson_batch(n, q, draw))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class Target(NamedTuple):
     epsilon: float
     delta: float
     calibration: str
+    lipschitz: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,17 @@ class LatticeMechanism(ABC, Generic[Prepared]):
                 mechanisms), or a calibration that the mechanism does not have.
             InvalidInputError: the mechanism needs a separator set, and the lattice has none.
         """
-        check_lattice(lattice)
-        check_delta(delta, zero_allowed=True)
         bound = largest_loss(problem_type, loss_bound)
-        noise = cls._calibrated(Target(problem_type, lattice, bound, epsilon, delta, calibration))
+        return cls._planned(Target(problem_type, lattice, bound, epsilon, delta, calibration))
+
+    @classmethod
+    def _planned(cls, target: Target) -> Self:
+        check_lattice(target.lattice)
+        check_delta(target.delta, zero_allowed=True)
+        noise = cls._calibrated(target)
         build: Callable[..., Self] = cls
         spend = dataclasses.replace(noise.spend, mechanism=cls.name)  # whoever shares a calibration
-        made = build(problem_type, lattice, spend, bound, noise.scale)
+        made = build(target.problem_type, target.lattice, spend, target.loss_bound, noise.scale)
         return dataclasses.replace(made, spend=relying_on(spend, made))
 
     @classmethod
@@ -189,7 +195,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
 
 
 def answering(oracle: Any) -> tuple[str, Any]:
-    """The class or function whose word an oracle's answers are, prepared or not, for ``relying_on``."""
+    """Return the role and the class or function that the answers of an oracle rely on, for ``relying_on``."""
     if isinstance(oracle, PreparedOracle | PreparedGibbs):
         if oracle.maker is not None:
             return "oracle", oracle.maker

@@ -39,10 +39,13 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
 
     @classmethod
     def _calibrated(cls, target: Target) -> Calibration:
-        problem_type, lattice, bound, epsilon, delta, calibration = target
-        binary, ternary = separator_counts(problem_type.separators(lattice))
+        counts = separator_counts(target.problem_type.separators(target.lattice))
         return calibrate_rspm(
-            epsilon, delta, binary=binary, ternary=ternary, loss_bound=bound, calibration=calibration
+            target.epsilon,
+            target.delta,
+            counts,
+            loss_bound=target.loss_bound,
+            calibration=target.calibration,
         )
 
     @property
@@ -73,8 +76,9 @@ class LaplaceRSPM(GaussianRSPM):
     """RSPM with Laplace weights of scale 2 B m / epsilon, B the largest loss of a record.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n and the lattice
-    public. Moving every weight by 2 B toward the winner keeps it the winner on any neighbour, and costs a
-    density ratio of at most exp(2 B m / scale) whichever the winner is; no bad set is needed.
+    public. Moving m weights by 2 B toward the winner, those of the separators next to it in every coordinate,
+    keeps it the winner on any neighbour, and costs a density ratio of at most exp(2 B m / scale) whichever
+    the winner is; no bad set is needed.
 
     Source: Neel, Roth and Wu (2018), Theorem 7.
     """
@@ -83,11 +87,9 @@ class LaplaceRSPM(GaussianRSPM):
 
     @classmethod
     def _calibrated(cls, target: Target) -> Calibration:
-        separators = target.problem_type.separators(target.lattice)
+        counts = separator_counts(target.problem_type.separators(target.lattice))
         check_calibration(target.calibration, cls.name, ("sound",))
-        return calibrate_rspm_laplace(
-            target.epsilon, separators=separators.size, loss_bound=target.loss_bound
-        )
+        return calibrate_rspm_laplace(target.epsilon, counts, loss_bound=target.loss_bound)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -101,7 +101,7 @@ def read_off(ledger: object, records: Unread[Content], undeclared: Sequence[str]
     """
     if ledger is not None:
         raise InvalidInputError(
-            f"declare {' and '.join(undeclared)}: with a ledger nothing is read off the records, as a fit "
+            f"declare {' and '.join(undeclared)}: with a ledger nothing is inferred from records, as a fit "
             "is booked before they are read"
         )
     return records._read()

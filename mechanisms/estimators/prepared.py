@@ -134,7 +134,9 @@ def risk_of(table: Parts, number: int, weights: Floats | None, facts: RiskFacts)
 
 def _risk_in_memory(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
     return EmpiricalRisk(
-        *(part.features, part.targets.weighted(weights).labels[number], facts.loss),
+        part.features,
+        part.targets.weighted(weights).labels[number],
+        facts.loss,
         row_norm=facts.row_norm,
         norm=facts.norm,
         constant=facts.constant,

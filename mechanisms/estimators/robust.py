@@ -18,8 +18,8 @@ from sklearn.utils import Tags
 
 from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
 from privopt.mechanisms.estimators.counting import check_number, encoded
-from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_AUTO = "it was the most accurate at equal privacy of those measured, and wants no public bound"
+_AUTO = "it was the most accurate at equal privacy of those measured, and needs no public bounds"
 
 
 def choose_robust(
@@ -106,7 +106,10 @@ class _PrivateRobustModel(PrivateLinearModel):
         else:
             targets = self._declared_targets()
         plan, reason = choose_robust(
-            *(self.mechanism, n, d, targets.loss),
+            self.mechanism,
+            n,
+            d,
+            targets.loss,
             epsilon=check_epsilon(self.epsilon),
             delta=public_delta(self.delta, n),
             steps=self.steps,

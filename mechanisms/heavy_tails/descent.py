@@ -1,4 +1,4 @@
-"""Base of noisy descents on unbounded records: public guesses, and the iteration."""
+"""Base of noisy gradient descent on unbounded records: parameters for accuracy, and the iteration."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Descent:
-    """Public guesses that steps depend on. Only accuracy does.
+    """Public guesses about the risk for step sizes and thresholds; they affect accuracy only.
 
     Attributes:
-        smoothness: L of the population risk; steps have length 1/L.
-        distance: how far the minimum is from the start.
-        failure: the probability for which thresholds are chosen, in (0, 0.5).
+        smoothness: L of the population risk; step sizes are 1/L.
+        distance: distance of the minimum from the start.
+        failure: the failure probability for which thresholds are chosen, in (0, 0.5).
     """
 
     smoothness: float = 1.0
@@ -51,15 +51,15 @@ class Descent:
         check_positive(self.distance, "distance")
 
     def truncation(self, n: int, moment: float, sigma: float) -> SoftTruncation:
-        """The one that balances bias, deviation and noise of ``sigma`` for a scale of 1."""
+        """Return the truncation that balances bias, deviation and noise of ``sigma`` at scale 1."""
         spread = sigma * -float(special.ndtri(self.failure / 2))
         return SoftTruncation.balanced(n, moment, self.failure, spread)
 
     def steps(self, wanted: int | None, convex_set: ConvexSet, regularizer: ElasticNet, error: float) -> int:
-        """T: as asked, or where the bound of the optimisation meets that of the noise.
+        """Return T: as asked, or where the bounds on optimisation error and on noise are equal.
 
         Args:
-            error: the l2 length of the error of one gradient, for T = 1; it grows as sqrt(T).
+            error: l2 norm of the error of one gradient for T = 1; it grows as sqrt(T).
         """
         if wanted is not None:
             return check_count(wanted, "steps")
@@ -79,10 +79,10 @@ class RobustDescent(SteppedMechanism):
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Facts of records that are clipped, too."""
+        """Also refuse facts of clipped records."""
         reasons = super().refusals(facts, convex_set, regularizer)
         if facts != unclipped_facts(facts.n_records, facts.dimension, facts.loss):
-            reasons.append(f"takes records that are not clipped, got {facts}")
+            reasons.append(f"takes records without clipping, got {facts}")
         return reasons
 
     def _find_oracles(self) -> None:
@@ -95,7 +95,7 @@ class RobustDescent(SteppedMechanism):
 
     def _records(self, risk: EmpiricalRisk) -> UnclippedRisk:
         if not isinstance(risk, UnclippedRisk):
-            raise PlanMismatchError(f"{self.name} wants an UnclippedRisk, got an {type(risk).__name__}")
+            raise PlanMismatchError(f"{self.name} needs an UnclippedRisk, got {type(risk).__name__}")
         return risk
 
     def _iterate(

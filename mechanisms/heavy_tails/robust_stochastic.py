@@ -26,7 +26,9 @@ _BATCH = 1000
 
 @dataclass(frozen=True)
 class RobustStochasticGradient(RobustDescent):
-    """Stochastic version: x+ = prox of x - eta (sum over a Poisson batch of soft gradients + noise) / (q n).
+    """Robust gradient descent on Poisson batches.
+
+    x+ = prox of x - eta (sum over a Poisson batch of softly truncated gradients + noise) / (q n).
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public;
     amplification by Poisson sampling, composed as privacy loss distributions.
@@ -51,7 +53,7 @@ class RobustStochasticGradient(RobustDescent):
         descent: Descent | None = None,
         truncation: SoftTruncation | None = None,
     ) -> Self:
-        """``batch``: the expected batch size q n. The others are those of ``RobustGradientDescent``."""
+        """Calibrate; ``batch`` is the expected batch size q n, the rest as for ``RobustGradientDescent``."""
         descent, facts = descent or Descent(), target.facts
         n, d = facts.n_records, facts.dimension
         q = min(1.0, check_count(batch, "batch") / n)
@@ -72,7 +74,7 @@ class RobustStochasticGradient(RobustDescent):
     ) -> tuple[Vector, None]:
         soft, expected = self.truncation, self.sampling * self.facts.n_records
         records = self._records(risk)
-        draw = source or NoiseSource()  # batches are random with or without noise
+        draw = source or NoiseSource()  # batches are random even in a fit without noise
 
         def gradient(w: Vector) -> Vector:
             batch = poisson_batch(self.facts.n_records, self.sampling, draw)

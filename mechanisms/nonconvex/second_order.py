@@ -1,4 +1,4 @@
-"""Base of private searches for approximate local minima: noise, one budget, and claims."""
+"""Base of private searches for approximate local minima: noise, budget, and certified tests."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 class MatrixNoise:
     """Gaussian noise on a symmetric matrix of known Frobenius sensitivity.
 
-    The diagonal, and sqrt(2) times the upper triangle, are a vector whose l2 norm is the Frobenius norm of
-    the matrix; that vector is noised. So an entry beside the diagonal has noise of variance sigma^2 / 2, and
-    the noise as a matrix is a Gaussian orthogonal ensemble: its largest eigenvalue exceeds sigma (sqrt(2 d)
-    + t) with probability at most exp(-t^2 / 2), as its mean is at most sigma sqrt(2 d) (Davidson and Szarek
-    2001) and it moves by at most the Frobenius norm of a change.
+    The diagonal, and sqrt(2) times the upper triangle, form a vector whose l2 norm is the Frobenius norm of
+    the matrix; noise is added to that vector. So an off-diagonal entry has noise of variance sigma^2 / 2, and
+    the noise as a matrix is a Gaussian orthogonal ensemble: its largest eigenvalue exceeds sigma (sqrt(2 d) +
+    t) with probability at most exp(-t^2 / 2), as its mean is at most sigma sqrt(2 d) (Davidson and Szarek
+    2001) and it is 1-Lipschitz in the Frobenius norm.
     """
 
     vector: VectorNoise
     dimension: int
 
     def add(self, matrix: Vector, source: NoiseSource) -> Vector:
-        """The matrix with noise, symmetric; shape (d, d)."""
+        """Return the symmetric matrix plus noise, shape (d, d)."""
         above = np.triu_indices(self.dimension, 1)
         packed = np.concatenate([np.diagonal(matrix), math.sqrt(2) * matrix[above]])
         noisy = self.vector.add(packed, source)
@@ -53,20 +53,20 @@ class MatrixNoise:
         return np.asarray(made + np.triu(made, 1).T)
 
     def spectral_tail(self, failure: float) -> float:
-        """Tail bound: the largest eigenvalue of the noise exceeds it with probability at most ``failure``."""
+        """Return a bound that the largest eigenvalue of the noise exceeds with probability <= ``failure``."""
         room = math.sqrt(2 * self.dimension) + math.sqrt(-2 * math.log(failure))
         return self.vector.sigma * room
 
 
 @dataclass(frozen=True)
 class CurvatureTest:
-    """One look at a noisy Hessian.
+    """One test of a noisy Hessian.
 
     Attributes:
-        step: at which iterate, from 0.
-        curvature: the least curvature that was found, from noisy quantities alone.
-        bound: a proved lower bound on it; equal where it is an eigenvalue.
-        passed: whether it is small enough in size.
+        step: index of the iterate, from 0.
+        curvature: the least curvature found, from noisy quantities alone.
+        bound: a proved lower bound on it; equal for an eigenvalue.
+        passed: whether the negative curvature is small enough.
     """
 
     step: int
@@ -82,15 +82,14 @@ class CurvatureTest:
 
 @dataclass(frozen=True)
 class LocalMinimumRelease(RealRelease):
-    """A released point, whether it passed, and the way to it: all of it covered by ``spend``.
+    """A released point, whether it passed the test, and the trajectory: all of it covered by ``spend``.
 
     Attributes:
-        found: whether ``point`` passed the test; if not, it is the last iterate, and nothing is claimed of
-            it.
-        alpha: what was tested for.
+        found: whether ``point`` passed the test. If not, it is the last iterate, without a guarantee.
+        alpha: the tested tolerance on gradients.
         trajectory: all iterates up to the point, shape (k, p).
-        gradients: the noisy gradients at them that were asked for, shape (k, p) or (k - 1, p).
-        tests: every Hessian that was looked at.
+        gradients: the noisy gradients computed at them, shape (k, p) or (k - 1, p).
+        tests: the tests of all Hessians computed.
     """
 
     found: bool = False
@@ -102,7 +101,7 @@ class LocalMinimumRelease(RealRelease):
 
 @dataclass(frozen=True)
 class Search:
-    """Result of a run, before it is a release."""
+    """Result of a run, before it becomes a release."""
 
     point: Vector
     found: bool
@@ -113,21 +112,21 @@ class Search:
 
 @dataclass(frozen=True)
 class SecondOrderMechanism(SteppedMechanism):
-    """A search for a point that gradients and Hessians, both noised, show to be nearly a local minimum.
+    """Search for a point that noisy gradients and Hessians certify as an approximate local minimum.
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n public. T gradients of
-    sensitivity 2 G / n spend (1 - hessian_share) mu^2, ``tests`` Hessians of Frobenius sensitivity 2 M_F / n
-    the rest, M_F the bound on one record's Hessian: M for linear models, whose Hessians have rank one
-    (sqrt(d) M, which is always true, is more). All are adaptive Gaussian releases, so they compose exactly
-    (Dong, Roth and Su 2022). The Hessians that are not used are paid for all the same.
+    sensitivity 2 G / n spend (1 - hessian_share) mu^2. ``tests`` Hessians of Frobenius sensitivity 2 M_F / n
+    spend the rest, where M_F bounds one record's Hessian: M for linear models, whose Hessians have rank one
+    (sqrt(d) M always holds but is larger). All are adaptive Gaussian releases, so they compose exactly (Dong,
+    Roth and Su 2022). Unused Hessians are paid for as well.
 
     Attributes:
-        alpha, gamma: what points are tested for, gradients and curvature; ``failure`` bounds the probability
-            that any point that passes fails it.
-        usual_share, usual_tests: of the class: the defaults of the next two; None: a Hessian every step.
-        tests: the most Hessians that a run looks at.
-        failure: of the noise being larger than the tests allow for, in all.
-        hessian_share: the part of mu^2 that goes to Hessians.
+        alpha, gamma: tolerances of the test, on gradients and on negative curvature; ``failure`` bounds the
+            probability that any point that passes violates them.
+        usual_share, usual_tests: class defaults of the next two; None: a Hessian every step.
+        tests: the most Hessians that a run computes.
+        failure: probability that the noise exceeds the tail bounds, over the whole run.
+        hessian_share: the part of mu^2 for Hessians.
         gradient_noise, hessian_noise: the noise.
     """
 
@@ -161,16 +160,16 @@ class SecondOrderMechanism(SteppedMechanism):
 
         Args:
             target, steps: see ``FullBatchMechanism``.
-            alpha: what to look for; the least that the noise lets pass, by default.
-            gamma: the negative curvature that is let pass, sqrt(rho alpha) for an alpha-SOSP; by default less
-                if the steps leave less behind, and more where noise hides that.
-            tests: how many Hessians to pay for, by default ``usual_tests``; looks are spread over the steps.
-            hessian_share: the part of mu^2 that goes to Hessians, in (0, 1); by default ``usual_share``.
-            failure: the allowed probability of a false claim, in (0, 1).
+            alpha: tolerance on the gradient; by default the least that the noise permits.
+            gamma: accepted negative curvature, sqrt(rho alpha) for an alpha-SOSP; by default less if T steps
+                escape weaker curvature, and more where noise hides it.
+            tests: number of Hessians to pay for, by default ``usual_tests``; tests are spread over the steps.
+            hessian_share: the part of mu^2 for Hessians, in (0, 1); by default ``usual_share``.
+            failure: probability that the returned point violates the test, in (0, 1).
 
         Raises:
-            PrivacyParameterError: parameters out of range, or an alpha that the noise drowns: the message
-                says which would do.
+            PrivacyParameterError: parameters out of range, or an alpha below the noise: the message says
+                which values are possible.
         """
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         hessian_share = cls.usual_share if hessian_share is None else hessian_share
@@ -178,7 +177,7 @@ class SecondOrderMechanism(SteppedMechanism):
             if not 0 < check_positive(value, name) < 1:
                 raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
         together = target.releases
-        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # the sum of two squares is rounded
+        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # rounding of the sum of two squares
         for_gradients, for_hessians = mu * math.sqrt(1 - hessian_share), mu * math.sqrt(hessian_share)
         if steps is None:
             each = for_gradients / math.sqrt(together) / facts.sensitivity
@@ -205,11 +204,11 @@ class SecondOrderMechanism(SteppedMechanism):
             gradient_noise=gradients,
             hessian_noise=MatrixNoise(entries, d),
         )
-        return made._aiming(alpha, gamma)
+        return made._with_tolerances(alpha, gamma)
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Losses whose Hessian is not known to be Lipschitz, too."""
+        """Also refuse losses whose Hessian has no known Lipschitz constant."""
         reasons = super().refusals(facts, convex_set, regularizer)
         if not math.isfinite(facts.hessian_lipschitz) or facts.hessian_lipschitz == 0:
             loss = type(facts.loss).__name__
@@ -218,14 +217,14 @@ class SecondOrderMechanism(SteppedMechanism):
 
     @classmethod
     def _checked_tests(cls, steps: int, tests: int | None) -> int:
-        """The number of Hessians paid for, at most the number of steps."""
+        """Return the number of Hessians paid for, at most the number of steps."""
         looks = (cls.usual_tests or steps) if tests is None else check_count(tests, "tests")
         if cls.usual_tests is None and looks < steps:
             raise PrivacyParameterError(f"{cls.name} looks at a Hessian every step: tests is {steps}")
         return min(steps, looks)
 
-    def _aiming(self, alpha: float | None, gamma: float | None) -> Self:
-        """The same plan, looking for alpha and gamma, or for what its noise lets pass."""
+    def _with_tolerances(self, alpha: float | None, gamma: float | None) -> Self:
+        """Return the plan with the tolerances alpha and gamma, by default those that its noise permits."""
         steep, curved, usual = self._floors()
         alpha = usual if alpha is None else alpha
         if check_positive(alpha, "alpha") <= steep:
@@ -235,7 +234,7 @@ class SecondOrderMechanism(SteppedMechanism):
             )
         if gamma is None:
             gamma = math.sqrt(self.facts.hessian_lipschitz * alpha)
-            gamma = max(2 * curved, min(gamma, self._slow_curvature()))
+            gamma = max(2 * curved, min(gamma, self._inescapable_curvature()))
         elif check_positive(gamma, "gamma") <= curved:
             raise PrivacyParameterError(
                 f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "
@@ -247,7 +246,7 @@ class SecondOrderMechanism(SteppedMechanism):
     def _default_steps(
         cls, facts: RiskFacts, space: ConvexSet, regularizer: ElasticNet, mu: float, failure: float
     ) -> int:
-        """T at which descent, |grad F|^2 <= 2 M B / T for its best step, meets the tail of the noise.
+        """Return T at which descent, |grad F|^2 <= 2 M B / T for its best step, reaches its noise.
 
         mu is per unit of noise: sigma = sqrt(T) / mu, whose tail is taken at the cap on T.
         """
@@ -256,18 +255,18 @@ class SecondOrderMechanism(SteppedMechanism):
         return whole_steps(math.sqrt(gain) / tail)
 
     def _floors(self) -> tuple[float, float, float]:
-        """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""
+        """Return the lower limits of alpha and gamma, and an alpha at which small gradients pass."""
         return self.gradient_tail, self.hessian_tail, 3 * self.gradient_tail
 
     @abstractmethod
-    def _slow_curvature(self) -> float:
-        """The negative curvature that T steps are too few to leave behind."""
+    def _inescapable_curvature(self) -> float:
+        """Return the negative curvature that T steps are too few to escape."""
 
     @abstractmethod
     def _search(
         self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> Search:
-        """Run; without a source, without noise."""
+        """Run the search; without a source, without noise."""
 
     @property
     def noise(self) -> dict[str, float]:
@@ -285,30 +284,30 @@ class SecondOrderMechanism(SteppedMechanism):
 
     @property
     def gradient_tail(self) -> float:
-        """Bound on the l2 norm of all gradients' noise, except with half of ``failure``."""
+        """Bound on the norm of all gradients' noise, violated with probability at most failure / 2."""
         share = self.failure / (2 * self.steps)
         return self.gradient_noise.sigma * math.sqrt(float(stats.chi2.isf(share, self.facts.dimension)))
 
     @property
     def hessian_tail(self) -> float:
-        """Bound on the largest eigenvalue of all Hessians' noise, except with half of ``failure``."""
+        """Bound on the eigenvalues of all Hessians' noise, violated with probability at most failure / 2."""
         return self.hessian_noise.spectral_tail(self.failure / (2 * self.tests))
 
-    def _flat(self, noisy: bool) -> float:
-        """Up to what length a gradient shows that the exact one is at most alpha."""
+    def _gradient_threshold(self, noisy: bool) -> float:
+        """Return the noisy gradient norm up to which the exact norm is certified to be at most alpha."""
         return self.alpha - self.gradient_tail * noisy
 
-    def _curved(self, noisy: bool) -> float:
-        """From what least eigenvalue on a Hessian shows that the exact one is at least -gamma."""
+    def _eigenvalue_threshold(self, noisy: bool) -> float:
+        """Return the noisy least eigenvalue from which the exact one is certified to be at least -gamma."""
         return -self.gamma + self.hessian_tail * noisy
 
     @property
-    def patience(self) -> int:
-        """Steps between two looks at Hessians, so that there are no more than ``tests``."""
+    def test_interval(self) -> int:
+        """Steps between two tests of Hessians, so that there are at most ``tests``."""
         return -(-self.steps // self.tests)
 
     def _gradients(self, risk: TwiceDifferentiableRisk, source: NoiseSource | None) -> Perturb:
-        """w -> the noisy gradient of the penalised risk, for T steps; without a source, without noise."""
+        """Return w -> the noisy gradient of the penalised risk, for T steps; noiseless without a source."""
         add: Perturb = (lambda g: g) if source is None else self.gradient_noise.adder(source, self.steps)
         return lambda w: np.asarray(add(risk.gradient(w)) + self.regularizer.l2 * w)
 
@@ -329,13 +328,15 @@ class SecondOrderMechanism(SteppedMechanism):
         start: Vector | None = None,
         limits: Limits | None = None,
     ) -> LocalMinimumRelease:
-        """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle."""
+        """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle point."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
         source, fresh = checked_source(noise), self._fresh()
         done = fresh._search(risk, fresh._start(start), source, started(limits))
         spend = spent(self, source)
         return LocalMinimumRelease(
-            *(done.point, spend, self.noise),
+            done.point,
+            spend,
+            self.noise,
             found=done.found,
             alpha=self.alpha,
             trajectory=np.stack(done.trajectory),

@@ -1,4 +1,4 @@
-"""What a private minimiser of a risk is, and what those on the full batch share.
+"""Private minimisers of a risk, and the base of those on the full batch.
 
 Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
 constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as
@@ -51,7 +51,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
-# Size of a default ball, in units of ``typical_distance``: twice, so that the guess lies well inside.
+# Radius of a default ball, in units of ``typical_distance``.
 _ROOM = 2.0
 
 
@@ -63,9 +63,9 @@ class RealRelease:
 
     Attributes:
         point: the parameter, shape (dimension,).
-        spend: what the releases of the plan cost, this one and any that share its budget.
+        spend: total cost of the releases of the plan, which share it.
         noise: the public parameters of the noise.
-        certificate: the evidence for the minimum that was perturbed, where there is one.
+        certificate: the evidence for the perturbed minimum, if any.
     """
 
     point: Vector
@@ -80,14 +80,14 @@ class RealRelease:
 
 @dataclass(frozen=True)
 class RiskTarget:
-    """What a plan is asked for: public facts, a set, a penalty and a budget, all checked.
+    """Target of a plan: public facts, a set, a penalty and a budget, all checked.
 
     Attributes:
-        facts: what is public about the data.
+        facts: public facts about the data.
         convex_set: C.
         regularizer: r.
         epsilon, delta: the budget.
-        releases: how many runs share it.
+        releases: number of runs that share it.
     """
 
     facts: RiskFacts
@@ -103,7 +103,9 @@ class RiskTarget:
         return gaussian_mu(self.epsilon, self.delta) / math.sqrt(self.releases)
 
     def gaussian(self, name: str, *, steps: int, sensitivity: float) -> tuple[VectorNoise, PrivacySpend]:
-        """Noise for so many full-batch steps a run, and what all runs of mechanism ``name`` cost."""
+        """Calibrate noise for ``steps`` full-batch steps a run, and the cost of all runs of mechanism
+        ``name``.
+        """
         return gaussian_releases(
             self.epsilon,
             self.delta,
@@ -117,20 +119,19 @@ class RiskTarget:
 
 @dataclass(frozen=True)
 class RiskMechanism(ABC):
-    """A private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
+    """Private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
 
-    Of the class, as data: ``name`` and ``noised``, what it is called and what it adds noise to; ``by_sums``,
-    whether it asks for sums over all records alone, which parts of a table add up to, or picks records one by
-    one; ``natural_norm``, the norm of rows that its noise depends on; and what it takes: ``takes_steps`` (a
-    number of them can be chosen), ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (it
-    has a default one: ``default_set``), ``takes_l1`` (a penalty), ``convex_only`` (losses), with the
-    mechanisms to use ``instead``.
+    Class attributes: ``name``; ``noised``, the noised quantity; ``by_sums``, whether it needs only sums over
+    all records, which parts of a table can add up, or samples single records; ``natural_norm``, the norm of
+    rows that determines its noise; and its requirements: ``takes_steps`` (their number can be chosen),
+    ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (with a default: ``default_set``),
+    ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``.
 
     Attributes:
-        facts: what is public about the data.
+        facts: public facts about the data.
         convex_set: C.
         regularizer: r.
-        spend: the claim.
+        spend: the privacy claim.
     """
 
     family: ClassVar[Family] = Family.RISK
@@ -165,14 +166,14 @@ class RiskMechanism(ABC):
         """Calibrate to public facts.
 
         Args:
-            facts: what is public about the data.
+            facts: public facts about the data.
             convex_set: C; ``default_set`` by default.
             regularizer: r.
-            epsilon, delta: the target; pure mechanisms do not use delta.
-            releases: how many times ``release`` will be called, on the same records with whatever labels:
-                ``spend`` is what all of them cost together.
-            options: those of the class, by name: the arguments of its ``_calibrated``, such as ``steps``, and
-                ``output``, which iterate is returned.
+            epsilon, delta: the privacy target; pure mechanisms do not use delta.
+            releases: number of calls of ``release``, on the same records with arbitrary labels; ``spend`` is
+                the cost of all of them together.
+            options: options of the class, by name: the arguments of its ``_calibrated``, such as ``steps``,
+                and ``output``, the iterate to return.
 
         Raises:
             PrivacyParameterError: parameters out of range, an option that the class does not have, or a
@@ -199,7 +200,7 @@ class RiskMechanism(ABC):
         delta: float,
         releases: int,
     ) -> RiskTarget:
-        """What a plan is asked for, checked; arguments and errors are those of ``plan``."""
+        """Return the checked target of a plan; arguments and errors are those of ``plan``."""
         check_facts(facts)
         check_regularizer(regularizer)
         space = cls.default_set(facts) if convex_set is None else checked_set(convex_set, facts.dimension)
@@ -218,10 +219,10 @@ class RiskMechanism(ABC):
     @classmethod
     @abstractmethod
     def _calibrated(cls, target: RiskTarget, *args: Any, **options: Any) -> Self:
-        """The plan for a target; a subclass names its options."""
+        """Return the plan for a target; a subclass names its options."""
 
     def _find_oracles(self) -> None:  # noqa: B027
-        """Look up the oracles of a release: one that does not exist is refused now, not on the data."""
+        """Look up the oracles of a release, so that a missing one is an error before data are read."""
 
     def _fresh(self) -> Self:
         """The plan for one release: an outside set that keeps state carries none of it to the next."""
@@ -240,7 +241,7 @@ class RiskMechanism(ABC):
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Every reason why the mechanism cannot take the combination."""
+        """Return every reason why the mechanism cannot take the combination."""
         kind, loss = type(convex_set).__name__, type(facts.loss).__name__
         reasons = {
             f"takes no constraint, got {kind}": not (cls.takes_set or isinstance(convex_set, WholeSpace)),
@@ -252,7 +253,7 @@ class RiskMechanism(ABC):
 
     @classmethod
     def default_set(cls, facts: RiskFacts) -> ConvexSet:
-        """The set where none is named: the whole space, or a ball that holds weights of a typical size."""
+        """Return the default set: the whole space, or a ball that contains weights of typical size."""
         space = WholeSpace(facts.dimension)
         if not cls.wants_bounded_set:
             return space
@@ -260,24 +261,28 @@ class RiskMechanism(ABC):
 
     @classmethod
     def usual_penalty(cls, target: RiskTarget) -> ElasticNet:
-        """The regularizer for this budget: the given one, unless the mechanism has a default of its own."""
+        """Return the regularizer for this budget: the given one, unless the mechanism has a default of
+        its own.
+        """
         return target.regularizer
 
     @property
     @abstractmethod
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
 
     @property
     def schedule(self) -> dict[str, Any]:
-        """The number of steps, their first and last size, and which iterate is returned; may be empty."""
+        """The number of steps, the first and last step size, and the returned iterate; may be empty."""
         return {}
 
     @abstractmethod
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
     ) -> tuple[Vector, SmoothCertificate | None]:
-        """The output; without a source, of the same algorithm without noise. And its certificate, if any."""
+        """Run the algorithm, without noise if there is no source; return the output and its certificate,
+        if any.
+        """
 
     def release(
         self,
@@ -286,20 +291,22 @@ class RiskMechanism(ABC):
         start: Vector | None = None,
         limits: Limits | None = None,
     ) -> RealRelease:
-        """Run once on the data. Costs ``spend``, whatever happens; a plan for several shares it among them.
+        """Run once on the data.
 
-        Nothing counts releases: those beyond the ones that were planned are not paid for.
+        Costs ``spend``, whatever happens; a plan for several releases shares it among them.
+
+        Releases are not counted: those beyond the planned number are not paid for.
 
         Args:
             risk: the data; its facts must be the plan's.
-            noise: where randomness comes from; the operating system by default.
+            noise: source of randomness; the operating system by default.
             start: the first iterate, in C. Public: not from the same data without paying for it.
-            limits: time limit, progress and cancellation. A run that they stop releases nothing.
+            limits: time limit, progress and cancellation. A run that is stopped releases nothing.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
-            UnfinishedDrawError, CertificateError: a limit was reached. That it was, like the running time,
-                is outside the guarantee.
+            UnfinishedDrawError, CertificateError: a limit was reached. That fact, like the running time, is
+                outside the guarantee.
         """
         self._check(risk)
         source, fresh = checked_source(noise), self._fresh()
@@ -308,7 +315,10 @@ class RiskMechanism(ABC):
         return RealRelease(point, spend, self.noise, proof)
 
     def without_noise(self, risk: EmpiricalRisk, start: Vector | None = None) -> Vector:
-        """The same algorithm with no noise at all, the last iterate in place of a random one. NOT private."""
+        """Run the same algorithm without noise, with the last iterate in place of a random one.
+
+        NOT private.
+        """
         self._check(risk)
         fresh = self._fresh()
         return fresh._run(risk, fresh._start(start), None, Limits().start())[0]
@@ -325,7 +335,7 @@ class RiskMechanism(ABC):
 
 @dataclass(frozen=True)
 class SteppedMechanism(RiskMechanism):
-    """A mechanism of noisy steps, whose number can be chosen.
+    """Mechanism of noisy steps, whose number can be chosen.
 
     Attributes:
         steps: T, the number of noisy steps that are paid for.
@@ -337,7 +347,7 @@ class SteppedMechanism(RiskMechanism):
 
     @property
     def step_sizes(self) -> tuple[float, float] | None:
-        """The first and the last step size; None where a step is as long as curvature lets it be."""
+        """The first and the last step size; None if steps adapt to curvature."""
         return None
 
     @property
@@ -347,10 +357,10 @@ class SteppedMechanism(RiskMechanism):
 
 @dataclass(frozen=True)
 class IterativeMechanism(SteppedMechanism):
-    """Steps of which any iterate, or their average, may be returned.
+    """Mechanism of steps of which any iterate, or their average, may be returned.
 
     Attributes:
-        output: which iterate is returned. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
+        output: the iterate to return. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
             iteration stops at x_R: the same law at half the work.
     """
 
@@ -362,13 +372,15 @@ class IterativeMechanism(SteppedMechanism):
 
     @classmethod
     def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
-        """Last under strong convexity, average under convexity, otherwise random."""
+        """Return the last iterate under strong convexity, the average under convexity, otherwise a random
+        one.
+        """
         if facts.loss.convex:
             return Output.LAST if regularizer.l2 > 0 else Output.AVERAGE
         return Output.RANDOM
 
     def _drawn_steps(self, source: NoiseSource | None) -> int:
-        """How many steps to run: for a random iterate R - 1, which lead from x_1 to x_R."""
+        """Return the number of steps to run: for a random iterate R - 1, which lead from x_1 to x_R."""
         if source is None or self.output is not Output.RANDOM:
             return self.steps
         return int(source.integers(self.steps)[0])
@@ -376,7 +388,7 @@ class IterativeMechanism(SteppedMechanism):
 
 @dataclass(frozen=True)
 class FullBatchMechanism(IterativeMechanism):
-    """Noise on the mean gradient of all records, every step.
+    """Mechanism with noise on the mean gradient of all records, every step.
 
     Privacy: mu-GDP with mu = sqrt(T) * sensitivity / sigma, stated as (epsilon, delta); neighbours by
     replacing one record, n public. The l2 sensitivity of the mean gradient is 2 G / n (plus rounding); T
@@ -387,7 +399,7 @@ class FullBatchMechanism(IterativeMechanism):
 
     @classmethod
     def _calibrated(cls, target: RiskTarget, steps: int | None = None, output: Output | None = None) -> Self:
-        """``steps``: by default the theorem's, up to ``MOST_STEPS``; ``output``: what the theory is about."""
+        """Calibrate; ``steps`` and ``output`` are by default those of the theorem, at most ``MOST_STEPS``."""
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
@@ -409,11 +421,11 @@ class FullBatchMechanism(IterativeMechanism):
     def _default_steps(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
     ) -> int:
-        """The theorem's T, given mu per unit of noise: sigma = sqrt(T) / mu."""
+        """Return the theorem's T, given mu per unit of noise: sigma = sqrt(T) / mu."""
 
     @abstractmethod
     def _method(self, start: Vector) -> Method:
-        """The algorithm."""
+        """Return the algorithm."""
 
     def _run(
         self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch

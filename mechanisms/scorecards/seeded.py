@@ -126,8 +126,11 @@ class SeededScorecard:
         )
         mu = mu_beside_range(epsilon, delta, choice.width)
         risk = RiskFacts(
-            *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss()),
-            *(facts.row_norm, "l2"),
+            facts.n_records,
+            facts.lattice.dimension,
+            loss or LogisticLoss(),
+            facts.row_norm,
+            "l2",
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
         means: NumberMeans | None = None
@@ -221,7 +224,9 @@ class SeededScorecard:
                 else units.features(features)
             )
         risk = EmpiricalRisk(
-            *(features, table.y, facts.loss),
+            features,
+            table.y,
+            facts.loss,
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,

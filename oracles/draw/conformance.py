@@ -297,8 +297,7 @@ def _related(case: _Case) -> dict[str, _Case]:
     """The same oracle prepared for tables that a careless cache takes for the same one."""
     problem, found = case.problem, {"labels exchanged": _with_labels_exchanged(case.problem)}
     if not isinstance(problem, BranchingProblem):
-        reordered = type(problem)(problem.X[::-1], problem.y, problem.lattice, problem.costs)
-        found["rows in another order"] = reordered
+        found["rows in another order"] = problem.with_records(problem.X[::-1], problem.y)
     return {
         name: _Case(case.oracle, DrawInstance(name, other), case.kind, case.seed)
         for name, other in found.items()
@@ -515,7 +514,7 @@ def _with_labels_exchanged(problem: DrawnProblem) -> DrawnProblem:
     if isinstance(problem, BranchingProblem):
         labels = problem.costs.classes - 1 - problem.y
         return type(problem)(problem.table, labels, problem.lattice, problem.costs)
-    return type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
+    return problem.with_records(problem.X, -problem.y)
 
 
 def _other(law: Law) -> Law:

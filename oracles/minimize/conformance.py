@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -35,9 +36,10 @@ from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
 from privopt.oracles.task import Task
 from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
-from privopt.problems.discrete.costs import Costs
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.lipschitz import AbsoluteRegression, HingeHalfspace
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
@@ -177,9 +179,7 @@ def _check_optimality(case: _Case) -> Iterator[Finding]:
 def _check_scaling(case: _Case) -> Iterator[Finding]:
     """Three copies of every record and three times the perturbation: three times the value."""
     problem = case.instance.problem
-    tripled = type(problem)(
-        np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice, problem.costs
-    )
+    tripled = problem.with_records(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3))
     if case.oracle.refusals(tripled, case.instance.task):
         return
     prepared = case.oracle.prepare(tripled, case.instance.task)
@@ -219,17 +219,17 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
     """The same oracle prepared for tables that a careless cache takes for the same one."""
-    problem, costs = case.instance.problem, case.instance.problem.costs
-    swapped = Costs(costs.false_negative, costs.false_positive)
+    problem = case.instance.problem
     tables = {
-        ", labels exchanged": (problem.X, -problem.y, costs),
-        ", rows in another order": (problem.X[::-1], problem.y, costs),
-        ", costs exchanged": (problem.X, problem.y, swapped),
+        ", labels exchanged": problem.with_records(problem.X, -problem.y),
+        ", rows in another order": problem.with_records(problem.X[::-1], problem.y),
     }
-    for name, (X, y, other) in tables.items():
-        if name == ", costs exchanged" and other == costs:
-            continue
-        table = type(problem)(X, y, problem.lattice, other)
+    costs = getattr(problem, "costs", EQUAL_COSTS)
+    if costs.false_negative != costs.false_positive:
+        swapped = Costs(costs.false_positive, costs.false_negative)
+        kind: Any = type(problem)
+        tables[", costs exchanged"] = kind(problem.X, problem.y, problem.lattice, swapped)
+    for name, table in tables.items():
         if not case.oracle.refusals(table, case.instance.task):
             instance = replace(case.instance, problem=table)
             yield name, _Case(case.oracle, instance, case.tolerance / UNIT)
@@ -433,6 +433,10 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     labels = rng.choice([-1, 1], 30)
     yield "conjunction", MonotoneConjunction(binary, labels)
     yield "disjunction", MonotoneDisjunction(binary, labels)
+    ball = IntegerLattice([-2, -2, 0], [2, 1, 3], radius=3.0)
+    features = rng.integers(-6, 7, (12, 3))
+    yield "hinge loss", HingeHalfspace(features, rng.choice([-1, 1], 12), ball, norm=7.5, largest=5)
+    yield "absolute loss", AbsoluteRegression(features, rng.integers(-9, 10, 12), ball, norm=7.5, largest=8)
     few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
     yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
 

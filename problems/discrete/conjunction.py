@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,6 +81,9 @@ class MonotoneConjunction(DiscreteProblem):
     @staticmethod
     def _label(hit: np.typing.NDArray[np.bool_]) -> IntArray:
         return np.where(hit, -1, 1).astype(np.int64)
+
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        return type(self)(X, y, self.lattice, self.costs)
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from privopt.problems.arguments import check_type
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
@@ -23,6 +26,8 @@ class DiscreteProblem(ABC):
     """
 
     record_loss_bound: int = 1
+    # G, if |l(w) - l(v)| <= G |w - v| for the loss l of a record: OPDisc can be calibrated to it.
+    record_lipschitz: float = math.inf
     lattice: IntegerLattice
 
     @property
@@ -53,6 +58,10 @@ class DiscreteProblem(ABC):
                 defines no separator set.
         """
         raise InvalidInputError(f"{cls.__name__} has no separator set: use a mechanism that draws")
+
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The same problem, with the same public inputs, over other records."""
+        raise NotImplementedError(f"{type(self).__name__} is not made from X and y")
 
     def loss(self, w: IntArray) -> int:
         """The exact loss at one point."""

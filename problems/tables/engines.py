@@ -1,10 +1,9 @@
-"""Tables in engines: a schema becomes a query that groups there, and only counts come back.
+"""Counting of records inside a SQL engine: a schema becomes a GROUP BY query, and only counts come back.
 
-The layer over engines is Ibis (https://ibis-project.org), an optional dependency; DuckDB is embedded. What
-``Schema.codes`` does with arrays is said in expressions: numbers are doubles that are compared with
-thresholds, which are exact in every engine (integers over powers of two), so ties fall where they fall in
-memory. A value that a declaration refuses gets a code of its own, which is looked for in the counts: no value
-comes back.
+Engines are accessed by Ibis (https://ibis-project.org), an optional dependency; DuckDB is embedded. The query
+expresses what ``Schema.codes`` does with arrays: numbers are doubles that are compared with thresholds, which
+are exact in every engine (integers over powers of two), so ties are decided as in memory. A value that a
+declaration refuses gets a code of its own, which is looked up in the counts: no value comes back.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import ibis_library, unquoted
 from privopt.problems.tables.values import Refused
 
-# A column of numbers is one comparison after the other: as many as this, halving.
+# Largest number of sequential comparisons for a numeric column; with more thresholds the search is binary.
 _MOST_CODES = 4096
-# Steps of Ibis expressions by which a row depends on several records.
+# Steps of Ibis expressions in which a row depends on several records.
 _MIXING = (
     "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
     "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
 )  # fmt: skip
-# Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
+# Limit on the numbers (8 bytes each) in the features of all distinct records, so that they fit in memory.
 _MOST_NUMBERS = 1 << 26
 
 
@@ -46,11 +45,11 @@ def is_engine_table(table: object) -> bool:
 def count_records(
     table: Any, schema: Schema, target: str, classes: Sequence[Any], *, written: bool = False
 ) -> CountedRecords:
-    """Group the records of an Ibis table by the schema and their class, where they are.
+    """Group the records of an Ibis table by the codes of a schema and their class, inside the engine.
 
-    What comes back is what ``CountedRecords.of`` counts in memory. Columns are found by name; they must be
-    booleans, integers, floats, decimals of up to 15 digits, or text. This reads the records, and no ledger
-    knows: estimators and ``evaluate``, which take the table itself, book first.
+    The result is what ``CountedRecords.of`` counts in memory. Columns are found by name; they must be
+    booleans, integers, floats, decimals of up to 15 digits, or text. This reads the records without a booking
+    in a ledger; estimators and ``evaluate``, which take the table itself, book first.
 
     Args:
         table: an Ibis table, or an expression that is one.
@@ -60,7 +59,7 @@ def count_records(
         written: whether classes are given as text for any type of labels, "1" for 1 and for 1.0.
 
     Raises:
-        SchemaError, InvalidInputError: a column or a value that the declaration refuses, and more distinct
+        SchemaError, InvalidInputError: a column or a value that the declaration refuses, or more distinct
             records than fit in memory. No value is quoted.
     """
     return EngineCount.of(table, schema, target, classes, written=written).counted()
@@ -68,7 +67,8 @@ def count_records(
 
 @dataclass(frozen=True, eq=False)
 class EngineCount:
-    """``count_records`` in two steps: whether a declaration fits a table's columns, and then its records.
+    """Two steps of ``count_records``: check the declaration against a table's columns, then count the
+    records.
 
     Attributes:
         table: an Ibis table.
@@ -88,10 +88,10 @@ class EngineCount:
     def of(
         cls, table: Any, schema: Schema, target: str, classes: Sequence[Any], *, written: bool = False
     ) -> Self:
-        """The first step, which reads no record; arguments as for ``count_records``.
+        """Check the columns without reading a record; arguments as for ``count_records``.
 
         Raises:
-            SchemaError, InvalidInputError: a column that is not there, or of a type that the declaration
+            SchemaError, InvalidInputError: a column that does not exist, or of a type that the declaration
                 refuses.
         """
         if not isinstance(target, str):
@@ -132,7 +132,7 @@ class EngineCount:
             return int(self.table.count().execute())
 
     def counted(self) -> CountedRecords:
-        """The second step.
+        """Count the records.
 
         Raises:
             SchemaError, InvalidInputError: a value that the declaration refuses, or more distinct records
@@ -154,8 +154,8 @@ class EngineCount:
 def _check_row_by_row(table: Any) -> None:
     """Raise InvalidInputError if a step of an expression can make several rows depend on one record.
 
-    Neighbours are tables that differ in one row of the *expression*: where a row is made of several records,
-    or a record enters several rows, that is no longer one person's.
+    Neighbours are tables that differ in one row of the *expression*. Where a row is computed from several
+    records, or a record enters several rows, this does not protect one person's record.
     """
     operations = importlib.import_module("ibis.expr.operations")
     found = table.op().find(tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name)))
@@ -170,11 +170,11 @@ def _check_row_by_row(table: Any) -> None:
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
     """Yield ``size`` rows at a time of columns of an Ibis table, in the engine's order; None if missing.
 
-    Values are what ``count_records`` compares: numbers of single precision are doubles, where a driver may
-    read the decimal that they print as, and text of PostgreSQL's char(n) has no blanks that fill it up.
+    Values are those that ``count_records`` compares: numbers of single precision are doubles, where a driver
+    may read the decimal that they print as, and text of PostgreSQL's char(n) has no trailing blanks.
 
     Raises:
-        SchemaError: a column that is not there.
+        SchemaError: a column that does not exist.
         InvalidInputError: an engine that cannot be read in parts (Spark).
     """
     if lacking := [name for name in names if name not in table.columns]:

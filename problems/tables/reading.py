@@ -29,8 +29,8 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
     CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
     after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
-    text, which a schema may read as missing. Empty lines are skipped, except where there is one column: there
-    each is an empty cell.
+    text, which a schema may declare as missing. Empty lines are skipped; in a table of one column each is an
+    empty cell.
 
     Columns in ``text`` hold the cells as they are written, for a schema to convert one by one. Any other
     column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are numbers; else text.
@@ -115,8 +115,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
                 file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
                 keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
                 skipinitialspace=True, skip_blank_lines=len(header) > 1,
-                # Other parsers shift integers by an ulp as soon as one cell of their column is not an
-                # integer.
+                # Other parsers round integers if one cell of their column is not an integer.
                 float_precision="round_trip",
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -124,7 +123,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
         open_quote = re.search(r"EOF inside string starting at row (\d+)", str(error))
         where = f"; the quote that opens in record {open_quote[1]} is never closed" if open_quote else ""
         raise SchemaError(f"{file}: damaged, or not a CSV file{where}") from None
-    if frame.iloc[:, -1].isna().any():  # as after a line that is too short
+    if frame.iloc[:, -1].isna().any():  # for example after a line that is too short
         _check_lines(file, separator, len(header))
     return frame
 

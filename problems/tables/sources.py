@@ -13,10 +13,10 @@ import pyarrow.parquet
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import check_distinct
 
-# What does not fit in memory is refused: DuckDB would write it to files that anybody may read.
+# DuckDB's temporary files are readable by others, so a computation that does not fit in memory is refused.
 _NO_FILES = {"temp_directory": ""}
 _INSTALL = "pip install 'privopt[engines]'"
-_DENIED = "42501"  # what PostgreSQL calls insufficient privilege
+_DENIED = "42501"  # PostgreSQL's code for insufficient privilege
 
 
 def is_engine_address(data: str) -> bool:
@@ -54,7 +54,7 @@ def open_table(data: str, name: str | None = None) -> Any:
         raise InvalidInputError(f"--table {name!r}: the database at that address is called {own!r}")
     try:
         return connection.table(table, database=place[-1] if place else None)
-    except Exception as error:  # every driver has its own
+    except Exception as error:  # every driver has its own error types
         raise InvalidInputError(_without_table(error, kind, name)) from None
 
 
@@ -125,7 +125,7 @@ def unquoted() -> Iterator[None]:
     """Replace errors of an engine, which can quote cells, by InvalidInputError, which does not."""
     try:
         yield
-    except Exception as error:  # every driver has its own
+    except Exception as error:  # every driver has its own error types
         raise InvalidInputError(_without_answer(error)) from None
 
 
@@ -139,7 +139,7 @@ def _without_answer(error: Exception) -> str:
         return f"the connection to the engine was lost, or it gave up ({found}): is the server running?"
     return (
         f"the engine could not read the table ({found}): does every value fit the type of its column, and "
-        "the grouping into memory? What a view computes may fail as well"
+        "the grouping into memory? The expressions of a view can fail as well"
     )
 
 
@@ -160,7 +160,8 @@ def _parquet(ibis: Any, data: str) -> Any:
     if not data.lower().endswith(".parquet"):
         raise InvalidInputError(f"{data}: patterns of files end in .parquet")
     try:
-        # By the names and types of all files: by the first one's, 0.9 in another becomes 1, and "7" a number.
+        # Types are those of all files: by the first file alone, 0.9 in another would become 1, and "7" a
+        # number.
         options = {"union_by_name": True, "hive_partitioning": False}
         table = ibis.duckdb.connect(**_NO_FILES).read_parquet(data, **options)
     except Exception as error:

@@ -312,7 +312,7 @@ def test_a_delta_that_no_noise_reaches_is_refused_at_once(
     asked, real = [], calibration.rspm_delta
     monkeypatch.setattr(calibration, "rspm_delta", lambda *a, **k: asked.append(1) or real(*a, **k))
     with pytest.raises(PrivacyParameterError, match=r"delta = .* is below .*, the least that is computed"):
-        calibration.rspm_sigma(1.0, delta, binary=0, ternary=2)
+        calibration.rspm_sigma(1.0, delta, calibration.SeparatorCounts(0, 2))
     assert len(asked) == 1
 
 

@@ -22,12 +22,12 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
-from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.linear import (
+from privopt.mechanisms.estimators.bounded_linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
+from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.accounting import zcdp_rho

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.nonconvex.langevin import DPLangevin, coldness
+from privopt.mechanisms.nonconvex.langevin import DPLangevin, default_beta
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output
@@ -70,8 +70,8 @@ def test_the_default_step_is_a_quarter_of_what_diverges_and_coldness_grows_as_th
     DPLangevin.plan(facts, regularizer=ridge(0.1), **BUDGET, beta=plan.beta, steps=math.floor(shortest) + 1)
     with pytest.raises(PrivacyParameterError, match="diverge"):
         DPLangevin.plan(facts, regularizer=ridge(0.1), **BUDGET, beta=plan.beta, steps=math.floor(shortest))
-    assert coldness(dataclasses.replace(facts, n_records=8_000_000), 0.5) == pytest.approx(
-        4 * coldness(facts, 0.5)
+    assert default_beta(dataclasses.replace(facts, n_records=8_000_000), 0.5) == pytest.approx(
+        4 * default_beta(facts, 0.5)
     )
 
 
@@ -102,11 +102,11 @@ def test_the_law_on_a_quadratic_is_that_of_its_recursion() -> None:
     """w+ = (1 - eta k) w + eta k m + sqrt(2 eta / beta) xi: Gaussian, of known mean and variance at T."""
     X, y = np.ones((50, 1)), np.full(50, 0.4)
     risk = EmpiricalRisk(X, y, HuberLoss(10.0))  # no residual comes near 10
-    plan = DPLangevin.plan(risk.facts, regularizer=ridge(0.5), epsilon=20.0, delta=1e-2, steps=20, beta=40.0)
+    plan = DPLangevin.plan(risk.facts, regularizer=ridge(0.5), epsilon=20.0, delta=1e-2, steps=5, beta=40.0)
     eta, curvature = plan.step_size, 1.5
     shrink = 1 - eta * curvature
-    mean = 0.4 / 1.5 * (1 - shrink**20)
-    deviation = math.sqrt(2 * eta / 40 * (1 - shrink**40) / (1 - shrink**2))
+    mean = 0.4 / 1.5 * (1 - shrink**5)
+    deviation = math.sqrt(2 * eta / 40 * (1 - shrink**10) / (1 - shrink**2))
     source = NoiseSource(insecure_seed=1)
     found = np.array([plan.release(risk, source).point[0] for _ in range(1500)])
     assert stats.kstest(found, stats.norm(mean, deviation).cdf).pvalue > 1e-3

@@ -364,6 +364,14 @@ def test_an_objective_that_is_not_the_objective_is_an_error(
         oracle.prepare(problem, Task.LINEAR).minimize(zero)
 
 
+def test_an_optimum_outside_the_lattice_is_an_error(scripted: Callable[..., MipOracle]) -> None:
+    """Seven weights of 1 are longer than 1.5: the solver did not keep a constraint of its model."""
+    problem = scorecard(0, radius=1.5)
+    oracle = scripted(np.ones(7, dtype=np.int64), 0.0)
+    with pytest.raises(SolverFailedError, match="does not decode to a point of the lattice"):
+        oracle.prepare(problem, Task.LINEAR).minimize(Perturbation.zero(problem.lattice))
+
+
 def test_solver_libraries_are_not_loaded_before_they_are_used() -> None:
     """highspy and OR-tools clash in one process: importing the backend must load neither."""
     code = (

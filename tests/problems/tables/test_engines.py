@@ -1,4 +1,4 @@
-"""What an engine counts is what is counted in memory, or it is refused; and nothing but counts comes back."""
+"""Counts of an engine equal those in memory, or are refused; nothing but counts comes back."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def anywhere(name: str, rows: Rows, kinds: dict[str, str], request: pytest.Fixtu
 
 @pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres", "spark"])
 def test_keys_of_many_columns_are_of_64_bits(name: str, request: pytest.FixtureRequest) -> None:
-    """What engines take plain integers for would overflow in them, or wrap around."""
+    """Plain integers would overflow in engines, or wrap around."""
     rng = np.random.default_rng(0)
     rows: Rows = {f"x{k}": rng.uniform(0, 9, 30).tolist() for k in range(25)}
     rows["y"] = rng.choice(CLASSES, 30).tolist()
@@ -642,7 +642,7 @@ def typed(address: str, kind: str, values: list[str | None]) -> Any:
 
 
 def test_blanks_that_fill_up_char_are_no_part_of_its_cells(postgres: str) -> None:
-    """What is counted, what is predicted and what the SQL of a card compares is one text."""
+    """Counts, predictions and the SQL of a card compare the same text."""
     table = typed(postgres, "char(6)", ["a", "bc", " d", None])
     schema = Schema([Categorical("x", ["a", "bc", " d"], missing="a")])
     counted = count_records(table, schema, "y", CLASSES)
