@@ -114,6 +114,11 @@ def labels(n: int, largest: float = 1.0) -> Any:
     return np.where(np.arange(n) % 3 > 0, largest, -largest)
 
 
+def waves(p: Parameters) -> Any:
+    """A table without zeros or equal rows, of n rows and d columns."""
+    return np.cos(np.arange(p["n"] * p["d"])).reshape(p["n"], p["d"])
+
+
 def source() -> NoiseSource:
     return NoiseSource(insecure_seed=1)
 
@@ -141,8 +146,8 @@ def planned_risk(kind: Any, p: Parameters) -> tuple[Any, Iterator[Callable[[], A
         y = labels(p["n"], min(getattr(facts.loss, "threshold", 1.0), 1e30))
         return plan.release(EmpiricalRisk(X, y, facts.loss, row_norm=facts.row_norm), source(), limits=SOON)
 
-    ones = np.ones((p["n"], p["d"])) * facts.row_norm if few else np.ones((1, 1))
-    return plan, iter([lambda: release(0 * ones), lambda: release(ones / 3)] if few else [])
+    tables = [np.zeros((p["n"], p["d"])), np.ones((p["n"], p["d"])), waves(p)] if few else []
+    return plan, iter([lambda X=X: release(X * facts.row_norm) for X in tables])
 
 
 @pytest.mark.parametrize("load", named(Family.RISK))
@@ -169,7 +174,7 @@ def planned_fit(kind: Any, p: Parameters) -> tuple[Any, Iterator[Callable[[], An
     few = n * p["d"] <= 200 and p["steps"] <= 50 and p["releases"] < 9
 
     def release(size: float) -> Any:
-        X = size * np.cos(np.arange(n * p["d"])).reshape(n, p["d"])
+        X = size * waves(p)
         y = labels(n, 1.0 if isinstance(loss, LogisticLoss) else size)
         return plan.release(X, [y] * p["releases"], source(), SOON)
 

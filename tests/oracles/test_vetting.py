@@ -15,14 +15,17 @@ from typer.testing import CliRunner
 
 from privopt.experiments.cli import check as check_command
 from privopt.experiments.cli import solvers as solvers_command
-from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier
+from privopt.mechanisms import (
+    NoiseSource,
+    PrivateHalfspaceClassifier,
+    PrivateLogisticRegression,
+    PrivateRobustClassifier,
+)
 from privopt.mechanisms.audit.outside import audit_outside
 from privopt.mechanisms.convex.gradient_descent import DPProximalGradient
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.errors import AuditError
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
-from privopt.mechanisms.estimators.robust import PrivateRobustClassifier
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.oracles.errors import ConformanceError
 from privopt.oracles.minimize.enumerate import EnumerationOracle
