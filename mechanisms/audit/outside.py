@@ -144,7 +144,8 @@ def _risk_claim(kind: type[Any]) -> AuditedClaim:
 
 def _table_claim(kind: type[Any], labelled: bool) -> AuditedClaim:
     known = {"moment": 1.0, "mean_range": (-1.0, 1.0), "loss": PLAIN_SQUARES, "steps": 1}
-    plans = [base.plan for base in kind.__mro__ if "plan" in vars(base)]  # one may pass on the rest
+    bases: tuple[Any, ...] = kind.__mro__  # a plan may pass the rest on
+    plans = [base.plan for base in bases if "plan" in vars(base)]
     asked = {name for plan in plans for name in inspect.signature(plan).parameters}
     given = {name: value for name, value in known.items() if name in asked}
 

@@ -243,7 +243,8 @@ class CachesProblems(DiscreteOracle):
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         table = getattr(problem, self.shared)
-        key = type(problem), str(problem.lattice), problem.costs, problem.X.shape, table.tobytes()
+        costs = str(getattr(problem, "costs", None))
+        key = type(problem), str(problem.lattice), costs, problem.X.shape, table.tobytes()
         cached = self.known.setdefault(key, problem)
         points = np.concatenate(list(problem.lattice.batches()))
 
