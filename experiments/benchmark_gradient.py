@@ -245,7 +245,7 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for the page and its figures.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Output folder for the page and its figures.")] = None,
 ) -> None:
     """Run the benchmark, print the page, and write it to the output folder if one is given."""
     costs: list[Cost] = []

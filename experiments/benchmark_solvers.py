@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.benchmark_solvers --output FOLDER [--draws N] [--time-limit S]
 
-Leaves ``exact-draws.csv`` (a line per draw, appended as it is finished: an interrupted run goes on from
-there), ``exact-draws.md`` (tables) and ``exact-draws.png`` (share drawn against time). Minimisers are
+Writes ``exact-draws.csv`` (a line per draw, appended as it is finished: an interrupted run
+resumes), ``exact-draws.md`` (tables) and ``exact-draws.png`` (share drawn against time). Minimisers are
 compared by ``privopt compare-oracles``.
 
 Every law at one epsilon is drawn from in a process of its own, one after the other, so that the peak memory
@@ -25,9 +25,10 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 
+from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.pages import filled
 from privopt.experiments.workbench.resumable import (
     Kept,
     isolated,
@@ -212,22 +213,13 @@ def profile(draws: pd.DataFrame) -> Figure:
 def page(draws: pd.DataFrame, *, small: bool) -> str:
     """Write the page from the finished draws."""
     X, _ = data(small)
-    parts = [
-        "# Exact draws, timed",
-        f"Made by `python -m privopt.experiments.benchmark_solvers{' --try-out' if small else ''}` in one "
-        f"run on {'a small synthetic task' if small else 'Adult'}, n = {len(X):,}, d = {X.shape[1]}. "
-        f"{machine()}. Seconds of wall-clock time: median, and the largest in brackets. Every law at "
-        "one epsilon is drawn from in a process of its own, after compilation. Memory is the peak of the "
-        "process: interpreter, libraries and data included. How long minimising takes is measured in "
-        "[oracles compared](oracles-compared.md).",
-        markdown(drawn(draws, len(X))),
-        "The first draw at an epsilon includes what is prepared for it; the next ones reuse that. Accuracy "
-        "is the mean over the draws that were finished. An open line says how far exact draws do not go: the "
-        "limit was reached, and there is no point.",
-        "![share drawn against time](exact-draws.png)",
-        "Every draw: [exact-draws.csv](exact-draws.csv).",
-    ]
-    return "\n\n".join(parts) + "\n"
+    places = {
+        "command": f"python -m privopt.experiments.benchmark_solvers{' --try-out' if small else ''}",
+        "task": f"{'a small synthetic task' if small else 'Adult'}, n = {len(X):,}, d = {X.shape[1]}",
+        "machine": machine(),
+        "draws": markdown(drawn(draws, len(X))),
+    }
+    return filled("exact-draws", places)
 
 
 def complete(kept: Kept, unit: Unit) -> bool:
@@ -250,10 +242,10 @@ def study(*, small: bool) -> Study[Unit]:
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for page, picture and lines.")] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws per law and epsilon.")] = 5,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per draw.")] = 300.0,
-    try_out: Annotated[bool, typer.Option("--try-out", help="A small synthetic task instead.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page, picture and results.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws per law and epsilon.")] = 5,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Time limit per draw, in seconds.")] = 300.0,
+    try_out: Annotated[bool, typer.Option("--try-out", help="Use a small synthetic task.")] = False,
 ) -> None:
     """Time the exact draws."""
     console = Console(soft_wrap=True, emoji=False)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import (
     accuracy_figure,
     certificate_figure,

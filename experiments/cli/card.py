@@ -12,6 +12,8 @@ import typer
 from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import TreeModel, load_tree
+from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
+from privopt.mechanisms.estimators.additive_card import additive_page
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.estimators.tree_page import tree_page
@@ -107,6 +109,8 @@ def _text(
 
 
 def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:
+    if isinstance(model, PrivateAdditiveTreeClassifier):
+        return _additive_text(model, kind, evaluation, title)
     if kind == "sql":
         return model.to_sql(table)
     if kind == "svg":
@@ -116,6 +120,19 @@ def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str,
     if kind == "json":
         return json.dumps(model.card_.to_dict(), indent=2) + "\n"
     return tree_page(model.card_, None if evaluation is None else _evaluation(evaluation), title=title)
+
+
+def _additive_text(
+    model: PrivateAdditiveTreeClassifier, kind: str, evaluation: Path | None, title: str
+) -> str:
+    if kind == "markdown":
+        return model.card_.to_markdown()
+    if kind == "json":
+        return json.dumps(model.card_.to_dict(), indent=2) + "\n"
+    if kind == "html":
+        measured = None if evaluation is None else _evaluation(evaluation)
+        return additive_page(model.card_, measured, title=title)
+    raise InvalidInputError("a card and a tree that are added are written as .html, .md or .json")
 
 
 def _evaluation(path: Path) -> Evaluation:

@@ -19,6 +19,7 @@ from privopt.experiments.cli.risks import between
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.experiments.cli.tables import read_labelled
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
+from privopt.mechanisms.evaluation.classes import ClassEvaluation
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.sources import is_engine_address
@@ -81,7 +82,27 @@ def evaluate(
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
         with showing("the evaluation was released, and is paid for", kept):
-            show_evaluation(found, tell)
+            if isinstance(found, ClassEvaluation):
+                show_classes(found, tell)
+            else:
+                show_evaluation(found, tell)
+
+
+def show_classes(found: ClassEvaluation, console: Console) -> None:
+    """Print measures of several classes with intervals, and the confusion matrix."""
+    subject = "the population" if found.target == "population" else "the records at hand"
+    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
+    for name, estimate in found.metrics.items():
+        value = "open" if math.isnan(estimate.value) else f"{estimate.value:.3f}"
+        numbers.add_row(escape(name), value, f"{estimate.low:.3f} to {estimate.high:.3f}")
+    said = (f"said {escape(str(label))}" for label in found.confusion.columns)
+    matrix = Table("true class", *said, title="Records")
+    for label, row in zip(found.confusion.index, found.confusion.to_numpy().tolist(), strict=True):
+        matrix.add_row(escape(str(label)), *map(str, row))
+    for shown in (numbers, matrix):
+        shown.title_justify = "left"
+        console.print(shown)
+    console.print(f"spend: {found.spend}", markup=False)
 
 
 def show_evaluation(found: Evaluation, console: Console) -> None:

@@ -51,7 +51,11 @@ ROBUST = ModelFamily(
 )
 TREE = ModelFamily("tree", "decision trees", frozenset(_COSTS | {"--risk-share", "--max-depth"}))
 RULES = ModelFamily("rules", "rule lists", TREE.options)
-FAMILIES = {family.name: family for family in (CARD, LINEAR, ROBUST, TREE, RULES)}
+ADDITIVE = ModelFamily(
+    "additive", "cards and trees that are added", frozenset(_COSTS | {"--delta", "--max-depth"})
+)
+AUTO = ModelFamily("auto", "models chosen by public facts", frozenset(_COSTS | {"--risk-share"}))
+FAMILIES = {family.name: family for family in (CARD, LINEAR, ROBUST, TREE, RULES, ADDITIVE, AUTO)}
 
 
 def requested_family(context: typer.Context) -> ModelFamily:

@@ -12,7 +12,16 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, RULES, TREE, requested_family
+from privopt.experiments.cli.families import (
+    ADDITIVE,
+    AUTO,
+    CARD,
+    LINEAR,
+    ROBUST,
+    RULES,
+    TREE,
+    requested_family,
+)
 from privopt.experiments.cli.files import PaidFile, showing
 from privopt.experiments.cli.linear import (
     linear_constructor,
@@ -58,7 +67,8 @@ from privopt.experiments.cli.parsing import marked_schema, split_classes
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import card_constructor, card_report, show_card
 from privopt.experiments.cli.tables import read_labelled
-from privopt.experiments.cli.tree import show_tree, tree_constructor, tree_report
+from privopt.experiments.cli.tree import choice_line, show_tree, tree_constructor, tree_report
+from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 
 app = typer.Typer()
@@ -81,6 +91,7 @@ _STEPS = {
     ROBUST.name: _Steps(robust_constructor, linear_report, show_linear),
     TREE.name: _Steps(tree_constructor, tree_report, show_tree),
     RULES.name: _Steps(tree_constructor, tree_report, show_tree),
+    ADDITIVE.name: _Steps(tree_constructor, tree_report, show_tree),
 }
 
 FIT_EXAMPLES = """Examples:
@@ -136,7 +147,7 @@ def fit(
 ) -> None:
     """Fit a private model and print it: a scorecard, linear model, decision tree or rule list."""
     family = requested_family(context)
-    steps_of = _STEPS[family.name]
+    steps_of = _STEPS[CARD.name if family is AUTO else family.name]
     construct = steps_of.constructor(context.params)  # reads the options of the family
     with ExitStack() as files:
         kept = files.enter_context(PaidFile(save, "--save"))
@@ -145,6 +156,12 @@ def fit(
         with accounted(book):
             facts = marked_schema(schema, na_values)
             records = read_labelled(data, target, facts, split_classes(classes), table)
+        if family is AUTO:
+            held = 2 if records.classes is None else len(records.classes)
+            chosen = choose_model(records.unread().n_records, epsilon, classes=held)
+            steps_of = _STEPS[chosen.model]
+            construct = steps_of.constructor(context.params)
+            tell.print(choice_line(chosen), markup=False, highlight=False)
         with stoppable(time_limit) as limits:
             began = time.monotonic()
             with accounted(book):

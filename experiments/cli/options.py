@@ -74,7 +74,8 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         help="card: a scorecard of integer points. linear: a linear model. robust: a linear model for "
-        "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. "
+        "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. additive: "
+        "a card and a tree whose scores are added, for ranking. auto: card or tree, by public facts. "
         "Default: that of the mechanism; linear with a --loss; otherwise card.",
         rich_help_panel=_MODEL,
     ),

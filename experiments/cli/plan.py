@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, requested_family
+from privopt.experiments.cli.families import AUTO, CARD, LINEAR, ROBUST, requested_family
 from privopt.experiments.cli.linear import robust_loss
 from privopt.experiments.cli.options import (
     ClassesOption,
@@ -34,10 +34,11 @@ from privopt.experiments.cli.options import (
 from privopt.experiments.cli.parsing import parse_delta, split_classes
 from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import card_constructor
+from privopt.experiments.cli.tree import choice_line, tree_constructor
 from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
-from privopt.experiments.cli.tree import tree_constructor
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
@@ -87,20 +88,27 @@ def plan(
     rule list or robust model.
     """
     family, options = requested_family(context), context.params
-    columns = Schema.load(schema)
+    columns, chosen = Schema.load(schema), None
+    if family is AUTO:
+        labels = split_classes(classes)
+        chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
     if family is LINEAR:
         raise InvalidInputError(_calibrated(mechanism, columns, records))
     if family is ROBUST:
         if classes is not None:
             raise InvalidInputError("--classes: a plan of robust linear models is for two classes or numbers")
         shown = robust_plan(columns, records, options)
-    elif family is CARD:
+    elif family is CARD or (chosen is not None and chosen.model == "card"):
         card = card_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
         shown = plan_report(card), _lines(card), card.spend
     else:
         tree = tree_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
         shown = tree_plan_report(tree), tree_plan_lines(tree), tree.spend
-    show(*shown, as_json=as_json, ledger=ledger)
+    report, lines, spend = shown
+    if chosen is not None:
+        report = {"model": chosen.model, "model_reason": chosen.reason, **report}
+        lines = [choice_line(chosen), *lines]
+    show(report, lines, spend, as_json=as_json, ledger=ledger)
 
 
 def show(

@@ -15,7 +15,7 @@ from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.reproduce.interface import Cell
 from privopt.experiments.reproduce.pages import write
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
-from privopt.experiments.reproduce.runner import measure, missing, results
+from privopt.experiments.reproduce.runner import measure
 from privopt.problems.errors import InvalidInputError
 
 app = typer.Typer()
@@ -54,7 +54,7 @@ def reproduce(
     output.mkdir(parents=True, exist_ok=True)
     own = {f.source: reproduction(f.source) for f in figures}
     total = sum(len(f.cells(quick)) for f in own.values())
-    left = sum(len(missing(f, results(f, output, quick), quick)) for f in own.values())
+    left = sum(len(f.study(quick).missing(output, f.cells(quick))) for f in own.values())
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=say) as bar:
         line = bar.add_task("measuring", total=total, completed=total - left)
@@ -69,7 +69,7 @@ def reproduce(
                 f"Interrupted: finished cells are kept in {output}; the same command resumes there"
             ) from None
     every_figure = [reproduction(name) for name in FIGURES]
-    whole = [f for f in every_figure if not missing(f, results(f, output, quick), quick)]
+    whole = [f for f in every_figure if not f.study(quick).missing(output, f.cells(quick))]
     report, contents = write(whole, output, quick, failures)
     for where, why in failures.items():
         say.print(f"[red]not measured:[/] {escape(f'{where}: {why}')}")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.comparison.race import SOLVED
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, panels_figure
 from privopt.experiments.workbench.report import Listing, Part, Picture, page

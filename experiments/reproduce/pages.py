@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from privopt.experiments.reproduce.interface import Reproduction, Verdict
-from privopt.experiments.reproduce.runner import frame, stem
+from privopt.experiments.reproduce.interface import Reproduction, Verdict, stem
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.peers import versions
@@ -29,7 +28,7 @@ def write(
     """Write pictures and pages of complete figures; return the report and the table of contents."""
     sections, index, links = [], [], []
     for figure in figures:
-        rows = frame(figure, folder, quick)
+        rows = figure.study(quick).kept(folder).frame
         name = stem(figure.name, quick)
         picture, table, verdicts = figure.draw(rows), figure.table(rows), figure.verdicts(rows)
         save(picture, folder / f"{name}.png")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce import wang_chen_xu2019_risk as paper
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict
 from privopt.experiments.reproduce.tables import means, pivot
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 

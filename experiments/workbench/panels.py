@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import optimize
+
+from privopt.experiments.workbench.drawing import Axes, Figure, mpl
 
 MOST_CURVES = 7
 _LINES = {"": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.5))}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import Progress as Bar
 
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.resumable import Kept
 from privopt.problems.errors import PrivOptError
@@ -81,7 +81,7 @@ class Study(Generic[T]):
                         self._keep(kept, self.compute(cell))
                 except KeyboardInterrupt:
                     failures.append(f"{cell}, and all that comes after it")
-                    console.print("interrupted: what is finished is kept, the same command goes on from here")
+                    console.print("interrupted: finished cells are kept; the same command resumes")
                     break
                 except PrivOptError as error:
                     failures.append(f"{cell} ({error})")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from privopt.mechanisms.audit.audit import Outcome
-from privopt.mechanisms.audit.branching import leaf_claims, tree_claims
+from privopt.mechanisms.audit.branching import leaf_claims, rule_list_claims, tree_claims
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.convex import RISK_AUDITS
@@ -29,8 +29,8 @@ from privopt.mechanisms.audit.neighbours import (
     ParityOracle,
     ParityProblem,
     SignLattice,
-    canned_neighbours,
     parity_neighbours,
+    predefined_neighbours,
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
@@ -109,7 +109,7 @@ def _laplace() -> tuple[AuditedClaim, ...]:
     lattice = IntegerLattice(0, 1, dimension=2)
     plan = LaplaceRSPM.plan(LossTable, lattice, epsilon=1.0)
     halved = dataclasses.replace(plan, scale=plan.scale / 2)
-    duplicated = next(p for p in canned_neighbours(LossTable, lattice) if p.name == "duplicated")
+    duplicated = next(p for p in predefined_neighbours(LossTable, lattice) if p.name == "duplicated")
     return (lattice_claim(plan, duplicated, {"noise halved": halved}),)
 
 
@@ -146,6 +146,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     NumberMeans.name: means_claims,
     PrevalencePlan.name: prevalence_claims,
     "tree": tree_claims,
+    "rule-list": rule_list_claims,
     LeafPlan.name: leaf_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,

@@ -61,6 +61,8 @@ def poisson_epsilon(
         interval: cells of the distributions; smaller is tighter and slower.
     """
     releases = _releases(z, q, steps, full_z, full_steps, interval)
+    if math.fsum(count * law.infinite for law, count in releases) > delta:
+        return math.inf  # as ``composed_delta`` is at least that at every epsilon
 
     def fits(epsilon: float) -> bool:
         return composed_delta(releases, epsilon) <= delta

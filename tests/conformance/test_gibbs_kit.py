@@ -44,8 +44,8 @@ from privopt.problems.discrete.problem import DiscreteProblem
     "oracle",
     [
         GibbsEnumeration(),
-        GibbsElimination(threads=1),
-        gibbs_oracle("branch"),
+        pytest.param(GibbsElimination(threads=1), marks=pytest.mark.slow),
+        pytest.param(gibbs_oracle("branch"), marks=pytest.mark.slow),
         pytest.param(gibbs_oracle("auto"), marks=pytest.mark.slow),
     ],
     ids=lambda o: type(o).__name__,
@@ -57,6 +57,15 @@ def test_right_oracles_pass(oracle: GibbsOracle) -> None:
     for law in Law:
         for name in ("one good point", "box with radius", "many records", "equal losses", "one point"):
             assert f"{name}, {law.name.lower()}: law" in report.passed
+
+
+@pytest.mark.parametrize("name", ["elimination", "branch"])
+def test_compiled_oracles_pass_on_a_few_instances(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ("one good point", "box with radius", "many records")
+    chosen = [i for i in draw_instances(0) if i.name in few]
+    monkeypatch.setattr(gibbs_conformance, "draw_instances", lambda seed: iter(chosen))
+    report = check_gibbs_oracle(gibbs_oracle(name))
+    assert {f"{each}, {law.name.lower()}: law" for each in few for law in Law} <= set(report.passed)
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ def last_of_ties(problem: DiscreteProblem, points: IntArray, query: Query) -> Pr
 
 
 def float_scores(problem: DiscreteProblem, points: IntArray, query: Query) -> Proposal:
-    """What a user gets who keeps the columns as decimals and asks whether X @ w > 0."""
+    """Predictions of a user who keeps the columns as decimals and asks whether X @ w > 0."""
     if not isinstance(problem, ZeroOneHalfspace):
         return Proposal(*best_of(problem, points, query.perturbation))
     wrong = (problem.X / 10) @ points.T > 0

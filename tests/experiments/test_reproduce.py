@@ -96,7 +96,7 @@ def test_what_the_page_shows_is_measured_again(name: str) -> None:
     figure = reproduction(name)
     if figure.measured_by is not None:
         pytest.skip("draws what another figure measured")
-    shown = runner.frame(figure, DOCS / "figures", True)
+    shown = figure.study(True).kept(DOCS / "figures").frame
     cell = figure.cells(True)[0]
     again = pd.DataFrame([Line.of(cell, point) for point in figure.compute(cell, True)])
     keys = ["panel", "curve", "level", "measure", "at"]
@@ -122,13 +122,12 @@ def test_an_interrupted_run_goes_on_where_it_stopped(toy: Reproduction, tmp_path
 
     with pytest.raises(KeyboardInterrupt):
         runner.measure([toy], tmp_path, True, 1, interrupt)
-    kept = runner.results(toy, tmp_path, True)
-    assert [c for c in CELLS if c not in runner.missing(toy, kept, True)] == seen
+    assert [c for c in CELLS if c not in toy.study(True).missing(tmp_path, CELLS)] == seen
     runner.measure([toy], tmp_path, True, 1, lambda _, cell: seen.append(cell))
     assert seen == CELLS
-    frame = runner.frame(toy, tmp_path, True)
+    frame = toy.study(True).kept(tmp_path).frame
     assert frame["value"].tolist() == [p.value for c in CELLS for p in compute(c, True)]
-    assert runner.frame(toy, tmp_path, False).empty  # quick results are no others
+    assert toy.study(False).kept(tmp_path).frame.empty  # quick results are no others
 
 
 def test_a_cell_that_fails_is_told_and_the_others_are_kept(toy: Reproduction, tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_a_cell_that_fails_is_told_and_the_others_are_kept(toy: Reproduction, tm
         patch.setattr(runner, "reproduction", lambda name: figure)
         failures = runner.measure([figure], tmp_path, True, 1, lambda *_: None)
     assert failures == {"toy, a panel: one, 2": "no such level"}
-    assert len(runner.frame(figure, tmp_path, True)) == 10
+    assert len(figure.study(True).kept(tmp_path).frame) == 10
 
 
 def test_other_processes_measure_what_this_one_does(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_other_processes_measure_what_this_one_does(tmp_path: Path) -> None:
     cell = figure.cells(True)[0]
     small = replace(figure, cells=lambda quick: [cell])
     assert runner.measure([small], tmp_path, True, 2, lambda *_: None) == {}
-    found = runner.frame(small, tmp_path, True)
+    found = small.study(True).kept(tmp_path).frame
     assert found["value"].tolist() == pytest.approx([p.value for p in figure.compute(cell, True)], rel=1e-5)
 
 
@@ -244,7 +243,7 @@ def test_an_impatient_oracle_counts_questions_and_keeps_the_largest_gap() -> Non
     tilt = Perturbation.linear(lattice, [0.5, 0.25])
     assert prepared.minimize(tilt).certificate.gap == 0
     for polls, gap in ((1, 4.0), (2, 3.0), (9, 0.0)):
-        oracle = neel2020_opsamp.Impatient(prepared, polls)
+        oracle = neel2020_opsamp.StoppedOracle(prepared, polls)
         assert [oracle.minimize(tilt).certificate.gap for _ in range(2)] == [gap, gap]
         assert oracle.worst == gap
 

@@ -1,4 +1,4 @@
-"""Which tests reach which functions, and how long they take, so that a mutant is soon found out."""
+"""Functions that each test reaches, and times of tests, so that a mutant is soon found out."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _texts() -> dict[str, str]:
 
 
 def kept(file: str) -> Path:
-    """Where the reach of a test file is kept until that file changes."""
+    """File that keeps the reach of a test file until that changes."""
     return REACHED / f"{file.replace('/', '.')}-{digest(file)}.json"
 
 

@@ -133,7 +133,7 @@ def sample(path: str, size: int, seed: int) -> list[Mutant]:
 
 
 def known(jobs: Sequence[Job], whatever_tests: bool = False) -> dict[str, str]:
-    """What became of jobs that were run before, by key; of what lived, if its tests are the same."""
+    """Outcomes of jobs that were run before, by key; of mutants that lived, if the tests are the same."""
     records: dict[str, tuple[str, str]] = {}
     if RESULTS.exists():
         for line in RESULTS.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What a schema tells of features, and that linear models with one are read by it."""
+"""Public facts of features in a schema, and linear models that are read by them."""
 
 from __future__ import annotations
 

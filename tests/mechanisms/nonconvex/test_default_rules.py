@@ -1,4 +1,4 @@
-"""Where the defaults of the searches come from: each is an equation, and holds for the plan that is made."""
+"""Equations behind the defaults of the searches, each of which holds for the plan that is made."""
 
 from __future__ import annotations
 

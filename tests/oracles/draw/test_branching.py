@@ -24,6 +24,7 @@ from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.predicates import PredicateTable
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
 
@@ -59,15 +60,22 @@ def random_problem(
     *,
     n: int = 40,
     largest_count: int = 1,
+    weighted: bool = False,
     seed: int = 0,
 ) -> BranchingProblem:
-    """Labels that follow two of the predicates, with some noise: masses of blocks differ."""
+    """Labels that follow two of the predicates, with some noise: masses of blocks differ.
+
+    If ``weighted``, every second predicate has two values of a coordinate.
+    """
     rng = np.random.default_rng([seed, p, levels, classes])
     X = rng.integers(0, 2, (n, p))
     y = np.where(rng.random(n) < 0.7, (X[:, 0] + X[:, -1]) % classes, rng.integers(0, classes, n))
     costs = CostMatrix(rng.integers(1, 4, (classes, classes)) * (1 - np.eye(classes, dtype=np.int64)))
     counts = rng.integers(1, largest_count + 1, n)
-    return kind(X, y, kind.domain(p, levels, classes, root_splits=root_splits), costs, counts)
+    weights = 1 + np.arange(p) % 2 if weighted else np.ones(p, dtype=np.int64)
+    table = PredicateTable.from_columns(X.T.astype(bool), n, weights)
+    lattice = kind.domain(int(weights.sum()), levels, classes, root_splits=root_splits)
+    return kind(table, y, lattice, costs, counts)
 
 
 class _Decisions:
@@ -118,6 +126,7 @@ def all_draws(
 
 @pytest.mark.parametrize(("kind", "p", "levels", "classes", "root"), SMALL)
 @pytest.mark.parametrize("beta", [0.0, 0.05, 1.0, 60.0])
+@pytest.mark.parametrize("weighted", [False, True])
 def test_every_point_has_the_probability_that_enumeration_gives_it(
     kind: type[BranchingProblem],
     p: int,
@@ -125,10 +134,11 @@ def test_every_point_has_the_probability_that_enumeration_gives_it(
     classes: int,
     root: bool,
     beta: float,
+    weighted: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At beta = 60 most probabilities are below exp(-745): logarithms are compared, none may be lost."""
-    problem = random_problem(kind, p, levels, classes, root, largest_count=5)
+    problem = random_problem(kind, p, levels, classes, root, largest_count=5, weighted=weighted)
     low, high = problem.lattice.low, problem.lattice.high
     points = np.concatenate(list(problem.lattice.batches()))
     scores = -beta * problem.losses(points).astype(float)
@@ -136,7 +146,7 @@ def test_every_point_has_the_probability_that_enumeration_gives_it(
     covered = 0
     for drawn, log_probability in all_draws(problem, beta, monkeypatch):
         free, stops = drawn == _Decisions.FREE, drawn > _Decisions.FREE
-        ways = problem.ways * p
+        ways = problem.ways * len(problem.table.values)
         alike = math.prod(np.where(free, high - low + 1, np.where(stops, ways, 1)).tolist())
         covered += alike
         some = np.where(free, low, np.where(stops, ways, drawn))
@@ -147,10 +157,11 @@ def test_every_point_has_the_probability_that_enumeration_gives_it(
 
 @pytest.mark.parametrize(("kind", "p", "levels", "classes", "root"), SMALL)
 @pytest.mark.parametrize("beta", [0.0, 0.05, 1.0, 60.0])
+@pytest.mark.parametrize("weighted", [False, True])
 def test_partition_function_and_expected_loss_are_those_of_enumeration(
-    kind: type[BranchingProblem], p: int, levels: int, classes: int, root: bool, beta: float
+    kind: type[BranchingProblem], p: int, levels: int, classes: int, root: bool, beta: float, weighted: bool
 ) -> None:
-    problem = random_problem(kind, p, levels, classes, root, largest_count=5)
+    problem = random_problem(kind, p, levels, classes, root, largest_count=5, weighted=weighted)
     ours = GibbsBranching(threads=2).prepare(problem).moments(beta)
     exact = GibbsEnumeration().prepare(problem).moments(beta)
     assert ours.log_partition == pytest.approx(exact.log_partition, rel=1e-13, abs=1e-12)
@@ -161,7 +172,7 @@ def mean_over_rows(problem: BranchingProblem, beta: mpmath.mpf) -> mpmath.mpf:
     """The mean of exp(-beta L) over all models, in 50 digits, from rows: no counts of conjunctions."""
     X, price = problem.X, problem.costs.matrix
     weight = {row: int(c) for row, c in enumerate(problem.counts.tolist())}
-    p, classes = X.shape[1], problem.costs.classes
+    p, classes, shares = X.shape[1], problem.costs.classes, problem.table.shares.tolist()
     known: dict[tuple[frozenset[int], int], mpmath.mpf] = {}
 
     def label(rows: frozenset[int]) -> mpmath.mpf:
@@ -176,11 +187,11 @@ def mean_over_rows(problem: BranchingProblem, beta: mpmath.mpf) -> mpmath.mpf:
             for g in range(p):
                 yes = frozenset(r for r in rows if X[r, g])
                 if problem.ways == 1:
-                    terms.append(model(yes, levels - 1) * model(rows - yes, levels - 1))
+                    terms.append(shares[g] * model(yes, levels - 1) * model(rows - yes, levels - 1))
                 else:
-                    terms.append(label(yes) * model(rows - yes, levels - 1))
-                    terms.append(label(rows - yes) * model(yes, levels - 1))
-            known[rows, levels] = mpmath.fsum(terms) / len(terms)
+                    terms.append(shares[g] * label(yes) * model(rows - yes, levels - 1))
+                    terms.append(shares[g] * label(rows - yes) * model(yes, levels - 1))
+            known[rows, levels] = mpmath.fsum(terms) / (problem.ways * sum(shares))
         split = known[rows, levels]
         return split if root and problem.root_splits else (split + label(rows)) / 2
 
@@ -203,7 +214,7 @@ def test_log_partition_is_right_to_a_few_roundings(
     count: int,
     beta: float,
 ) -> None:
-    problem = random_problem(kind, p, levels, classes, root, n=n, largest_count=count)
+    problem = random_problem(kind, p, levels, classes, root, n=n, largest_count=count, weighted=p > 4)
     sampler = GibbsBranching(threads=1).prepare(problem).sampler
     whole = sampler._law(beta, Limits().start()).total()  # type: ignore[attr-defined]
     with mpmath.workdps(50):

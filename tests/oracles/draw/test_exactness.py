@@ -1,4 +1,4 @@
-"""What is said about the rounding of draws covers what rounding can do, derived or measured."""
+"""Stated exactness of draws covers the effects of rounding, derived or measured."""
 
 from __future__ import annotations
 

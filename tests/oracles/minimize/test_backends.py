@@ -120,7 +120,7 @@ def _noise(lattice: IntegerLattice, task: Task, rng: np.random.Generator) -> Per
 
 
 def disagreements(seeds: range) -> tuple[list[str], dict[str, int]]:
-    """What a backend said that enumeration does not, and how many questions each has answered."""
+    """Disagreements of a backend with enumeration, and the number of questions each has answered."""
     wrong, answered = list[str](), dict[str, int]()
     for seed in seeds:
         problem, p, task = random_problem(seed)
@@ -436,7 +436,7 @@ def test_an_installed_package_offers_oracles_by_name() -> None:
 
 
 def on_the_command_line(stranger: Path, *words: object) -> str:
-    """What ``privopt`` prints where the package is installed."""
+    """Output of ``privopt`` where the package is installed."""
     code = "from privopt.experiments.cli.start import main; main()"
     path = os.pathsep.join([str(stranger), *filter(None, [os.environ.get("PYTHONPATH")])])
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Where rows are measured from, and how far they can be from there: over records that can be declared."""
+"""Centre of rows and their distance from it, over all records that can be declared."""
 
 from __future__ import annotations
 
