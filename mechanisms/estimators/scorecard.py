@@ -497,7 +497,7 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
     except (UnfinishedDrawError, CertificateError) as error:
         if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
             error.add_note(
-                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                "The time of a search depends on the records. Always terminate: fewer or coarser columns, or "
                 'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
                 "(--loss logistic)"
             )
