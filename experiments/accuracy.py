@@ -2,7 +2,7 @@
 
     python -m privopt.experiments.accuracy --output FOLDER [--draws 20]
 
-Leaves ``accuracy-draws.csv`` (every draw, appended as it finishes: an interrupted run goes on from there),
+Writes ``accuracy-draws.csv`` (every draw, appended as it finishes: an interrupted run resumes),
 ``accuracy.md`` (the table) and two pictures. The data is public and the noise seeded, so a run reproduces.
 The DP-GD baseline gets its hyper-parameters for free: the best of a grid, chosen on the private data.
 """
@@ -153,8 +153,8 @@ def _lines(table: pd.DataFrame) -> str:
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for table, pictures and draws.")],
-    draws: Annotated[int, typer.Option(min=2, help="Draws per setting.")] = 20,
+    output: Annotated[Path, typer.Option(help="Output folder for table, pictures and draws.")],
+    draws: Annotated[int, typer.Option(min=2, help="Number of draws per setting.")] = 20,
 ) -> None:
     """Run the comparison and print the table."""
     console = Console(soft_wrap=True, emoji=False)

@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.benchmark_solvers --output FOLDER [--draws N] [--time-limit S]
 
-Leaves ``exact-draws.csv`` (a line per draw, appended as it is finished: an interrupted run goes on from
-there), ``exact-draws.md`` (tables) and ``exact-draws.png`` (share drawn against time). Minimisers are
+Writes ``exact-draws.csv`` (a line per draw, appended as it is finished: an interrupted run
+resumes), ``exact-draws.md`` (tables) and ``exact-draws.png`` (share drawn against time). Minimisers are
 compared by ``privopt compare-oracles``.
 
 Every law at one epsilon is drawn from in a process of its own, one after the other, so that the peak memory
@@ -242,10 +242,10 @@ def study(*, small: bool) -> Study[Unit]:
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for page, picture and lines.")] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws per law and epsilon.")] = 5,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per draw.")] = 300.0,
-    try_out: Annotated[bool, typer.Option("--try-out", help="A small synthetic task instead.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page, picture and results.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws per law and epsilon.")] = 5,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Time limit per draw, in seconds.")] = 300.0,
+    try_out: Annotated[bool, typer.Option("--try-out", help="Use a small synthetic task.")] = False,
 ) -> None:
     """Time the exact draws."""
     console = Console(soft_wrap=True, emoji=False)

@@ -3,8 +3,8 @@
     python -m privopt.experiments.feasible --output FOLDER
 
 Tables are drawn from a logistic law over categorical columns, so that the best AUC is known, and Adult is
-beside them, more and more of its records. Leaves ``feasible.csv`` (a line per fit, appended as it is made: an
-interrupted run goes on from there), ``feasible.md`` and ``feasible.png``.
+beside them, more and more of its records. Writes ``feasible.csv`` (a line per fit, appended as it is made: an
+interrupted run resumes), ``feasible.md`` and ``feasible.png``.
 """
 
 from __future__ import annotations
@@ -275,7 +275,9 @@ STUDY = Study[Unit](
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for page, picture and lines.")] = Path("feasible"),
+    output: Annotated[Path, typer.Option(help="Output folder for page, picture and results.")] = Path(
+        "feasible"
+    ),
 ) -> None:
     """Fit every table."""
     console = Console(soft_wrap=True, emoji=False)

@@ -2,10 +2,10 @@
 
     python -m privopt.experiments.first_order_accuracy --output FOLDER [--draws 10]
 
-Leaves ``first-order-accuracy.csv`` (every draw, appended as it finishes: an interrupted run goes on from
-there), ``first-order-accuracy.md`` and a picture per task. Every mechanism runs with its defaults, and bounds
-on rows are the schema's: no setting of privopt's was tuned on the data. The data is public and the noise
-seeded, so that a run reproduces; accuracies are facts about the records.
+Writes ``first-order-accuracy.csv`` (every draw, appended as it finishes: an interrupted run resumes),
+``first-order-accuracy.md`` and a picture per task. Every mechanism runs with its defaults, and bounds on rows
+are the schema's: no setting of privopt's was tuned on the data. The data is public and the noise seeded, so
+that a run reproduces; accuracies are facts about the records.
 """
 
 from __future__ import annotations
@@ -257,8 +257,8 @@ def _page(sections: Sequence[str], draws: int) -> str:
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for page, pictures and draws.")],
-    draws: Annotated[int, typer.Option(min=2, help="Draws per competitor and epsilon.")] = 10,
+    output: Annotated[Path, typer.Option(help="Output folder for page, pictures and draws.")],
+    draws: Annotated[int, typer.Option(min=2, help="Number of draws per competitor and epsilon.")] = 10,
 ) -> None:
     """Run the comparison and print the page."""
     console = Console(soft_wrap=True, emoji=False)

@@ -2,9 +2,10 @@
 
     python -m privopt.experiments.heavy_tails [--output FOLDER] [--tables FOLDER] [--quick]
 
-Lines are kept in ``heavy-tails.csv`` as they come: the same command goes on where it stopped, and then writes
-``heavy-tails.md``. ``--tables`` is where statsmodels and plotnine are unpacked, for medical costs and prices:
-``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are of one machine in one run; only
+Lines are kept in ``heavy-tails.csv`` as they come: the same command resumes an interrupted run, and then
+writes ``heavy-tails.md``. ``--tables`` is where statsmodels and plotnine are unpacked, for medical costs and
+prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are of one machine in one run;
+only
 their ratios say something. Neighbours: replace-one, n public.
 """
 
@@ -103,7 +104,9 @@ def plain_mean(X: Floats, scale: float, beta: float) -> Floats:
 
 
 def kernel(n: int) -> Iterator[Line]:
-    """Nanoseconds per entry, and by how many bytes per entry the process grows at most beside the data."""
+    """Measure nanoseconds per entry, and the peak growth of the process in bytes per entry beside the
+    data.
+    """
     X = np.random.default_rng(0).standard_t(3, (n, 10))
     large = np.tile(
         X, (10, 1)
@@ -128,10 +131,10 @@ def _seconds(way: Callable[[], object]) -> float:
 
 
 def _growth(way: Callable[[], object]) -> int | None:
-    """Return the peak growth of the resident memory of the process, in bytes; None where Linux is not.
+    """Return the peak growth of the resident memory of the process, in bytes; None except on Linux.
 
-    The kernel of the system counts, so memory of compiled code is in it, which tracemalloc does not see. Its
-    mark is reset first: ``resource.getrusage`` has the highest of all times, the parent's included.
+    The kernel of the operating system counts, so memory of compiled code is included, unlike in tracemalloc.
+    The peak is reset first: ``resource.getrusage`` has the highest of all times, the parent's included.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -180,9 +183,11 @@ def means(n: int, runs: int) -> Iterator[Line]:
 
 
 def paper(task: str, n: int, d: int, epsilon: float, runs: int) -> Iterator[Line]:
-    """|w - w*| for the line, the angle between them for signs; delta = 1/n^2; new records for each run.
+    """Measure |w - w*| for regression, and the angle between them for classification; new records for
+    each run.
 
-    Public: rows of norm 2 sqrt d, labels within 4 (or ten times as much), moments of 10 (line) and 1 (signs).
+    Public: rows of norm 2 sqrt d, labels within 4 (or ten times as much), moments of 10 (regression) and 1
+    (classification); delta = 1/n^2.
     """
     measure, norm = descents.MEASURES[task], 2 * math.sqrt(d)
     mu = gaussian_mu(epsilon, n**-2.0)
@@ -425,12 +430,12 @@ STUDY = Study[Part](
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for lines and page.")] = Path("heavy-tails"),
-    tables: Annotated[Path | None, typer.Option(help="Folder that holds statsmodels and plotnine.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 5,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small data, one run: to see that it works.")
-    ] = False,
+    output: Annotated[Path, typer.Option(help="Output folder for results and page.")] = Path("heavy-tails"),
+    tables: Annotated[
+        Path | None, typer.Option(help="Folder that contains statsmodels and plotnine.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Number of runs of each setting.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Small data and one run, as a test.")] = False,
 ) -> None:
     """Measure the missing parts, and write the page."""
     STUDY.run(output, parts(quick, tables, runs), Console(stderr=True, soft_wrap=True, emoji=False))

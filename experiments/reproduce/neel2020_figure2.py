@@ -14,7 +14,7 @@ _CURVES = {accuracy.OPDISC: "opdisc", accuracy.RSPM: "rspm", accuracy.LR: "dp-sg
 
 
 def _seconds(frame: pd.DataFrame) -> dict[str, np.ndarray]:
-    """By curve, of the printed calibration, which the paper times."""
+    """Return run times by curve, of the printed calibration, which the paper times."""
     here = frame[(frame["measure"] == "seconds") & (frame["panel"] == accuracy.PRINTED)]
     return {name: here.loc[here["curve"] == name, "value"].to_numpy() for name in _CURVES}
 

@@ -81,7 +81,7 @@ class Study(Generic[T]):
                         self._keep(kept, self.compute(cell))
                 except KeyboardInterrupt:
                     failures.append(f"{cell}, and all that comes after it")
-                    console.print("interrupted: what is finished is kept, the same command goes on from here")
+                    console.print("interrupted: finished cells are kept; the same command resumes")
                     break
                 except PrivOptError as error:
                     failures.append(f"{cell} ({error})")

@@ -23,7 +23,7 @@ Made = Callable[[float], Any]
 
 
 def interpret(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
-    """Differentially private explainable boosting, at its defaults."""
+    """Fit differentially private explainable boosting, at its defaults."""
     found = importlib.import_module("interpret.privacy").DPExplainableBoostingClassifier
     bounds = {name: tuple(ends) for name, ends in task["bounds"].items()}
     types = ["continuous" if name in bounds else "nominal" for name in train.columns]
@@ -41,7 +41,7 @@ def interpret(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
 
 
 def diffprivlib(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
-    """A tree with random splits, of a given depth, and a forest of such trees at its defaults."""
+    """Fit a tree with random splits, of a given depth, and a forest of such trees at its defaults."""
     models = importlib.import_module("diffprivlib.models")
     known: dict[str, Any] = {"bounds": (0.0, 1.0), "classes": [0, 1], "random_state": task["seed"]}
     yield (
@@ -52,14 +52,14 @@ def diffprivlib(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
 
 
 def _frames(task: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Records, their labels, and records to score, as data frames."""
+    """Return records, their labels, and records to score, as data frames."""
     pandas = importlib.import_module("pandas")
     train, test = (pandas.read_csv(task[name], keep_default_na=False) for name in ("train", "test"))
     return train, train.pop(task["label"]).to_numpy(), test
 
 
 def _arrays(task: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """The same as arrays of numbers, scaled to [0, 1] by their declared bounds."""
+    """Return the same as arrays of numbers, scaled to [0, 1] by their declared bounds."""
     train, test = (np.loadtxt(task[name], delimiter=",", skiprows=1) for name in ("train", "test"))
     lows, highs = np.array(list(task["bounds"].values()), dtype=float).T
     X, others = (np.clip((half[:, : len(lows)] - lows) / (highs - lows), 0.0, 1.0) for half in (train, test))

@@ -15,7 +15,7 @@ from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
-# With up to so many predicates "auto" is four levels, otherwise three. The prior makes a choice by data
+# Up to this number of predicates "auto" has four levels, otherwise three. The prior makes a private choice
 # unnecessary: on eight public tables it was within .003 of the best public rule for the depth at any epsilon.
 _FEW_PREDICATES = 60
 
@@ -29,11 +29,11 @@ class BranchingPlan:
     so are the levels.
 
     Attributes:
-        levels: the most predicates that a prediction takes.
-        choice: the draw.
-        costs: of errors.
-        effort: of counting and summing.
-        reason: why so many levels.
+        levels: the largest number of predicates in a prediction.
+        choice: the plan of the draw.
+        costs: costs of errors.
+        effort: effort of counting and summing.
+        reason: the reason for the number of levels.
     """
 
     levels: int
@@ -56,18 +56,25 @@ class BranchingPlan:
     ) -> Self:
         """Plan from public facts.
 
-        Args:
-            kind: trees or rule lists.
-            weights: of the predicates in the prior, public whole numbers >= 1, shape (p,).
-            rows: how many rows there can be.
-            epsilon: of the draw.
-            costs: of errors.
-            max_levels: 1 to 4, or "auto".
-            root_splits: whether a model that says the same of all records is left out.
+                Args:
+                    kind: trees or rule lists.
+        <<<<<<< HEAD
+                    predicates: number of predicates.
+                    rows: largest possible number of rows.
+                    epsilon: epsilon of the draw.
+                    costs: costs of errors.
+        =======
+                    weights: of the predicates in the prior, public whole numbers >= 1, shape (p,).
+                    rows: how many rows there can be.
+                    epsilon: of the draw.
+                    costs: of errors.
+        >>>>>>> main
+                    max_levels: 1 to 4, or "auto".
+                    root_splits: whether constant models are excluded.
 
-        Raises:
-            InvalidInputError: another number of levels, or more work or memory than there is.
-            PrivacyParameterError: epsilon out of range.
+                Raises:
+                    InvalidInputError: another number of levels, or more work or memory than the limits.
+                    PrivacyParameterError: epsilon out of range.
         """
         predicates = len(weights)
         if max_levels == "auto":
@@ -87,7 +94,7 @@ class BranchingPlan:
 
 
 def _levels(predicates: int, rows: int, classes: int) -> tuple[int, str]:
-    """The most levels of "auto" that are within reach, and why."""
+    """Return the largest number of levels for "auto" within the limits, and the reason."""
     usual = MOST_LEVELS if predicates <= _FEW_PREDICATES else MOST_LEVELS - 1
     few = "at most" if predicates <= _FEW_PREDICATES else "more than"
     reason = f"the schema has {predicates} predicates, {few} {_FEW_PREDICATES}"

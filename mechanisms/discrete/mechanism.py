@@ -195,7 +195,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
 
 
 def answering(oracle: Any) -> tuple[str, Any]:
-    """The class or function whose word an oracle's answers are, prepared or not, for ``relying_on``."""
+    """Return the role and the class or function that the answers of an oracle rely on, for ``relying_on``."""
     if isinstance(oracle, PreparedOracle | PreparedGibbs):
         if oracle.maker is not None:
             return "oracle", oracle.maker

@@ -1,4 +1,4 @@
-"""A private scorecard and a private decision tree whose scores are added, in scikit-learn's conventions."""
+"""A private scorecard plus a private decision tree with added scores, in scikit-learn's conventions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from privopt.problems.tables.schema import Schema
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
-# The largest score of a card in units of a tree's: the tree decides where the card is undecided.
+# Largest score of a card in units of a tree's: the tree decides where the card is undecided.
 _CARD_REACH = 3.0
 # Scores lie between -4 and 4; evaluations count them in bins of a quarter.
 _EDGES = tuple(k / 4 for k in range(-15, 16))
@@ -58,22 +58,22 @@ class AdditivePlan:
 
 
 class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
-    """A scorecard and a decision tree, fitted at half of epsilon each, whose scores are added: for ranking.
+    """Scorecard plus decision tree for ranking, fitted at half of epsilon each, with added scores.
 
-    A card adds up what single columns say, a tree says which conditions hold together. Where the order of
-    records matters more than a rule that a person follows, their sum ranks better than either at the same
-    epsilon, unless epsilon is large. The score is 3 times the points, divided by the most points that the
-    schema allows, plus 1 where the tree predicts the second class, minus 1 otherwise.
+    A card is additive in single columns; a tree expresses interactions. If the ranking of records matters
+    more than an interpretable rule, their sum ranks better than either at the same epsilon, unless epsilon is
+    large. The score is 3 times the points, divided by the most points that the schema allows, plus 1 where
+    the tree predicts the second class, minus 1 otherwise.
 
     Privacy: (epsilon, delta)-differential privacy for card and tree together by basic composition (Dwork and
     Roth 2014, theorem B.1), for data sets that differ by *replacing one record*; n, the schema and the
-    classes are public. What is outside the guarantee is outside that of ``PrivateHalfspaceClassifier`` and
-    of ``PrivateTreeClassifier``.
+    classes are public. Limits of the guarantee are those of ``PrivateHalfspaceClassifier`` and of
+    ``PrivateTreeClassifier``.
 
     Args:
         epsilon: privacy budget of both together, > 0 and finite.
-        delta: of the card, in (0, 1), or "auto" for 1/n^2.
-        max_depth: of the tree, as there.
+        delta: delta of the card, in (0, 1), or "auto" for 1/n^2.
+        max_depth: that of the tree.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories from
             the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
@@ -82,7 +82,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
             release it, at a twentieth of their budgets.
         limits: time limit, progress callback and cancellation of each of both.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            whatever becomes of the fit; no overdrafts.
+            also if the fit fails; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -123,7 +123,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
         keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit both. Arguments and errors are those of ``PrivateHalfspaceClassifier.fit``."""
+        """Fit card and tree. Arguments and errors are those of ``PrivateHalfspaceClassifier.fit``."""
         check_limits(self.limits)
         check_epsilon(self.epsilon)
         facts = PrivateHalfspaceClassifier(schema=self.schema, classes=self.classes, ledger=self.ledger)
@@ -163,7 +163,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
         """
         if self.schema is None:
-            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+            raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         card, tree = self._models(declared_schema(self.schema), self.classes or (0, 1))
         return self._plan(card, tree, n_records)
 
@@ -173,7 +173,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
         return AdditivePlan(*plans, self._spend(plans[0].spend, plans[1].spend))
 
     def _spend(self, card: PrivacySpend, tree: PrivacySpend) -> PrivacySpend:
-        """The cost of both, by basic composition."""
+        """Return the spend of both, by basic composition."""
         notes = f"the card at epsilon = {card.epsilon:.4g}", card.note, f"the tree at {tree.epsilon:.4g}"
         return replace(
             card,
@@ -187,7 +187,7 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
     def _models(
         self, schema: Schema, classes: Sequence[Any]
     ) -> tuple[PrivateHalfspaceClassifier, PrivateTreeClassifier]:
-        """Both, without data, at half of epsilon each."""
+        """Return both models, unfitted, at half of epsilon each."""
         seeds = (None, None) if self.insecure_seed is None else (self.insecure_seed, self.insecure_seed + 1)
         common: dict[str, Any] = {
             "schema": schema,
@@ -215,14 +215,14 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
 
     @property
     def _unit(self) -> float:
-        """The score of a point: with it the most points that the schema allows score ``_CARD_REACH``."""
+        """The score of one point; the most points that the schema allows score ``_CARD_REACH``."""
         law = score_law(self.schema_, np.ravel(self.scorecard_model_.coef_))
         largest = max(abs(law.low), abs(law.high))
         return _CARD_REACH / largest if largest else 0.0
 
     @by_parts
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores between -4 and 4, shape (n,); the second class is predicted where the score is > 0."""
+        """Return scores between -4 and 4, shape (n,); positive scores predict the second class."""
         check_is_fitted(self)
         X = as_table(X)
         if self.schema is None and not isinstance(X, pd.DataFrame):
@@ -234,12 +234,12 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,), by the sign of ``decision_function``."""
+        """Return labels, shape (n,), by the sign of ``decision_function``."""
         check_is_fitted(self)
         return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
 
     def save(self, path: str | Path) -> None:
-        """Write card and tree as JSON. Nothing that is not private."""
+        """Write card and tree as JSON; nothing that is not private."""
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def to_dict(self) -> dict[str, Any]:

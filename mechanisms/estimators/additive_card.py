@@ -1,4 +1,4 @@
-"""A scorecard and a decision tree whose scores are added, to print: Markdown, JSON, and a page."""
+"""Printable scorecard plus decision tree with added scores: Markdown, JSON, and a page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 
 @dataclass(frozen=True, eq=False)
 class AdditiveCard:
-    """Card and tree in words.
+    """A released scorecard and tree for printing.
 
     Attributes:
-        card, tree: as they print themselves.
+        card, tree: the printable card and tree.
         unit: the score of a point.
         spend: the privacy spend of both.
     """
@@ -32,7 +32,7 @@ class AdditiveCard:
 
     @property
     def how(self) -> str:
-        """The rule in words."""
+        """The decision rule in words."""
         start = f"starting with {number(self.card.base)}, " if self.card.base else ""
         negative, positive = self.card.names
         shift = f" minus {number(self.card.threshold)}" if self.card.threshold else ""
@@ -43,7 +43,7 @@ class AdditiveCard:
         )
 
     def to_markdown(self) -> str:
-        """The rule that joins both, the points as a table, and the tree as a nested list."""
+        """Return the joint rule, the points as a table, and the tree as a nested list."""
         lines = [markdown_cell(self.how), "", "| column | level | points |", "|---|---|---:|"]
         for column in self.card.columns:
             name = markdown_cell(column.name)
@@ -56,7 +56,7 @@ class AdditiveCard:
         return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
         return {
             "kind": "card and tree",
             "rule": self.how,
@@ -70,11 +70,11 @@ class AdditiveCard:
 def additive_page(
     card: AdditiveCard, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
 ) -> str:
-    """The page: how to read it, points, picture, quality and guarantee. Post-processing: no privacy cost.
+    """Render card and tree as HTML: rule, points, picture, accuracy and privacy guarantee; no privacy cost.
 
     Args:
-        card: what to print.
-        evaluation: a released one, for numbers and the ROC curve.
+        card: the model to print.
+        evaluation: a released evaluation, for metrics and the ROC curve.
         seen: whether ``evaluation`` is known to use the training records.
         title: a heading.
     """

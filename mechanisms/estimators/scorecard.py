@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release, answering
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import (
@@ -222,7 +222,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
         """
         if self.schema is None:
-            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+            raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
@@ -252,7 +252,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         table = unread_table(X, y, declared, partial(refuse_columns, self)) if counted is None else None
         if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
             assert table is not None
-            X, labels = labelled_columns(self, *read_off(self.ledger, table, undeclared))
+            X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             facts = self._public_schema(X), self._public_classes(labels)
             return _Given(*facts, Unread(len(labels), lambda: _counted(X, labels, *facts)))
         schema, classes = self._public_schema(None), self._public_classes(np.array([]))
@@ -497,7 +497,7 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
     except (UnfinishedDrawError, CertificateError) as error:
         if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
             error.add_note(
-                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                "The time of a search depends on the records. Always terminate: fewer or coarser columns, or "
                 'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
                 "(--loss logistic)"
             )

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
@@ -59,14 +59,14 @@ from privopt.problems.tables.schema import Schema
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
-# What draws trees and rule lists.
+# Oracle that draws trees and rule lists.
 _ORACLE = "branching"
-# Tables in memory are counted first where so many records share a row at least, by public facts.
+# Tables in memory are counted first if at least this many records share a row, by public facts.
 _SHARED = 4
 
 
 class _Rows(NamedTuple):
-    """Records by predicates; ``counts`` None: a row each."""
+    """Records by predicates; ``counts`` is None if each row is one record."""
 
     table: PredicateTable
     label: IntArray
@@ -90,10 +90,10 @@ class TreePlan:
     """Plan of a fit, made without data.
 
     Attributes:
-        plan: of the draw.
-        spend: what the whole fit costs.
-        predicates: how many there are.
-        seconds: processor time that counting and summing take, roughly, without compiling (once, 7 s).
+        plan: the plan of the draw.
+        spend: the privacy spend of the whole fit.
+        predicates: number of predicates.
+        seconds: approximate processor time of counting and summing, without compilation (once, 7 s).
         memory: bytes of its tables.
     """
 
@@ -131,14 +131,14 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
         Args:
             X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
-                columns in the schema's order. Or an Ibis table, which its engine groups: only counts come
-                back; a Dask data frame or array, which its workers count; or ``CountedRecords``.
+                columns in the schema's order. Or an Ibis table, which its engine groups so that only counts
+                are returned; a Dask data frame or array, which its workers count; or ``CountedRecords``.
             y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
                 of the label column; of counted records None.
 
         Raises:
-            InvalidInputError: unusable data (a ``ValueError``), or more work or memory than there is; nothing
-                was released.
+            InvalidInputError: unusable data (a ``ValueError``), or more work or memory than the limits;
+                nothing was released.
             PrivacyParameterError: epsilon out of range.
             BudgetExceededError: the ledger refused; nothing was read.
             UnfinishedDrawError: a limit was reached; nothing was released.
@@ -146,7 +146,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         check_limits(self.limits)
         given = self._given(X, y)
         n = given.records.n_records
-        # The plan is complete before a single feature is looked at.
+        # The plan is complete before any record is read.
         budget = CardBudget.of(self.epsilon, self.risk_share)
         weights = ClassWeights.of(self.class_weight, self.prevalence, given.classes, budget.card)
         plan = self._plan(given.predicates, n, weights, weights.expected)
@@ -168,7 +168,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     def _released(
         self, plan: BranchingPlan, rows: _Rows, budget: CardBudget, given: _Given, source: NoiseSource
     ) -> tuple[Release, LeafHistogram | None]:
-        """Draw, and count records by leaf and class, if that is paid for."""
+        """Draw a model, and count records by leaf and class if there is a risk share."""
         costs = plan.costs
         problem = self._kind(rows.table, rows.label, plan.choice.lattice, costs, rows.counts)
         oracle = prepare_oracle(_ORACLE, plan.choice, problem)
@@ -182,15 +182,14 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         return release, counted
 
     def plan(self, n_records: int) -> TreePlan:
-        """Plan a fit of so many records, without data: levels and why, noise, spend, seconds, memory.
+        """Plan a fit of ``n_records`` without data: levels and reason, noise, spend, running time, memory.
 
         Raises:
-            InvalidInputError: without a declared schema and classes there is nothing to plan from; or more
-                work or memory than there is.
-            PrivOptError: what else ``fit`` would refuse before it looks at the records.
+            InvalidInputError: no schema or classes are declared; or more work or memory than the limits.
+            PrivOptError: other errors that ``fit`` would raise before it reads records.
         """
         if self.schema is None:
-            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+            raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         predicates = Predicates.of(declared_schema(self.schema))
         classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
         budget = CardBudget.of(self.epsilon, self.risk_share)
@@ -210,8 +209,8 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
             epsilon=weights.rest,
             costs=CostMatrix.of_weights(costs),
             max_levels=self._max_levels,
-            # Where errors are weighed so that all classes count alike, the same answer for everybody is
-            # never worth having, and it would swallow small budgets.
+            # If errors are weighted so that all classes count equally, a constant prediction has no value,
+            # but small budgets would often select it.
             root_splits=isinstance(self.class_weight, str),
         )
 
@@ -222,13 +221,13 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
             )
         schema = None if self.schema is None else declared_schema(self.schema)
         predicates = None if schema is None else Predicates.of(schema)
-        # Engines and workers count as far as predicates tell records apart.
+        # Engines and workers count records by predicates.
         facts = schema if predicates is None or isinstance(X, CountedRecords) else predicates.coarse
         counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, facts, self.classes)
         table = unread_table(X, y, schema, partial(refuse_columns, self)) if counted is None else None
         if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
             assert table is not None
-            X, labels = labelled_columns(self, *read_off(self.ledger, table, undeclared))
+            X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             known = Predicates.of(Schema.infer(X)) if predicates is None else predicates
             classes = distinct_classes(self.classes, labels)
             return _Given(known, classes, Unread(len(labels), lambda: _rows(X, labels, known, classes)))
@@ -263,7 +262,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     @property
     def card_(self) -> TreeCard:
-        """The model to print: ``to_markdown``, ``to_dict``, ``to_svg``; and its page."""
+        """The model for printing: ``to_markdown``, ``to_dict``, ``to_svg``; and its page."""
         check_is_fitted(self)
         n = None if self.histogram_ is None else self.histogram_.n_records
         return TreeCard(
@@ -278,22 +277,23 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         )
 
     def to_sql(self, table: str = "records") -> str:
-        """A SELECT statement that adds leaf, prediction and, with risks, the risk of each class to all rows.
+        """Return a SELECT statement that adds leaf, prediction and, with risks, the risk of each class to
+        all rows.
 
-        It agrees with ``predict``; what it adds is NULL where that refuses a record.
+        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
         """
         check_is_fitted(self)
         return tree_statement(self.predicates_, self.branches_, self.classes_.tolist(), self.risk_, table)
 
     @by_parts
     def apply(self, X: Any) -> IntArray:
-        """The number of the leaf of each record, in reading order, shape (n,)."""
+        """Return the number of the leaf of each record, in reading order, shape (n,)."""
         check_is_fitted(self)
         return leaf_numbers(self.branches_, self._table(X))
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,).
+        """Return labels, shape (n,).
 
         With a declared schema, columns of data frames are found by name, in any order, and further ones are
         ignored. With an inferred one they must be those of ``fit``, in that order, as scikit-learn has it.
@@ -304,17 +304,17 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     @by_parts
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores, shape (n,) for two classes, otherwise (n, classes): the predicted class above the others.
+        """Return scores, shape (n,) for two classes, otherwise (n, classes), largest for the predicted class.
 
-        Without risks the prediction alone; with them records rank by prediction first, then by risk. Of two
-        classes the second is predicted exactly where the score is > 0.
+        Without risks scores follow the prediction alone; with risks records are ranked by prediction first,
+        then by risk. Of two classes the second is predicted exactly where the score is > 0.
         """
         check_is_fitted(self)
         return np.asarray(self._leaf_scores()[leaf_numbers(self.branches_, self._table(X))])
 
     @property
     def score_edges(self) -> tuple[float, ...]:
-        """Between the scores that records can have, for two classes: edges of bins, 0 among them."""
+        """Bin edges between the possible scores, for two classes, 0 among them."""
         known = np.unique(self._leaf_scores())
         return tuple(sorted({0.0, *((known[1:] + known[:-1]) / 2).tolist()}))
 
@@ -331,9 +331,9 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
+        """Return risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
 
-        Not a rule: the label is the leaf's, whatever the risks. There only with a ``risk_share``.
+        The predicted label is the leaf's, whatever the risks. Available only with a ``risk_share``.
         """
         check_is_fitted(self)
         assert self.risk_ is not None
@@ -341,7 +341,9 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """The risk of the second of two classes at scores of ``decision_function``, of the nearest leaf."""
+        """Return the risk of the second of two classes at scores of ``decision_function``, of the nearest
+        leaf.
+        """
         assert self.risk_ is not None
         known = self._leaf_scores()
         nearest = np.argmin(np.abs(np.ravel(scores)[:, None] - known[None, :]), axis=1)
@@ -371,9 +373,9 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         return self.predicates_.table(self.predicates_.coarse.codes(X))
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: the drawn point, schema, classes and spend. Nothing that is not private.
+        """Write the model as JSON: the drawn point, schema, classes and spend; nothing that is not private.
 
-        ``model`` is for people: it repeats what point, schema and classes say.
+        ``model`` is for readers of the file: it repeats the content of point, schema and classes.
         """
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
@@ -433,59 +435,58 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # Noise from the operating system: two fits differ, and on a handful of records noise wins.
+        # The noise is not reproducible, and on few records it dominates.
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
 
 
 class PrivateTreeClassifier(_PrivateBranchingClassifier):
-    """A decision tree over cuts, categories and missing values, drawn under differential privacy.
+    """Decision tree over cuts, categories and missing values, drawn under differential privacy.
 
-    Every tree of up to ``max_depth`` levels has the probability that the exponential mechanism gives it: a
-    prior, which halves with every further branch, times exp(-beta times its costs on the records). The draw
-    is exact; nothing is grown greedily, and no budget is split over levels.
+    Every tree of up to ``max_depth`` levels has its probability under the exponential mechanism: a prior,
+    which halves with every further branch, times exp(-beta times its costs on the records). The draw is
+    exact, without greedy growth or a budget split over levels.
 
     Privacy: epsilon-differential privacy (pure) for the fitted tree and its risks, for data sets that differ
     by *replacing one record*; n, the schema and the classes are public. See ``spend_``. For tables in memory
-    the work follows from public facts. Outside the guarantee: running time as far as it depends on how many
-    distinct records are counted first, whether fitting failed, and training accuracy.
+    the work follows from public facts. Outside the guarantee: running time as far as it depends on the number
+    of distinct records that are counted first, whether fitting failed, and training accuracy.
 
     Args:
         epsilon: privacy budget, > 0 and finite.
-        max_depth: the most questions that a prediction takes, 1 to 4; "auto": 4 for schemas with up to 60
-            predicates, otherwise 3, or as many as are within reach.
+        max_depth: the largest number of questions in a prediction, 1 to 4; "auto": 4 for schemas with up to
+            60 predicates, otherwise 3, or the largest number within the limits.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. Numbers are compared with 7 evenly
             spread cuts, and amounts, whose range starts near 0, with 3 smaller ones; binned numbers with
-            their edges, so cuts of one's own are declared as a binned column; categories one by one. None
-            infers bounds and categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says
-            so.
-        classes: the labels, two or more; for two (negative, positive). None reads them off the data, with the
-            same warning.
-        class_weight: None; a dict of weights of the classes, what an error on them costs. Their ratios count,
-            rounded to small whole numbers (``CostMatrix``), and noise follows the largest. Or "balanced",
-            which weighs classes by the inverse of their share; the tree then has one branch at least.
-        prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
-            they are released first, at a twentieth of epsilon.
-        risk_share: the share of epsilon, in [0, 1), that pays for the shares of the classes in each leaf
-            (``LeafPlan``). ``predict_proba`` reads them; 0: there are none. 0.1 is a good choice.
+            their edges, so declare custom cuts as a binned column; categories one by one. None infers bounds
+            and categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
+        classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
+            the same warning.
+        class_weight: None; a dict of class weights, the costs of errors. Their ratios count, rounded to small
+            whole numbers (``CostMatrix``), and the noise is calibrated to the largest. Or "balanced", which
+            weighs classes by their inverse frequencies; the tree then has one branch at least.
+        prevalence: class frequencies for "balanced", *public* numbers: of the second of two classes, or of
+            each. None: they are released first, at a twentieth of epsilon.
+        risk_share: the share of epsilon, in [0, 1), for the shares of the classes in each leaf
+            (``LeafPlan``), which ``predict_proba`` needs; 0: none. 0.1 is a good choice.
         limits: time limit, progress callback and cancellation of the draw.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            whatever becomes of the fit; no overdrafts.
+            also if the fit fails; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
         classes_: the labels.
         schema_: the schema in use.
-        target_: the name of the label column, "" where the labels came without one.
+        target_: the name of the label column, "" if the labels have no name.
         branches_: the tree, pruned; ``card_`` prints it.
-        spend_: what the fit cost, risks and prevalence included.
-        risk_: the ``LeafRisks``, or None; ``histogram_`` is what they were made of.
+        spend_: the privacy spend of the fit, risks and prevalence included.
+        risk_: the ``LeafRisks``, or None; ``histogram_`` holds their noisy counts.
         release_: the drawn point of the lattice of ``DecisionTree.domain``.
 
     References:
         McSherry, Talwar: Mechanism design via differential privacy (FOCS 2007); Chipman, George, McCulloch:
-        Bayesian CART model search (JASA 1998), for the prior.
+            Bayesian CART model search (JASA 1998), for the prior.
     """
 
     _kind = DecisionTree
@@ -515,15 +516,15 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
 
 
 class PrivateRuleListClassifier(_PrivateBranchingClassifier):
-    """A list of rules, if ... then, else if ... then, else, drawn under differential privacy.
+    """Rule list (if ... then, else if ... then, else), drawn under differential privacy.
 
-    Every list of up to ``max_rules`` rules, each about one column, has the probability that the exponential
-    mechanism gives it, as trees have theirs: see ``PrivateTreeClassifier``, whose privacy statement, other
-    arguments and attributes are the same.
+    Every list of up to ``max_rules`` rules, each about one column, has its probability under the exponential
+    mechanism, as for trees: see ``PrivateTreeClassifier``, whose privacy statement, other arguments and
+    attributes are the same.
 
     Args:
         epsilon: privacy budget, > 0 and finite.
-        max_rules: the most rules, 1 to 4, or "auto" as ``max_depth``.
+        max_rules: the largest number of rules, 1 to 4, or "auto" as ``max_depth``.
         schema, classes, class_weight, prevalence, risk_share: as for trees.
         limits, ledger, insecure_seed: as for trees.
     """
@@ -555,7 +556,9 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
 
 
 def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
-    """The records of a table in memory by predicates; counted first where many are alike, by public facts."""
+    """Return the records of a table in memory by predicates; counted first if many share a row, by public
+    facts.
+    """
     index = class_indices(labels, classes)
     codes = predicates.coarse.codes(X)
     if _SHARED * len(classes) * predicates.most_rows > len(index):
@@ -565,7 +568,7 @@ def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray
 
 
 def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
-    """Counted records by predicates.
+    """Return counted records by predicates.
 
     Raises:
         InvalidInputError: records that were counted by another schema.
@@ -580,6 +583,6 @@ def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
 
 
 def _label_name(y: Any) -> str:
-    """The name that labels come with: of a column of a data frame, or of a table in an engine."""
+    """Return the name of the labels: of a column of a data frame, or of a table in an engine."""
     name = y if isinstance(y, str) else getattr(y, "name", None)
     return name if isinstance(name, str) else ""

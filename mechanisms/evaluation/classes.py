@@ -70,7 +70,7 @@ class ClassEvaluation:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
         return {
             "classes": list(self.classes),
             "target": self.target,
@@ -82,7 +82,7 @@ class ClassEvaluation:
 
 
 def _mean(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean of independent estimates, by MOVER: squared half-widths add (Zou and Donner 2008)."""
+    """Return the mean of independent estimates, by MOVER: squared half-widths add (Zou and Donner 2008)."""
     size = len(estimates)
     value = sum(e.value for e in estimates) / size
     if math.isnan(value):

@@ -12,16 +12,19 @@ from privopt.oracles.vetting import is_own, standing
 
 
 def spent(plan: Any, source: NoiseSource) -> PrivacySpend:
-    """The spend of a plan's release: with the seed of its noise and the outside code that it relies on."""
+    """Return the spend of a plan's release, with the seed of its noise and the outside code that it
+    relies on.
+    """
     return relying_on(replace(plan.spend, insecure_seed=source.insecure_seed), plan)
 
 
 def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> PrivacySpend:
-    """A spend that names the outside code its claim relies on, and whether our checks passed that code.
+    """Return a spend that names the outside code its claim relies on, and whether our checks passed that
+    code.
 
     Args:
-        plan: a mechanism; its class counts, and the losses, sets and mechanisms that it holds.
-        others: more code: what it is ("oracle"), and its class or function.
+        plan: a mechanism; its class counts, and the losses, sets and mechanisms in its fields.
+        others: more code: its role ("oracle"), and its class or function.
     """
     for what, code in (*_parts(plan), *others):
         known = standing(code, what)
@@ -31,7 +34,7 @@ def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> Priv
 
 
 def _parts(plan: Any) -> Iterator[tuple[str, type]]:
-    """The outside classes of a plan and of what its fields hold, with words for what they are."""
+    """Yield roles and classes of a plan and of the values in its fields."""
     yield "mechanism", type(plan)
     yield from _held(plan)
 

@@ -73,7 +73,7 @@ class LipschitzProblem(DiscreteProblem):
 
     @classmethod
     def bounds(cls, lattice: IntegerLattice, norm: float, largest: int) -> LossBounds:
-        """The bounds that a plan needs, before any data.
+        """Return the bounds that a plan needs, before any data.
 
         Raises:
             InvalidInputError: a norm that is not at least 1, or a margin or label that is not.
@@ -161,7 +161,7 @@ class AbsoluteRegression(LipschitzProblem):
 
 
 def shortened(X: IntArray, square: int) -> IntArray:
-    """Rows of integers with |x|^2 <= square: longer ones are scaled and rounded towards zero.
+    """Return rows of integers with |x|^2 <= square: longer ones are scaled and rounded towards zero.
 
     Rounding towards zero shortens; the factor is rounded down by more than floating point can add.
     """
@@ -169,7 +169,7 @@ def shortened(X: IntArray, square: int) -> IntArray:
     if np.max(np.abs(X), initial=0) >= 1 << 52:
         raise InvalidInputError("features beyond 2^52: use a coarser common denominator")
     factor = np.sqrt(square / np.maximum(squares, 1.0)) * (1 - 1e-9)
-    long = squares > square * (1 - 1e-9)  # those on the boundary are looked at in integers
+    long = squares > square * (1 - 1e-9)  # rows on the boundary are checked in integers
     long[long] = [sum(v * v for v in row) > square for row in X[long].tolist()]
     short = X.copy()
     short[long] = np.trunc(X[long] * factor[long, None]).astype(np.int64)

@@ -21,12 +21,12 @@ from privopt.problems.tables.values import plain
 # Number of evenly spaced cuts of a numeric column: 3 lost up to .07 of balanced accuracy on public tables, 15
 # gained .002.
 _CUTS = 7
-# Amounts and counts, whose range starts near 0, are mostly small: they are compared with these fractions of
-# the range, too. Each halves the one before, so a border between records anywhere above 1/96 of the range
-# has a cut within a factor of 1.5 of it.
+# Amounts and counts, whose range starts near 0, are mostly small: they are also compared with these fractions
+# of the range. Each is half of the one before, so any value above 1/96 of the range has a cut within a factor
+# of 1.5.
 _SMALL = (1 / 64, 1 / 32, 1 / 16)
-# In the prior a column counts as so many questions at most: the more it has, the less each weighs. Weights
-# are rounded to quarters, a quarter at least.
+# Largest prior weight of a column, in questions: the more questions it has, the less each weighs. Weights are
+# rounded to quarters, at least one quarter.
 _MOST_QUESTIONS, _PARTS = 7, 4
 
 
@@ -59,8 +59,8 @@ class Predicate:
         """Return the condition for the answer yes, or for no, in words.
 
         Args:
-            true: which of both.
-            possible: whether a record that is asked can have each code; shape (codes,). None: every one.
+            true: the answer.
+            possible: the codes that a record can have at this question; shape (codes,). None: all.
         """
         if self.kind == "missing":
             return f"{self.name} is {'missing' if true else 'known'}"
@@ -117,7 +117,7 @@ class Predicates:
     def weights(self) -> IntArray:
         """The weight of each predicate in the prior, in quarters, shape (p,): a public fact.
 
-        A column of many categories would otherwise be asked for its number of categories alone.
+        Otherwise a column of many categories would dominate the prior.
         """
         columns = np.array([question.column for question in self.questions])
         asked = np.bincount(columns)[columns]
@@ -127,7 +127,7 @@ class Predicates:
 
     @cached_property
     def values(self) -> IntArray:
-        """The predicate that each value of a coordinate stands for, shape (sum of the weights,)."""
+        """The predicate of each value of a coordinate, shape (sum of the weights,)."""
         return np.repeat(np.arange(len(self)), self.weights)
 
     def table(self, codes: Sequence[IntArray]) -> PredicateTable:

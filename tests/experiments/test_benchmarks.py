@@ -208,7 +208,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
-    assert "goes on from here" in out
+    assert "the same command resumes" in out
     assert "**Not all is there yet.**" in (tmp_path / "exact-draws.md").read_text()
     assert len(pd.read_csv(kept)) >= 1
 

@@ -124,13 +124,15 @@ def test_predictions_and_evaluations_are_the_same(privopt: Command, clinic: Path
         assert privopt(*judged, "--data", *data).stdout == numbers
 
 
+@pytest.mark.usefixtures("clinic")
 def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json")
+    assert privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json").returncode == 0
     expected = privopt("predict", "model.json", "parts/*.parquet").stdout
     monkeypatch.setattr("privopt.experiments.cli.tables._PART", 7)
     assert privopt("predict", "model.json", "parts/*.parquet").stdout == expected
 
 
+@pytest.mark.usefixtures("clinic")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -156,6 +158,7 @@ def test_what_an_engine_cannot_do_is_refused(privopt: Command, words: tuple[str,
     assert message in run.stderr
 
 
+@pytest.mark.usefixtures("clinic")
 def test_records_that_are_refused_are_paid_for(privopt: Command) -> None:
     """A refusal that depends on records is not free; one that depends on columns is."""
     assert privopt("budget", "create", "ledger.json", "--epsilon", "9", "--delta", "0.1").returncode == 0

@@ -174,7 +174,7 @@ def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
     for words, reason in (
         (("--output", clinic / "card.pdf"), "must end in"),
         (("--title", "x"), "--title belongs"),
-        (("--output", clinic / "card.sql", "--no-negative-points"), "for people"),
+        (("--output", clinic / "card.sql", "--no-negative-points"), "does not apply to .sql"),
         (("--output", clinic / "card.html", "--evaluation", card), "did not write that"),
     ):
         with pytest.raises(InvalidInputError, match=reason):

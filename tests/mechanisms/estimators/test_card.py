@@ -480,7 +480,7 @@ def test_a_card_that_says_the_same_of_everybody_says_so(last: int, only: str) ->
 
 
 @pytest.mark.parametrize(
-    ("delta", "said"), [(6.25e-10, "one in 1,600,000,000"), (1e-40, "a chance of 1e-40")]
+    ("delta", "said"), [(6.25e-10, "one in 1,600,000,000"), (1e-40, "probability 1e-40")]
 )
 def test_the_page_says_how_rare_the_exception_is(delta: float, said: str) -> None:
     shown = dataclasses.replace(card().card_, spend=PrivacySpend.approximate(1.0, delta, "seeded"))
