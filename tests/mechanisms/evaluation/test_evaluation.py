@@ -601,6 +601,19 @@ def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> No
         evaluate(model, X, y)
 
 
+@pytest.mark.parametrize("name", ["predict", "_scores"])
+def test_a_model_of_several_classes_with_a_replaced_method_is_not_this_packages(name: str) -> None:
+    """One record could choose what all others are predicted to be, and move every count."""
+    X = np.eye(3)[np.arange(30) % 3]
+    classes = ("a", "b", "c")
+    model = PrivateLogisticRegression(5.0, data_norm=1.0, classes=classes, insecure_seed=0)
+    model.fit(X, np.array(classes)[np.arange(30) % 3])
+    assert evaluate(model, X, np.array(classes)[np.arange(30) % 3]).spend.epsilon == 1.0
+    setattr(model, name, lambda rows: np.full(len(rows), classes[int(rows[0, 0])]))
+    with pytest.raises(InvalidInputError, match="has 3 classes"):
+        evaluate(model, X, np.array(classes)[np.arange(30) % 3])
+
+
 def test_a_decision_function_gives_one_score_a_row() -> None:
     model = linear()
     model.decision_function = lambda rows: np.zeros((len(rows), 2))

@@ -13,6 +13,7 @@ import os
 import pickle
 import socket
 import sqlite3
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -428,6 +429,16 @@ def test_passwords_are_neither_printed_nor_pickled(url: str) -> None:
     assert Address.of(read) is read
 
 
+def test_a_wrong_password_is_told_and_not_printed(guarded: str) -> None:
+    with pytest.raises(LedgerError, match="is not a privopt ledger"):
+        Ledger(guarded)
+    address = guarded.replace("hunter2", "swordfish")
+    for use in (Ledger, lambda p: Ledger.create(p, 1.0), verify):
+        with pytest.raises(LedgerError, match="password authentication failed") as caught:
+            use(address)
+        assert "swordfish" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_a_password_with_an_at_sign_is_refused_before_any_host_is_asked() -> None:
     with pytest.raises(InvalidInputError, match="is written as %2F"):
         Address.of("postgresql://ana:pa@hunter2@127.0.0.1/base")
@@ -692,7 +703,7 @@ SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.tex
 JUNK = st.one_of(SCALARS, st.lists(st.integers(), max_size=2))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(record=st.dictionaries(st.sampled_from(list(TENTH.to_dict())), JUNK, min_size=1), name=JUNK)
 def test_bad_input_never_changes_the_file(tmp_path: Path, record: dict[str, object], name: object) -> None:
     path = tmp_path / "ledger"
