@@ -24,8 +24,8 @@ from privopt.mechanisms.audit.neighbours import (
     LossTable,
     ParityProblem,
     SignLattice,
-    canned_neighbours,
     parity_neighbours,
+    predefined_neighbours,
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.registry import ReleaseSampler
@@ -113,7 +113,7 @@ def _lattice_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
     small, plane = IntegerLattice(0, 1, dimension=3), IntegerLattice(0, 1, dimension=2)
     pairs = [singled_out_neighbours(small)]
     if not isinstance(kind.question, Law):
-        duplicated = next(p for p in canned_neighbours(LossTable, plane) if p.name == "duplicated")
+        duplicated = next(p for p in predefined_neighbours(LossTable, plane) if p.name == "duplicated")
         pairs = [duplicated, parity_neighbours(SignLattice(50), records=2)]
     claims = []
     for pair in pairs:

@@ -240,7 +240,7 @@ def test_the_audit_refutes_mechanisms_with_too_little_noise(outside: ModuleType,
         audit_outside(getattr(outside, name), runs=400, insecure_seed=3)
 
 
-@pytest.mark.parametrize("name", ["MyDescent", "MyMean", "MyNewton"])
+@pytest.mark.parametrize("name", ["MyMean", "MyNewton"])
 def test_the_audit_lets_claims_stand_that_are_true(outside: ModuleType, name: str) -> None:
     lines = audit_outside(getattr(outside, name), runs=400, insecure_seed=3)
     assert [line.mutant for line in lines] == [False, True]
