@@ -19,7 +19,7 @@ peers: .venv-peers/ready
 
 # Spark and a Java machine for it, from PyPI, in an environment of their own: 600 MB that no other test needs.
 test-spark: .venv-spark/ready
-	.venv-spark/bin/python -m pytest -k spark tests/problems/tables
+	.venv-spark/bin/python -m pytest -k spark tests/problems/tables tests/privacy/test_readers.py
 
 .venv-spark/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
@@ -47,7 +47,7 @@ test-bounds: $(VENV)/ready
 # The lowest versions that pyproject.toml declares, in an environment of their own. The core is what privacy rests
 # on and other libraries could change: how cells are read, what one record can change, the laws of releases.
 LOWEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest $(WORKERS) -p no:cacheprovider
-LOWEST_CORE := tests/problems/tables tests/privacy/test_coupling.py tests/privacy/test_quotes.py tests/privacy/test_release_laws.py
+LOWEST_CORE := tests/problems/tables tests/privacy/test_readers.py tests/privacy/test_coupling.py tests/privacy/test_quotes.py tests/privacy/test_release_laws.py
 test-lowest: .venv-lowest/ready
 	$(LOWEST)
 

@@ -278,7 +278,7 @@ def page(results: Sequence[Measured], command: str) -> str:
     """Write the page of the documentation."""
     distinct = math.prod(c.n_codes for c in SCHEMA.columns) * len(CLASSES)
     return (
-        "# How long fits on large tables take\n\n"
+        "# Running time of fits on large tables\n\n"
         f"Made by `{command}` on {machine()}. Ratios are within this run: what a line is compared with ran "
         "just before it, in a process of its own as well. Fits read Parquet files that DuckDB made: six "
         "columns (three numbers in 8, 6 and 5 bins, three of text with 7, 6 and 2 levels) and a label of two "
@@ -300,7 +300,7 @@ def page(results: Sequence[Measured], command: str) -> str:
         "sum, a sum once; from a file it also copies, measures and hashes every row again, since the file "
         "may not be what it was. The constant feature is not stored: its part of a gradient is a plain "
         "sum.\n\n"
-        f"{_on_paper(results)}\n"
+        f"{_extrapolated(results)}\n"
     )
 
 
@@ -317,7 +317,7 @@ def _fixed(results: Sequence[Measured]) -> str:
     )
 
 
-def _on_paper(results: Sequence[Measured]) -> str:
+def _extrapolated(results: Sequence[Measured]) -> str:
     """Extrapolate the time for 10^10 rows from the longest tables."""
     longest = {m.subject: m for m in sorted(results, key=lambda m: m.rows)}
     rate = longest[CARD].rate

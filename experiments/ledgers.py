@@ -109,7 +109,7 @@ def compared(times: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["step", f"first {count}, ms", f"last {count}, ms", "last / first"])
 
 
-def crowded(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
+def concurrent_bookings(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
     """Measure releases per second booked by concurrent processes, and the median and longest time in ms."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(analysts, _keep, [context.Barrier(analysts)]) as pool:
@@ -141,7 +141,7 @@ def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, 
         for kind, addresses in kinds.items():
             long, new = (Ledger.create(address, 1e6) for address in addresses)
             for count, each in ((1, tenth), (analysts, (bookings - 2 * tenth) // analysts)):
-                crowds.append((kind, count, *crowded(long, count, each)))
+                crowds.append((kind, count, *concurrent_bookings(long, count, each)))
             steps.append(compared(booking_times(long, new, tenth)).assign(where=kind))
             if wrong := verify(long) + verify(new):
                 raise LedgerError(f"{kind}: {wrong[0]}")

@@ -232,7 +232,9 @@ class Split:
         fitted = LogisticRegression(max_iter=2000).fit(encoded(self.schema, self.records), self.labels)
         return self.row("not private", fitted.decision_function(encoded(self.schema, self.others)))
 
-    def foreign(self, folder: Path, name: str, model: str, binary: bool, **options: Any) -> dict[str, Any]:
+    def other_package(
+        self, folder: Path, name: str, model: str, binary: bool, **options: Any
+    ) -> dict[str, Any]:
         """Fit and measure a model of another package, in its own environment."""
         halves = [encoded(self.schema, half) for half in (self.records, self.others)]
         if binary:
@@ -295,13 +297,13 @@ def _private(split: Split) -> Iterator[dict[str, Any]]:
 def _diffprivlib(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
     for epsilon in EPSILONS:
         options = {"epsilon": epsilon, "data_norm": schema_norm(split.schema), "seed": split.seed}
-        found = split.foreign(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
+        found = split.other_package(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
         yield {**found, "epsilon": epsilon}
 
 
 def _fasterrisk(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
     label = f"FasterRisk, {_FEATURES} features, not private"
-    yield split.foreign(folder, "fasterrisk", label, True, columns=_FEATURES)
+    yield split.other_package(folder, "fasterrisk", label, True, columns=_FEATURES)
 
 
 def searches(split: Split) -> Iterator[dict[str, Any]]:
@@ -384,7 +386,7 @@ def page(found: pd.DataFrame, peers: str = "") -> str:
 
 
 _LICENCES = (
-    "## Whose tables",
+    "## Sources and licences of the tables",
     "",
     "None of these but Adult (CC BY 4.0) is part of this project; what the packages that carry them say:",
     "",

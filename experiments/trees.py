@@ -145,8 +145,8 @@ class Split:
     def others_of(self, python: Path, package: str) -> Iterator[Row]:
         """Fit and measure models of another package, in its environment.
 
-        Their neighbours add or remove a record; replacing a record is both, so an epsilon here is half of
-        theirs. Each epsilon is measured at half of it for that reason, and also as labelled.
+        Their neighbours add or remove a record, and a replacement is both: their epsilon doubles
+        here. So each epsilon is measured at half of it, and also as labelled.
         """
         spent = sorted({*EPSILONS, *(e / 2 for e in EPSILONS)})
         with tempfile.TemporaryDirectory() as folder:

@@ -6,8 +6,10 @@ import importlib.util
 import os
 import shutil
 import signal
+import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,27 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(f"PostgreSQL does not start here: {type(error).__name__}")
     yield running.get_uri()
     running.cleanup()
+
+
+@pytest.fixture(scope="session")
+def guarded(postgres: str) -> str:
+    """The URL of a user of that server with the password "hunter2", which the server asks for."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE ROLE guarded LOGIN PASSWORD 'hunter2'")
+        (rules,) = connection.execute("SHOW hba_file").fetchone() or ("",)
+        rest = Path(rules).read_text()
+        asked = "local all guarded scram-sha-256\nhost all guarded all scram-sha-256\n"
+        Path(rules).write_text(asked + rest)
+        connection.execute("SELECT pg_reload_conf()")
+    for _ in range(1000):  # until the server has read its rules again
+        try:
+            psycopg.connect(postgres.replace("//postgres:@", "//guarded:wrong@")).close()
+        except psycopg.OperationalError:
+            break
+        time.sleep(0.01)
+    return postgres.replace("//postgres:@", "//guarded:hunter2@")
 
 
 @pytest.fixture(scope="session")

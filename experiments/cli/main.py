@@ -52,7 +52,7 @@ def load(name: str) -> Any:
     return command
 
 
-class _Announced(TyperCommand):
+class _LazyCommand(TyperCommand):
     """Placeholder of a command, by name and summary; its module is imported when it runs or shows its
     help.
     """
@@ -63,7 +63,7 @@ class _Announced(TyperCommand):
 
 class _Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
-        announced = {name: _Announced(name, callback=None, help=text) for name, text in COMMANDS.items()}
+        announced = {name: _LazyCommand(name, callback=None, help=text) for name, text in COMMANDS.items()}
         super().__init__(**{**settings, "commands": announced})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from privopt.mechanisms.estimators.booking import Unread, read_off, unread_table
+from privopt.mechanisms.estimators.booking import Unread, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import counted_here
 from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
@@ -53,7 +53,7 @@ class Labelled:
         """Return the declared schema, or infer one from the records: a leak, which a ledger refuses."""
         if self.schema is not None:
             return self.schema
-        return Schema.infer(read_off(ledger, self._records, ["--schema"])[0])
+        return Schema.infer(read_unbooked(ledger, self._records, ["--schema"])[0])
 
     def _kept(self, counted: bool, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         found = counted_here(*pair, self.schema, self.classes) if counted else None

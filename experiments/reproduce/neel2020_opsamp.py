@@ -64,7 +64,7 @@ def cells(quick: bool) -> list[Cell]:
 
 
 @dataclass
-class Impatient:
+class StoppedOracle:
     """Oracle that is stopped at a given number of polls, and records the largest gap.
 
     Polls are counted, not timed, and on one thread, so that a run reproduces.
@@ -116,7 +116,7 @@ def _lattice(cell: Cell, quick: bool) -> Iterator[Point]:
     if (most := draws(quick)) is not None and plan.mean.draws > most:
         plan = OPSamp.plan(ZeroOneHalfspace, _LATTICE, draws=most, **facts)
     for run in range(runs(quick)):
-        oracle: Any = _prepared() if cell.curve == EXACT else Impatient(_prepared(), _POLLS)
+        oracle: Any = _prepared() if cell.curve == EXACT else StoppedOracle(_prepared(), _POLLS)
         yield Point(run, cell.level, _NOISE, plan.mean.laplace.scale)
         yield Point(run, cell.level, "draws", plan.mean.draws)
         try:

@@ -75,7 +75,7 @@ def _far_label() -> AuditedClaim:
         "far label, d = 1",
         lambda one, records: FitSampler(one, records, False),
         law,
-        {"noise of steps a quarter": _quieter(plan, "step_noise", 4.0)},
+        {"noise of steps a quarter": _with_less_noise(plan, "step_noise", 4.0)},
     )
 
 
@@ -102,7 +102,7 @@ def _sides() -> AuditedClaim:
         "sides, d = 1",
         lambda one, records: FitSampler(one, records, True),
         law,
-        {"noise of moments a fiftieth": _quieter(plan, "moment_noise", 50.0)},
+        {"noise of moments a fiftieth": _with_less_noise(plan, "moment_noise", 50.0)},
     )
 
 
@@ -115,7 +115,7 @@ def _tied_medians() -> AuditedClaim:
         above = np.asarray(special.ndtr((one.n_records / 2 - zeros) / noise.sigma))
         return count_law(noise.dimension, above)
 
-    loud = dataclasses.replace(plan, search=_quieter(plan.search, "counts", 30.0))
+    loud = dataclasses.replace(plan, search=_with_less_noise(plan.search, "counts", 30.0))
     return law_claim(
         plan,
         ((250.0,), (249.0,)),
@@ -130,7 +130,7 @@ def _coin(above: float) -> Floats:
     return np.array([1 - above, above])
 
 
-def _quieter(plan: Any, part: str, factor: float) -> Any:
+def _with_less_noise(plan: Any, part: str, factor: float) -> Any:
     noise = getattr(plan, part)
     return dataclasses.replace(plan, **{part: dataclasses.replace(noise, sigma=noise.sigma / factor)})
 

@@ -149,7 +149,7 @@ def masses(below: Floats) -> Floats:
     return law / math.fsum(law)
 
 
-def quieter(noise: Any, factor: float = 0.5) -> Any:
+def with_less_noise(noise: Any, factor: float = 0.5) -> Any:
     return dataclasses.replace(noise, sigma=noise.sigma * factor)
 
 
@@ -157,7 +157,7 @@ def quieter(noise: Any, factor: float = 0.5) -> Any:
 
 
 def _noise_halved(plan: Any) -> Any:
-    return dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))
+    return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))
 
 
 def gradient_claims(
@@ -204,7 +204,7 @@ def _frank_wolfe_l2() -> tuple[AuditedClaim, ...]:
         down = records.slope(np.zeros(1))[0] / one.facts.n_records
         return _vote_law(float(special.ndtr(-down / one.vector_noise.sigma)), one.steps)
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))}
     return (risk_claim(plan, pair, "outlier", _votes, law, mutants),)
 
 
@@ -261,7 +261,7 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
         )
         return masses(np.asarray(below))
 
-    halved = quieter(plan.vector_noise)
+    halved = with_less_noise(plan.vector_noise)
     mutants = {
         "sensitivity C, not 2 C": dataclasses.replace(plan, vector_noise=halved),
         "everyone sampled": dataclasses.replace(plan, sampling=1.0),
@@ -274,8 +274,8 @@ def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[Audi
     pair = outlier(idle=3)
     plan = kind.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, rounds=rounds, batch=1)
     edges = np.linspace(-4, 4, 65) * plan.anchor_noise.sigma * plan.step_size * math.sqrt(len(rounds))
-    halved = quieter(plan.anchor_noise)
-    as_sampled = quieter(
+    halved = with_less_noise(plan.anchor_noise)
+    as_sampled = with_less_noise(
         plan.anchor_noise,
         plan.multiplier * _LOSS.lipschitz / (plan.anchor_noise.sigma * plan.facts.n_records),
     )
@@ -344,7 +344,7 @@ def _output_perturbation() -> tuple[AuditedClaim, ...]:
         return masses(special.ndtr((edges - minimum) / one.vector_noise.sigma))
 
     mutants = {
-        "noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise)),
+        "noise halved": dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise)),
         "planned for twice the penalty": dataclasses.replace(lax, regularizer=penalty),
     }
     return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
@@ -423,7 +423,7 @@ def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
     def run(one: SufficientStatistics, records: Records) -> Sampler:
         return SignSampler(PointSampler(one, records))
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))}
     return (risk_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
 
 

@@ -114,7 +114,7 @@ def _masses(below: Floats) -> Floats:
     return law / math.fsum(law)
 
 
-def _quieter(plan: Any) -> Any:
+def _with_less_noise(plan: Any) -> Any:
     return dataclasses.replace(
         plan, vector_noise=dataclasses.replace(plan.vector_noise, sigma=plan.vector_noise.sigma / 2)
     )
@@ -134,7 +134,7 @@ def _robust_mean() -> tuple[AuditedClaim, ...]:
         centre = sum(np.sign(records)) * INFLUENCE / len(records)
         return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
 
-    mutants = {"noise halved": _quieter(plan)}
+    mutants = {"noise halved": _with_less_noise(plan)}
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
     return (law_claim(plan, pair, "outlier, d = 1", _binned(MeanSampler, edges), law, mutants),)
 
@@ -151,7 +151,7 @@ def _robust_descent() -> tuple[AuditedClaim, ...]:
         return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
-    mutants = {"noise halved": _quieter(plan)}
+    mutants = {"noise halved": _with_less_noise(plan)}
     return (law_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
 
 
@@ -173,7 +173,10 @@ def _robust_stochastic() -> tuple[AuditedClaim, ...]:
         return _masses(np.asarray(below))
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
-    mutants = {"noise halved": _quieter(plan), "everyone sampled": dataclasses.replace(plan, sampling=1.0)}
+    mutants = {
+        "noise halved": _with_less_noise(plan),
+        "everyone sampled": dataclasses.replace(plan, sampling=1.0),
+    }
     return (law_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
 
 
@@ -214,7 +217,7 @@ def printed_scale(trim: Trimming) -> Trimming:
     return PrintedTrimming(trim.n, trim.low, trim.high, trim.trimmed, trim.noise)
 
 
-def _louder(trim: Trimming, factor: float) -> Trimming:
+def _with_more_noise(trim: Trimming, factor: float) -> Trimming:
     noise = ArsinhNoise(trim.noise.t, trim.noise.s * factor)
     return dataclasses.replace(trim, noise=noise)
 
@@ -234,7 +237,7 @@ def _trimmed_mean() -> tuple[AuditedClaim, ...]:
     def counts(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
         return count_law(one.dimension, _above(one.trimming, records))
 
-    quieter = dataclasses.replace(medians, trimming=_louder(medians.trimming, 8.0))
+    with_less_noise = dataclasses.replace(medians, trimming=_with_more_noise(medians.trimming, 8.0))
     return (
         law_claim(
             medians,
@@ -242,7 +245,7 @@ def _trimmed_mean() -> tuple[AuditedClaim, ...]:
             f"medians, d = {_MANY}",
             lambda plan, records: CountSampler(MeanSampler(plan, records)),
             counts,
-            {"noise an eighth": quieter},
+            {"noise an eighth": with_less_noise},
         ),
         outlier_claim(far, 1e4),
     )
@@ -281,7 +284,7 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
     # epsilon in place of epsilon-tilde: (1/2) epsilon^2-zCDP for the whole run.
     printed = ArsinhNoise.within(_EPSILON**2 / 2 / _MANY, enough=plan.trimming.noise.t)
     mutants = {
-        "noise an eighth": dataclasses.replace(plan, trimming=_louder(plan.trimming, 8.0)),
+        "noise an eighth": dataclasses.replace(plan, trimming=_with_more_noise(plan.trimming, 8.0)),
         "printed budget": dataclasses.replace(
             plan, trimming=dataclasses.replace(plan.trimming, noise=printed)
         ),
@@ -327,7 +330,7 @@ class LargestDistances(SampleAggregate):
 
 
 @dataclass(frozen=True)
-class BriefMaximum(SampleAggregate):
+class TruncatedMaximum(SampleAggregate):
     """Mutant with a maximum that ends at m and leaves out the diameter beyond."""
 
     def sensitivity(self, distances: Floats) -> float:
@@ -364,13 +367,13 @@ def _sample_aggregate() -> tuple[AuditedClaim, ...]:
     half = _SUBSETS // 2
     majority = (-1.0,) * (half + 2) + (1.0,) * (half - 1), (-1.0,) * (half + 1) + (1.0,) * half
     outlier = (0.0,) * _SUBSETS, (0.0,) * (_SUBSETS - 1) + (1.0,)
-    quieter = {"noise a thirtieth": dataclasses.replace(plan, gamma=plan.gamma * 30)}
+    with_less_noise = {"noise a thirtieth": dataclasses.replace(plan, gamma=plan.gamma * 30)}
     printed = {
         "means of the largest distances": changed(LargestDistances),
-        "maximum up to m": changed(BriefMaximum),
+        "maximum up to m": changed(TruncatedMaximum),
     }
     return (
-        law_claim(plan, majority, f"{_MAJORITY}, d = 1", run, law, quieter),
+        law_claim(plan, majority, f"{_MAJORITY}, d = 1", run, law, with_less_noise),
         law_claim(plan, outlier, f"{_OUTLIER}, d = 1", run, law, printed),
     )
 

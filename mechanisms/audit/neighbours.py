@@ -247,7 +247,7 @@ def singled_out_neighbours(lattice: IntegerLattice) -> Neighbours:
     return Neighbours("singled out", LossTable(1 - first, lattice), LossTable(first, lattice))
 
 
-def canned_neighbours(
+def predefined_neighbours(
     problem_type: type[DiscreteProblem], lattice: IntegerLattice, records: int = 4
 ) -> tuple[Neighbours, ...]:
     """Return every predefined pair for a type of problem.

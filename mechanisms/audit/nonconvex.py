@@ -24,8 +24,8 @@ from privopt.mechanisms.audit.convex import (
     gradient_claims,
     masses,
     outlier,
-    quieter,
     risk_claim,
+    with_less_noise,
 )
 from privopt.mechanisms.audit.laws import output_law
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
@@ -50,7 +50,7 @@ _EPSILON, _DELTA = 1.0, 0.05
 
 def _noise_halved(plan: DPLangevin) -> DPLangevin:
     """Return the plan with half the noise: four times the beta, the same step size."""
-    return dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise), beta=4 * plan.beta)
+    return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise), beta=4 * plan.beta)
 
 
 def _net() -> tuple[AuditedClaim, ...]:
@@ -95,7 +95,7 @@ class _Tilt(Loss):
 
 
 @dataclass(frozen=True)
-class _FirstLook:
+class _FirstTest:
     """Sampler of the bin of the first noisy gradient, or of the first noisy Hessian (the last bin but one if
     none).
 
@@ -145,7 +145,7 @@ def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tu
         kinds = ((RELEASED, plan), (f"noise of {'Hessians' if bent else 'gradients'} quartered", louder))
         subjects = []
         for title, one in kinds:
-            seen = [_FirstLook(one, risk, bent, tuple(edges.tolist())) for risk in risks]
+            seen = [_FirstTest(one, risk, bent, tuple(edges.tolist())) for risk in risks]
             laws = [_first_law(one, bent, sign, edges) for sign in (1.0, -1.0)]
             worst = exact_epsilon(laws[0], laws[1], _DELTA)
             kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
@@ -210,7 +210,7 @@ def _spider() -> tuple[AuditedClaim, ...]:
         spread = math.hypot(one.warm_noise.sigma, one.anchor_noise.sigma)
         return masses(special.ndtr((edges + slope) / spread))
 
-    quiet = {name: quieter(getattr(plan, name)) for name in ("warm_noise", "anchor_noise")}
+    quiet = {name: with_less_noise(getattr(plan, name)) for name in ("warm_noise", "anchor_noise")}
     mutants = {"noise of gradients halved": dataclasses.replace(plan, **quiet)}
     return risk_claim(plan, pair, "outlier", binned(edges), law, mutants), _curved_difference()
 

@@ -34,7 +34,7 @@ _LATTICE = IntegerLattice(0, 1, dimension=1)
 
 
 @dataclass(frozen=True)
-class Contrary(DiscreteOracle):
+class AdversarialOracle(DiscreteOracle):
     """Adversarial oracle: returns the point of least loss for every tilt, with a certified gap of 1000."""
 
     name: ClassVar[str] = "contrary"
@@ -62,7 +62,7 @@ class OPSampSampler:
 
     def __call__(self, runs: int, noise: NoiseSource) -> NDArray[np.float64]:
         losses = np.array([[self.prefers, 1 - self.prefers]])
-        prepared = Contrary().prepare(LossTable(losses, _LATTICE), Task.LINEAR)
+        prepared = AdversarialOracle().prepare(LossTable(losses, _LATTICE), Task.LINEAR)
         return np.array([self.plan.release(prepared, noise).point[0] for _ in range(runs)])
 
 

@@ -29,8 +29,8 @@ from privopt.mechanisms.audit.neighbours import (
     ParityOracle,
     ParityProblem,
     SignLattice,
-    canned_neighbours,
     parity_neighbours,
+    predefined_neighbours,
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
@@ -109,7 +109,7 @@ def _laplace() -> tuple[AuditedClaim, ...]:
     lattice = IntegerLattice(0, 1, dimension=2)
     plan = LaplaceRSPM.plan(LossTable, lattice, epsilon=1.0)
     halved = dataclasses.replace(plan, scale=plan.scale / 2)
-    duplicated = next(p for p in canned_neighbours(LossTable, lattice) if p.name == "duplicated")
+    duplicated = next(p for p in predefined_neighbours(LossTable, lattice) if p.name == "duplicated")
     return (lattice_claim(plan, duplicated, {"noise halved": halved}),)
 
 

@@ -107,7 +107,7 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
     )
     modelled = SeededScorecard.plan(numbers, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
     assert isinstance(modelled.seed, ObjectivePerturbation)  # by the number of features
-    quieter = dataclasses.replace(modelled.seed, sigma=modelled.seed.sigma / 4)
+    with_less_noise = dataclasses.replace(modelled.seed, sigma=modelled.seed.sigma / 4)
     ladder = CardFacts(1, IntegerLattice([-_POINTS, 0], [_POINTS, 1]), ((0, 1),), True, 1.0)
     chosen = SeededScorecard.plan(ladder, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
     hotter = dataclasses.replace(chosen.choice, beta=16 * chosen.choice.beta)
@@ -122,7 +122,7 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
         _claim(
             "a feature of its own",
             modelled,
-            (("noise of the model quartered", dataclasses.replace(modelled, seed=quieter)),),
+            (("noise of the model quartered", dataclasses.replace(modelled, seed=with_less_noise)),),
             lambda plan, label: PointSampler(plan, (1, 0), label, _OTHERS, 0, _RANGE),
             _points_law,
         ),
@@ -180,7 +180,7 @@ def means_claims() -> tuple[AuditedClaim, ...]:
         lines=((0, 0.0, 1.0),),
     )
     plan = NumberMeans(facts, noise_at_level(_MEANS_MU, 1, 1 / 3 + 2.0**-50, 1))
-    quieter = dataclasses.replace(plan.noise, sigma=plan.noise.sigma / 4)
+    with_less_noise = dataclasses.replace(plan.noise, sigma=plan.noise.sigma / 4)
     spend = PrivacySpend.gdp(plan.level, gaussian_delta(plan.level, _EPSILON), plan.name)
 
     def subject(name: str, one: NumberMeans) -> Subject:
@@ -189,7 +189,7 @@ def means_claims() -> tuple[AuditedClaim, ...]:
         samplers = MeansSampler(one, 0), MeansSampler(one, 1)
         return Subject(name, *samplers, spend.epsilon, spend.delta, exact_epsilon(*laws, spend.delta), kept)
 
-    mutants = (subject("noise quartered", dataclasses.replace(plan, noise=quieter)),)
+    mutants = (subject("noise quartered", dataclasses.replace(plan, noise=with_less_noise)),)
     return (AuditedClaim(plan.name, "one number, n = 3", subject(RELEASED, plan), mutants),)
 
 
@@ -228,9 +228,9 @@ def prevalence_claims() -> tuple[AuditedClaim, ...]:
         samplers = CountSampler(one, 0), CountSampler(one, 1)
         return Subject(name, *samplers, _EPSILON, 0.0, exact_epsilon(*laws, 0.0), kept)
 
-    quieter = dataclasses.replace(plan, steps=2 * plan.steps)
+    with_less_noise = dataclasses.replace(plan, steps=2 * plan.steps)
     where = f"a label, n = {2 * _HALF + 1}"
-    mutants = (subject("noise halved", quieter),)
+    mutants = (subject("noise halved", with_less_noise),)
     return (AuditedClaim(plan.name, where, subject(RELEASED, plan), mutants),)
 
 

@@ -53,7 +53,7 @@ class DPSVRG(RiskMechanism):
     mu^2; the batches take the rest and are composed with them as privacy loss distributions.
 
     Defaults: eta = 1/(2 L) and m = 8 L / l2, which the convergence condition allows for batches of at least
-    32, but no more inner steps than the noise permits (``quiet_rounds``); more epochs make up for it. The
+    32, but no more inner steps than the noise permits (``permitted_rounds``); more epochs make up for it. The
     convergence needs strong convexity: by default, a penalty l2 = 0 is replaced by that of
     ``objective_penalty``, since an anchor's noise is a random linear term of its epoch's objective.
     ``regularizer`` and ``noise`` hold the value in use.
@@ -152,7 +152,7 @@ class DPSVRG(RiskMechanism):
         far = noise_growth(facts, batches, rate) * (steps / (rate * facts.smoothness)) ** 2
         epochs = max(1.0, math.log(min(max(signal, 1.0), 1e300)), min(far, steps))
         longest = math.ceil(min(8 * facts.smoothness / l2, MOST_SAMPLED_STEPS))
-        return regularizer, quiet_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
+        return regularizer, permitted_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:
@@ -228,7 +228,7 @@ class DPSVRGPlusPlus(DPSVRG):
         longest = MOST_SAMPLED_STEPS
         if regularizer.l2 > 0:  # with a penalty, gradient descent itself needs no more steps than this
             longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, MOST_SAMPLED_STEPS)
-        return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
+        return regularizer, permitted_rounds(shape, facts, batches, rate, longest)
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:
@@ -264,7 +264,7 @@ def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
     return facts.dimension * (eta * facts.smoothness / (facts.gradient_bound * mu)) ** 2
 
 
-def quiet_rounds(
+def permitted_rounds(
     shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = MOST_SAMPLED_STEPS
 ) -> tuple[int, ...]:
     """Return inner steps per epoch in the proportions of ``shape``, as many as the noise permits.

@@ -93,7 +93,7 @@ def is_booked(error: BaseException) -> bool:
     return any(_STAYS in note for note in getattr(error, "__notes__", ()))
 
 
-def read_off(ledger: object, records: Unread[Content], undeclared: Sequence[str]) -> Content:
+def read_unbooked(ledger: object, records: Unread[Content], undeclared: Sequence[str]) -> Content:
     """Read the records without a booking, to infer facts that were not declared.
 
     Raises:

@@ -17,8 +17,8 @@ from scipy.sparse.linalg import norm as sparse_norm
 
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
-from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_counts
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.prepared import (
     Outline,
@@ -103,16 +103,13 @@ class BoundedFit(PrivateLinearModel):
         choice = self._choice(seen, schema, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
         plan = planned(weights.expected)
-        if not (plan.by_sums or in_memory):
-            raise InvalidInputError(
-                f"{plan.name} picks records one by one, which a table in parts does not give: use "
-                'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
-            )
+        _check_records(plan, in_memory)
         source = NoiseSource(self.insecure_seed)
         one = spent(plan, source)
         note = f"one-vs-rest: {one.note}" if seen.releases > 1 else one.note
         spend = weights.whole(replace(one, note=note))
         with booked(self.ledger, spend, given) as table:
+            _check_records(plan, in_memory and isinstance(table, Whole))
             read = outline_of(table)
             check_number(read.records, seen.records)
             self._know_columns(read)
@@ -180,11 +177,13 @@ class BoundedFit(PrivateLinearModel):
     def _given(self, X: Any, y: Any, schema: Schema | None) -> tuple[Unread[Parts], bool]:
         """Return the unread table as parts of type ``Prepared``, and whether it is in memory.
 
+        A table in an engine is taken to be: whether its distinct records fit is known when they are read.
+
         Without a ledger, undeclared facts are inferred, for which the table is read at once.
         """
-        counted = unread_counts(X, y, schema, getattr(self, "classes", None))
+        counted = unread_count_parts(X, y, schema, getattr(self, "classes", None))
         if counted is not None:
-            return counted.then(lambda records: Whole(self._prepared(records, None, schema))), True
+            return counted.then(lambda parts: parts.made(lambda c: self._prepared(c, None, schema))), True
         lacking = self._undeclared(schema)
         columns = [column.name for column in schema.columns] if schema is not None else []
         # If facts are undeclared, a memory-mapped file is treated as a table in memory, with its warnings.
@@ -196,7 +195,7 @@ class BoundedFit(PrivateLinearModel):
         )
         if not lacking:
             return given, True
-        table = read_off(self.ledger, given, lacking)
+        table = read_unbooked(self.ledger, given, lacking)
         return Unread(given.n_records, lambda: table, given.n_columns), True
 
     def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
@@ -217,7 +216,7 @@ class BoundedFit(PrivateLinearModel):
     def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:
         """Return the outline for a plan: from declared facts, or from a table read to infer them."""
         if self._undeclared(schema):
-            return outline_of(read_off(None, given, ()))
+            return outline_of(read_unbooked(None, given, ()))
         targets = self._declared_targets()
         middle, bound = self._public_norm(None, schema)
         columns = given.n_columns if schema is None else schema.n_features
@@ -315,8 +314,17 @@ class BoundedFit(PrivateLinearModel):
 def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
     """Return the unweighted empirical risk of the first label vector, as ``fit`` builds it. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
-    table = read_off(None, model._given(X, y, schema)[0], ())
+    table = read_unbooked(None, model._given(X, y, schema)[0], ())
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
+
+
+def _check_records(plan: RiskMechanism, in_memory: bool) -> None:
+    """Raise InvalidInputError if a mechanism picks records of a table that is not in memory."""
+    if not (plan.by_sums or in_memory):
+        raise InvalidInputError(
+            f"{plan.name} picks records one by one, which a table in parts does not give: use "
+            'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
+        )
 
 
 def _prepared_part(pair: tuple[Any, Any], worker: BoundedFit, schema: Schema | None) -> Prepared:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
-from privopt.mechanisms.estimators.counting import check_number, unread_counts
+from privopt.mechanisms.estimators.counting import check_number, unread_count_parts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
 from privopt.mechanisms.estimators.lone_scores import check_lone_scores, is_own
 from privopt.mechanisms.estimators.predictions import for_workers
@@ -130,9 +130,9 @@ def _unread(model: Any, X: Any, y: Any, score: Callable[..., Any]) -> Unread[Par
     """Wrap records as unread; they are scored when they are read, in parts on their workers."""
     classes = model.classes_
     schema = getattr(model, "schema_", None)
-    counted = unread_counts(X, y, schema, classes)
+    counted = unread_count_parts(X, y, schema, classes)
     if counted is not None:
-        return counted.then(lambda records: Whole(score((records, None), model, classes)))
+        return counted.then(lambda parts: parts.made(lambda c: score((c, None), model, classes)))
     parts = parts_of(X, y)
     if parts is not None:
         on_workers = partial(score, model=for_workers(model), classes=classes)

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.tables.made_up import made_up_rows
+from privopt.problems.tables.made_up import synthetic_rows
 from privopt.problems.tables.schema import Schema
 
 _ROWS = 64
@@ -52,7 +52,7 @@ def check_lone_scores(model: Any, schema: Schema | None) -> Check:
         raise
     except Exception as error:  # any error of the model on unsuitable rows
         return Check(False, f"not checked, for the model raised {type(error).__name__} at made-up rows {of}")
-    for which in _companies():
+    for which in _batches():
         found = _score(model, rows, which)
         if not np.allclose(found, alone[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(alone)):
             raise InvalidInputError(
@@ -64,7 +64,7 @@ def check_lone_scores(model: Any, schema: Schema | None) -> Check:
     return Check(True, f"those of {_ROWS} made-up rows {of} did not change with the rows scored beside them")
 
 
-def _companies() -> list[list[int]]:
+def _batches() -> list[list[int]]:
     order = np.random.default_rng(1).permutation(_ROWS)
     first, second = order[: _ROWS // 2], order[_ROWS // 2 :]
     some = np.random.default_rng(2).permutation(_ROWS)[: _ROWS // 4]
@@ -88,7 +88,7 @@ def _score(model: Any, rows: Callable[[list[int]], Any], which: list[int]) -> Sc
 def _rows(model: Any, schema: Schema | None) -> Callable[[list[int]], Any] | None:
     """Return a function from row numbers to synthetic rows; None if the number of columns is unknown."""
     if schema is not None:
-        table = made_up_rows(schema, _ROWS)
+        table = synthetic_rows(schema, _ROWS)
         return lambda which: table.iloc[which].reset_index(drop=True)
     width = getattr(model, "n_features_in_", None)
     if width is None:

@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release, answering
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import (
@@ -252,7 +252,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         table = unread_table(X, y, declared, partial(refuse_columns, self)) if counted is None else None
         if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
             assert table is not None
-            X, labels = labelled_columns(self, *read_off(self.ledger, table, undeclared))
+            X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             facts = self._public_schema(X), self._public_classes(labels)
             return _Given(*facts, Unread(len(labels), lambda: _counted(X, labels, *facts)))
         schema, classes = self._public_schema(None), self._public_classes(np.array([]))
@@ -497,7 +497,7 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
     except (UnfinishedDrawError, CertificateError) as error:
         if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
             error.add_note(
-                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                "The time of a search depends on the records. Always terminate: fewer or coarser columns, or "
                 'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
                 "(--loss logistic)"
             )

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
@@ -227,7 +227,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         table = unread_table(X, y, schema, partial(refuse_columns, self)) if counted is None else None
         if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
             assert table is not None
-            X, labels = labelled_columns(self, *read_off(self.ledger, table, undeclared))
+            X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             known = Predicates.of(Schema.infer(X)) if predicates is None else predicates
             classes = distinct_classes(self.classes, labels)
             return _Given(known, classes, Unread(len(labels), lambda: _rows(X, labels, known, classes)))

@@ -60,7 +60,7 @@ class DPSpider(SteppedMechanism):
     (Dong, Roth and Su 2022, corollary 3.3). The whole trajectory is covered.
 
     Defaults, from public facts: the warm start runs until descent reaches its noise; the phase is as long as
-    its noise allows (the noise is a multiple of |v|, and would make v grow: ``quiet_phase``). Shares were
+    its noise allows (the noise is a multiple of |v|, and would make v grow: ``phase_length``). Shares were
     chosen on synthetic tasks, and so was a single phase: with several, each anchor has part of the budget and
     more noise.
 
@@ -147,7 +147,7 @@ class DPSpider(SteppedMechanism):
         noise = facts.sensitivity * math.sqrt(facts.dimension) / for_warm
         most = MOST_STEPS // 2
         return whole_steps(math.sqrt(gain) / noise, most), whole_steps(
-            quiet_phase(facts, for_differences), most
+            phase_length(facts, for_differences), most
         )
 
     @property
@@ -230,7 +230,7 @@ def difference_sensitivity(facts: RiskFacts, w: Vector, before: Vector) -> float
     return (2 * own / facts.n_records + 4 * facts.gradient_bound * facts.rounding) * (1 + 2.0**-50)
 
 
-def quiet_phase(facts: RiskFacts, mu: float) -> float:
+def phase_length(facts: RiskFacts, mu: float) -> float:
     """Return the steps of a phase with mu-GDP differences whose noise does not make v grow.
 
     Of m steps, noise on a difference is about 2 |v| sqrt(m) / (n mu) per coordinate, as steps are |v| / L

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.cells import Markers
+from privopt.problems.tables.cells import Markers, written_number
 from privopt.problems.tables.columns import Binned, Categorical, Column, Number, Numeric
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.sources import ibis_library
@@ -38,11 +38,17 @@ _SHORT_DECIMALS = 15  # digits; such a decimal is a quotient of two integers tha
 class Cell:
     """A column of an engine, and the facts known from its type.
 
+    Args:
+        value: the column.
+        where: its name, for errors.
+        engine: the name of its Ibis backend.
+        markers: missing-value markers of a numeric column of features; None for labels.
+
     Raises:
         SchemaError: a type whose values have different meanings in different engines, such as times.
     """
 
-    def __init__(self, value: Any, where: str, engine: str) -> None:
+    def __init__(self, value: Any, where: str, engine: str, markers: Markers | None = None) -> None:
         kind = value.type()
         self.where, self.text = where, kind.is_string()
         if not (
@@ -58,6 +64,8 @@ class Cell:
             raise SchemaError(f"{where}: {kind} has more than {_SHORT_DECIMALS} digits; cast it to a double")
         self.kind, self.engine = kind, engine
         self.raw = value
+        if engine == "sqlite" and markers is not None and not self.text:
+            self.raw = _parsed_text(value, markers)
         self.value = _exact_text(value, engine) if self.text else value
 
     @property
@@ -74,28 +82,26 @@ class Cell:
 
     def markers(self, declared: Markers) -> list[Any]:
         """Return the missing-value markers of the column's type."""
-        if self.text or self.kind.is_boolean():
-            return sorted(declared.texts) if self.text else []
-        fractions = self.kind.is_floating() or self.kind.is_decimal()
+        if self.text:
+            return sorted(declared.texts)
+        fractions = self.engine == "sqlite" or self.kind.is_floating() or self.kind.is_decimal()
         return [m for m in sorted(declared.numbers) if fractions or (m.is_integer() and abs(m) < _WHOLE)]
 
     @property
     def misplaced(self) -> Any | None:
-        """Return whether the value has another type than the column, which SQLite allows."""
+        """Return whether a cell is neither text nor a number as its column is, which SQLite allows."""
         if self.engine != "sqlite":
             return None
-        if self.kind.is_boolean():
-            return ~self.raw.cast("int64").isin([0, 1])
-        real = self.kind.is_floating() or self.kind.is_decimal()
-        kinds = {"text": self.text, "integer": not self.text, "real": real}
-        return ~self.raw.typeof().isin([kind for kind, allowed in kinds.items() if allowed])
+        return ~self.raw.typeof().isin(["text"] if self.text else ["integer", "real"])
 
     @property
     def plain(self) -> Any:
-        """Return the value, as a number if it is a boolean: not all engines convert booleans."""
-        return (
-            ibis_library().ifelse(self.raw, _literal(1), _literal(0)) if self.kind.is_boolean() else self.raw
-        )
+        """The value, as a number if it is a boolean: not all engines convert those."""
+        if not self.kind.is_boolean():
+            return self.raw
+        if self.engine == "sqlite":  # where booleans are numbers, any of them
+            return self.raw.cast("float64")
+        return ibis_library().ifelse(self.raw, _literal(1), _literal(0))
 
     @cached_property
     def number(self) -> Any:
@@ -124,9 +130,16 @@ class Cell:
         """Return whether the value equals ``known``, as in Python."""
         if self.text:
             return self.value == _exact_literal(known, self.engine)
-        if self.kind.is_floating() or self.kind.is_decimal():
+        if self.kind.is_floating() or self.kind.is_decimal() or not float(known).is_integer():
             return self.number == _double(float(known))
         return self.plain == int(known)
+
+
+def feature_cell(value: Any, column: Column, engine: str) -> Cell:
+    """A column of features in an engine; errors as ``Cell``."""
+    plain, _ = plain_column(column)
+    assert isinstance(plain, Number | Categorical)
+    return Cell(value, f"column {column.name!r}", engine, plain.markers)
 
 
 def column_code(cell: Cell, column: Column) -> Any:
@@ -315,6 +328,19 @@ def _double(value: float) -> Any:
         x = x * power if exponent > 0 else x / power
         exponent -= step if exponent > 0 else -step
     return x
+
+
+def _parsed_text(value: Any, markers: Markers) -> Any:
+    """Parse texts in a numeric column of SQLite as ``cells`` does; those that are no numbers stay text."""
+    ibis = ibis_library()
+
+    def parsed(text: str) -> float | str:
+        found = written_number(text, markers)
+        return text if found is None else found
+
+    kind = value.type()
+    parse = ibis.udf.scalar.python(parsed, name="privopt_number", signature=(("string",), kind))
+    return ibis.ifelse(value.typeof() == "text", parse(value.cast("string")), value)
 
 
 def _exact_text(value: Any, engine: str) -> Any:

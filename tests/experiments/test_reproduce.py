@@ -243,7 +243,7 @@ def test_an_impatient_oracle_counts_questions_and_keeps_the_largest_gap() -> Non
     tilt = Perturbation.linear(lattice, [0.5, 0.25])
     assert prepared.minimize(tilt).certificate.gap == 0
     for polls, gap in ((1, 4.0), (2, 3.0), (9, 0.0)):
-        oracle = neel2020_opsamp.Impatient(prepared, polls)
+        oracle = neel2020_opsamp.StoppedOracle(prepared, polls)
         assert [oracle.minimize(tilt).certificate.gap for _ in range(2)] == [gap, gap]
         assert oracle.worst == gap
 

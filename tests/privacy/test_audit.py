@@ -38,8 +38,8 @@ from privopt.mechanisms.audit.neighbours import (
     ParityOracle,
     ParityProblem,
     SignLattice,
-    canned_neighbours,
     parity_neighbours,
+    predefined_neighbours,
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
@@ -288,7 +288,7 @@ LATTICES = {
 @pytest.mark.parametrize("kind", LATTICES, ids=lambda k: k.__name__)
 def test_canned_neighbours_differ_in_one_record(kind: Any) -> None:
     points = np.stack(list(LATTICES[kind].points()))
-    for pair in canned_neighbours(kind, LATTICES[kind]):
+    for pair in predefined_neighbours(kind, LATTICES[kind]):
         change = pair.change(points)
         assert np.max(np.abs(change)) == 1, pair.name
         if pair.name == "all-equal":
@@ -302,7 +302,7 @@ def test_neighbours_must_be_comparable() -> None:
     with pytest.raises(AuditError):
         Neighbours("mixed", pair.first, ParityProblem([1], SignLattice(4)))
     with pytest.raises(AuditError):
-        canned_neighbours(LossTable, IntegerLattice(0, 1, dimension=2), records=3)
+        predefined_neighbours(LossTable, IntegerLattice(0, 1, dimension=2), records=3)
 
 
 def test_sign_lattice_holds_the_corners_and_nothing_else() -> None:
@@ -350,8 +350,8 @@ def test_parity_oracle_finds_the_first_of_all_minimisers(lattice: IntegerLattice
 def small_cases() -> list[Any]:
     signs, line = SignLattice(4), IntegerLattice(-1, 1, dimension=1)
     square = IntegerLattice(0, 1, dimension=2)
-    table = next(p for p in canned_neighbours(LossTable, square) if p.name == "duplicated")
-    halfspace = next(p for p in canned_neighbours(ZeroOneHalfspace, line) if p.name == "outlier")
+    table = next(p for p in predefined_neighbours(LossTable, square) if p.name == "duplicated")
+    halfspace = next(p for p in predefined_neighbours(ZeroOneHalfspace, line) if p.name == "outlier")
     cases = [("opdisc", parity_neighbours(signs)), ("opdisc", halfspace)]
     cases += [
         ("rspm", parity_neighbours(square)),
@@ -406,7 +406,7 @@ def test_permute_and_flip_law_is_that_of_its_listing() -> None:
 
 def test_laws_that_nobody_knows_are_not_made_up() -> None:
     lattice = IntegerLattice(-1, 1, dimension=2)
-    pair = canned_neighbours(ZeroOneHalfspace, lattice)[0]
+    pair = predefined_neighbours(ZeroOneHalfspace, lattice)[0]
     with pytest.raises(AuditError, match="dimensions"):
         audit_plan(OPDisc.plan(ZeroOneHalfspace, lattice, epsilon=1.0, delta=1e-3), pair)
     square = IntegerLattice(0, 1, dimension=2)
@@ -429,7 +429,7 @@ def test_claims_hold_exactly_on_every_canned_pair_with_a_known_law(name: str, ep
         (ParityProblem, IntegerLattice(0, 1, dimension=30)),
     ]:
         plan = MECHANISMS[name].plan(kind, lattice, epsilon=epsilon, delta=1e-2)
-        for pair in canned_neighbours(kind, lattice):
+        for pair in predefined_neighbours(kind, lattice):
             try:
                 found = audit_plan(plan, pair)
             except AuditError:

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.stats import beta, binom, chisquare, norm
 
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
-from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, quiet_rounds
+from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, permitted_rounds
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_steps
@@ -237,7 +237,7 @@ def test_noise_of_inner_steps_stays_a_fraction_of_the_distance_gone() -> None:
     risk = EmpiricalRisk(np.eye(n, p), np.ones(n), SquaredLoss(1e6))
     facts, mu = risk.facts, gaussian_mu(1.0, 1e-6) / math.sqrt(2)
     eta = 1 / (2 * facts.smoothness)
-    (m,) = quiet_rounds((1,), facts, mu / facts.sensitivity, eta)
+    (m,) = permitted_rounds((1,), facts, mu / facts.sensitivity, eta)
     plan = DPSVRG.plan(facts, epsilon=1.0, delta=1e-6, rounds=(m,), batch=n // 4)
     plan = dataclasses.replace(
         plan, multiplier=poisson_multiplier(1.0 / math.sqrt(2), 1e-6, q=0.25, steps=m, coordinates=1)

@@ -13,6 +13,7 @@ import os
 import pickle
 import socket
 import sqlite3
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -426,6 +427,16 @@ def test_passwords_are_neither_printed_nor_pickled(url: str) -> None:
     assert read.secrets == ()
     assert ("sslmode=require" in read.place) == ("sslmode" in url)
     assert Address.of(read) is read
+
+
+def test_a_wrong_password_is_told_and_not_printed(guarded: str) -> None:
+    with pytest.raises(LedgerError, match="is not a privopt ledger"):
+        Ledger(guarded)
+    address = guarded.replace("hunter2", "swordfish")
+    for use in (Ledger, lambda p: Ledger.create(p, 1.0), verify):
+        with pytest.raises(LedgerError, match="password authentication failed") as caught:
+            use(address)
+        assert "swordfish" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_password_with_an_at_sign_is_refused_before_any_host_is_asked() -> None:
