@@ -50,7 +50,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, check_limits
+from privopt.oracles.limits import Limits, check_limits, started
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import tallied
@@ -205,9 +205,10 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
+            clock = started(self.limits)  # preparing, compiling included, takes its part of the time
             oracle = planned.prepare(problem, records.coded)
             release = replace(
-                plan.release(oracle, source, self.limits),
+                plan.release(oracle, source, clock.rest),
                 spend=relying_on(spend, plan, answering(oracle)),
             )
             histogram = budget.histogram(schema, release.point, problem, source)

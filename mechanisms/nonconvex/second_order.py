@@ -330,8 +330,8 @@ class SecondOrderMechanism(SteppedMechanism):
     ) -> LocalMinimumRelease:
         """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle point."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source = checked_source(noise)
-        done = self._search(risk, self._start(start), source, started(limits))
+        source, fresh = checked_source(noise), self._fresh()
+        done = fresh._search(risk, fresh._start(start), source, started(limits))
         spend = spent(self, source)
         return LocalMinimumRelease(
             done.point,
