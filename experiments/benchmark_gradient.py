@@ -221,7 +221,7 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
     )
     versions = ", ".join(f"{name} {version}" for name, version in peers.versions(*_PEERS).items())
     return (
-        "# What a gradient step costs\n\n"
+        "# Running time of a gradient step\n\n"
         f"Made by `python -m privopt.experiments.benchmark_gradient --output FOLDER` on {processor()}, "
         f"{passes.threads_available()} threads. {versions}. Best of {_REPEATS} calls, all in one run.\n\n"
         f"## Covertype, {shape[0]:,} x {shape[1]}, logistic loss, one iteration over all rows\n\n"

@@ -274,7 +274,7 @@ def _report(
                 Listing(for_people(table), _NUMBERS),
             ],
         ),
-        ("How long a release takes", [Picture(pictures["solver-profile.png"], _PROFILE)]),
+        ("Running time of a release", [Picture(pictures["solver-profile.png"], _PROFILE)]),
         ("A certificate over time", [Picture(pictures["certificate.png"], _CERTIFICATE), verdict, proofs]),
         (
             "The best scorecard without privacy",

@@ -278,7 +278,7 @@ def page(results: Sequence[Measured], command: str) -> str:
     """Write the page of the documentation."""
     distinct = math.prod(c.n_codes for c in SCHEMA.columns) * len(CLASSES)
     return (
-        "# How long fits on large tables take\n\n"
+        "# Running time of fits on large tables\n\n"
         f"Made by `{command}` on {machine()}. Ratios are within this run: what a line is compared with ran "
         "just before it, in a process of its own as well. Fits read Parquet files that DuckDB made: six "
         "columns (three numbers in 8, 6 and 5 bins, three of text with 7, 6 and 2 levels) and a label of two "

@@ -110,7 +110,7 @@ def page() -> str:
     """Write the page of the documentation."""
     first, second = (table.map(readable) for table in tables())
     return (
-        "# The noise of first-order methods against the printed one\n\n"
+        "# Noise of first-order methods compared with the papers\n\n"
         "Made by `python -m privopt.experiments.first_order_noise --output FOLDER`, from public facts "
         "alone: no data is read. delta = 1/n^2, replacing one record, n public; "
         f"{_DIMENSION} features, rows of norm at most 1, the logistic loss.\n\n"

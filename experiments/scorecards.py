@@ -386,7 +386,7 @@ def page(found: pd.DataFrame, peers: str = "") -> str:
 
 
 _LICENCES = (
-    "## Whose tables",
+    "## Sources and licences of the tables",
     "",
     "None of these but Adult (CC BY 4.0) is part of this project; what the packages that carry them say:",
     "",

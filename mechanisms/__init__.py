@@ -63,6 +63,7 @@ _HOMES = {
     "SufficientStatistics": "convex.sufficient_statistics",
     "TrimmedGradientDescent": "heavy_tails.trimmed_descent",
     "TrimmedMean": "heavy_tails.trimmed_mean",
+    "choose_model": "estimators.model_choice",
     "evaluate": "estimators.evaluate",
 }
 __all__ = sorted(_HOMES)
@@ -104,6 +105,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
         PrivateSigmoidClassifier as PrivateSigmoidClassifier,
     )
     from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
+    from privopt.mechanisms.estimators.model_choice import choose_model as choose_model
     from privopt.mechanisms.estimators.robust import PrivateRobustClassifier as PrivateRobustClassifier
     from privopt.mechanisms.estimators.robust import PrivateRobustRegression as PrivateRobustRegression
     from privopt.mechanisms.estimators.scorecard import (

@@ -28,8 +28,8 @@ class Family(StrEnum):
     CARD = "scorecards"
     RISK = "linear models within public bounds"
     UNBOUNDED_RISK = "linear models of records with known moments or mean ranges"
-    UNBOUNDED_FIT = "linear models of records of unknown size"
-    MEAN = "means of records that nothing bounds"
+    UNBOUNDED_FIT = "linear models of unbounded records"
+    MEAN = "means of unbounded records"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "exponential",
             "discrete.exponential:ExponentialMechanism",
-            "pure privacy; an exact draw by exp(-loss)",
+            "pure privacy: an exact draw from exp(-beta loss)",
             "an oracle that draws",
         ),
         (
@@ -94,7 +94,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "rspm-laplace",
             "discrete.rspm:LaplaceRSPM",
-            "the same with pure privacy",
+            "weights on separators, with pure privacy",
             "a minimiser, a separator set",
         ),
     ),
@@ -112,7 +112,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "dp-gd",
             "convex.gradient_descent:DPGradientDescent",
-            "gradient descent; few steps are a penalty",
+            "gradient descent; few steps act as regularisation",
             "no set, no l1 penalty",
         ),
         (
@@ -130,7 +130,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "dp-fw-l1",
             "convex.frank_wolfe:DPFrankWolfeL1",
-            "many features: the error grows with the logarithm of their number",
+            "many features: Frank-Wolfe whose error grows with the logarithm of their number",
             "a set with finitely many vertices, no l1 penalty",
         ),
         (
@@ -160,7 +160,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "dp-sgd",
             "convex.stochastic_gradient:DPStochasticGradient",
-            "Poisson batches: many records",
+            "stochastic gradient steps on Poisson batches, for many records",
             "records in memory",
         ),
         (
@@ -178,37 +178,37 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "sufficient-statistics",
             "convex.sufficient_statistics:SufficientStatistics",
-            "one release of moments: least squares, small budgets",
+            "least squares from one release of noisy moments, for small budgets",
             f"{_LABELLED}, no set, no penalty, at most 1,000 features",
         ),
         (
             "dp-gld",
             "nonconvex.langevin:DPLangevin",
-            "Langevin dynamics for risks without convexity",
+            "Langevin dynamics for non-convex risks",
             "no set, no l1 penalty",
         ),
         (
             "net",
             "nonconvex.net:NetMechanism",
-            "the exponential mechanism on a net: a few dimensions, pure privacy",
+            "the exponential mechanism on a net, for few dimensions; pure privacy",
             "an l2 ball, no l1 penalty, records in memory",
         ),
         (
             "dp-sosp",
             "nonconvex.stationary:DPStationaryPoint",
-            "descent to a point shown to be nearly a local minimum",
+            "gradient descent to a certified approximate local minimum",
             f"{_SMOOTH}, no set",
         ),
         (
             "dp-newton",
             "nonconvex.newton:DPCubicNewton",
-            "the same in few cubic Newton steps",
+            "few cubic Newton steps to a certified approximate local minimum",
             f"{_SMOOTH}, no set",
         ),
         (
             "dp-spider",
             "nonconvex.spider:DPSpider",
-            "small gradients by noisy differences, where minima are well curved",
+            "stationary points with small gradients by variance reduction, for well-curved minima",
             "no set, no l1 penalty",
         ),
         (
@@ -223,19 +223,19 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "robust-gd",
             "heavy_tails.robust_descent:RobustGradientDescent",
-            "descent along robust means of gradients",
+            "gradient descent with robust means of gradients",
             "a second moment of gradients",
         ),
         (
             "robust-sgd",
             "heavy_tails.robust_stochastic:RobustStochasticGradient",
-            "the same on Poisson batches",
+            "robust means of gradients on Poisson batches",
             "a second moment of gradients",
         ),
         (
             "trimmed-gd",
             "heavy_tails.trimmed_descent:TrimmedGradientDescent",
-            "descent along trimmed means of gradients",
+            "gradient descent with trimmed means of gradients",
             "a range for means of gradients",
         ),
     ),
@@ -256,7 +256,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "robust-sgd",
             "heavy_tails.measured_descent:MeasuredRobustStochastic",
-            "the same on Poisson batches",
+            "robust means on Poisson batches, in private units",
             _LABELLED,
         ),
         (
@@ -277,7 +277,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "trimmed-mean",
             "heavy_tails.trimmed_mean:TrimmedMean",
-            "a mean without its tails",
+            "a trimmed mean",
             "a range for the mean",
         ),
     ),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.families import CARD, ROBUST, requested_family
+from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, requested_family
 from privopt.experiments.cli.linear import checked_label_range, checked_norm, robust_loss
 from privopt.experiments.cli.options import (
     EpsilonOption,
@@ -28,6 +28,7 @@ from privopt.mechanisms.discrete.calibration import (
     calibrate_rspm_laplace,
 )
 from privopt.mechanisms.discrete.mechanism import check_calibration
+from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.registry import MECHANISMS, RISK_MECHANISMS, ROBUST_FITS
@@ -40,7 +41,7 @@ from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, did_you_mean
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -81,15 +82,16 @@ def calibrate(
     steps: StepsOption = None,
 ) -> None:
     """Show the noise that a privacy guarantee requires, before any data are read."""
+    known = (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS)
+    if mechanism not in known:
+        raise UnknownMechanismError(
+            f"unknown mechanism {mechanism!r}{did_you_mean(mechanism, known)}; here are {', '.join(known)}"
+        )
     family = requested_family(context)
     if family is CARD and records is not None:
         raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is not one of them")
-    if family is CARD:
-        report = calibration_report(
-            mechanism, epsilon, delta or 0.0, dimension, radius, separation, separators, calibration
-        )
-    else:
-        report = _robust_report(context.params) if family is ROBUST else _risk_report(context.params)
+    reports = {CARD.name: _card_report, LINEAR.name: _risk_report, ROBUST.name: _robust_report}
+    report = reports[family.name](context.params)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -97,67 +99,72 @@ def calibrate(
             tell.print(line, highlight=False, markup=False)
 
 
-def calibration_report(
-    mechanism: str,
-    epsilon: float,
-    delta: float,
-    dimension: int | None,
-    radius: float | None,
-    separation: float | None,
-    separators: int | None,
-    calibration: str,
-) -> dict[str, Any]:
+# The options that each mechanism's noise does not depend on.
+_IGNORED = {
+    "exponential": ("delta", "radius", "separation", "separators"),
+    "permute-and-flip": ("delta", "radius", "separation", "separators"),
+    "opdisc": ("separators",),
+    "rspm": ("radius", "separation"),
+    "rspm-laplace": ("delta", "radius", "separation"),
+}
+
+
+def _card_report(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return noise and spend from public facts alone. Proofs: ``privopt.mechanisms.discrete.calibration``."""
-    given = {
-        "--radius": radius,
-        "--separation": separation,
-        "--separators": separators,
-        "--delta": delta or None,
-    }
-    unused = {
-        **{key: set(given) for key in ("exponential", "permute-and-flip")},
-        "opdisc": {"--separators"},
-        "rspm": {"--radius", "--separation"},
-        "rspm-laplace": {"--radius", "--separation", "--delta"},
-    }
-    if ignored := [o for o in sorted(unused.get(mechanism, ())) if given[o] is not None]:
+    mechanism, calibration = options["mechanism"], options["calibration"]
+    given = {**options, "delta": options["delta"] or None}
+    if ignored := [f"--{name}" for name in _IGNORED.get(mechanism, ()) if given[name] is not None]:
         raise InvalidInputError(
             f"calibrate {mechanism} does not depend on {', '.join(ignored)}; leave it out"
         )
-    for option, value in {"--dimension": dimension, "--separators": separators}.items():
-        if value is not None and value < 1:
-            raise InvalidInputError(f"{option} must be >= 1, got {value}")
-    if mechanism in ("opdisc", "rspm") and delta == 0:
+    for name in ("dimension", "separators"):
+        if options[name] is not None and options[name] < 1:
+            raise InvalidInputError(f"--{name} must be >= 1, got {options[name]}")
+    if mechanism in ("opdisc", "rspm") and not options["delta"]:
         raise InvalidInputError(f"calibrate {mechanism} needs --delta, in (0, 1)")
+    if mechanism == "opdisc":
+        return _opdisc_report(options)
+    if mechanism.startswith("rspm"):
+        return _rspm_report(options)
+    plan = MECHANISMS[mechanism].plan(  # the same for every lattice
+        ZeroOneHalfspace,
+        IntegerLattice(-1, 1, dimension=1),
+        epsilon=options["epsilon"],
+        calibration=calibration,
+    )
+    return {**plan.noise, **plan.spend.to_dict()}
+
+
+def _opdisc_report(options: Mapping[str, Any]) -> dict[str, Any]:
+    radius, dimension, separation = (options[name] for name in ("radius", "dimension", "separation"))
     if radius is not None and not radius > 0:
         raise InvalidInputError(f"--radius must be > 0, got {radius}")
-    if mechanism in ("exponential", "permute-and-flip"):  # the same for every lattice
-        kind, anywhere = MECHANISMS[mechanism], IntegerLattice(-1, 1, dimension=1)
-        plan = kind.plan(ZeroOneHalfspace, anywhere, epsilon=epsilon, calibration=calibration)
-        return {**plan.noise, **plan.spend.to_dict()}
-    if mechanism == "opdisc":
-        if dimension is None:
-            raise InvalidInputError("calibrate opdisc needs --dimension")
-        squared_radius = float(dimension) if radius is None else radius**2
-        noise = calibrate_opdisc(
-            epsilon,
-            delta,
-            squared_radius=squared_radius,
-            dof=dimension + 1,
-            separation=1.0 if separation is None else separation,
-            calibration=calibration,
-        )
-        return {"sigma": noise.scale, **noise.spend.to_dict()}
+    if dimension is None:
+        raise InvalidInputError("calibrate opdisc needs --dimension")
+    noise = calibrate_opdisc(
+        options["epsilon"],
+        options["delta"],
+        squared_radius=float(dimension) if radius is None else radius**2,
+        dof=dimension + 1,
+        separation=1.0 if separation is None else separation,
+        calibration=options["calibration"],
+    )
+    return {"sigma": noise.scale, **noise.spend.to_dict()}
+
+
+def _rspm_report(options: Mapping[str, Any]) -> dict[str, Any]:
+    mechanism, dimension, separators = (options[k] for k in ("mechanism", "dimension", "separators"))
     if dimension is None and separators is None:
         raise InvalidInputError(f"calibrate {mechanism} needs --dimension or --separators")
     # Without a separator count: the two separators per coordinate of halfspaces over {-1, 0, 1}^d.
-    ternary = 0 if separators is not None or dimension is None else dimension
-    counts = SeparatorCounts(separators or 0, ternary)
+    counts = SeparatorCounts(0, dimension) if separators is None else SeparatorCounts(separators, 0)
     if mechanism == "rspm":
-        noise = calibrate_rspm(epsilon, delta, counts, calibration=calibration)
+        noise = calibrate_rspm(
+            options["epsilon"], options["delta"], counts, calibration=options["calibration"]
+        )
         return {"sigma": noise.scale, **noise.spend.to_dict()}
-    check_calibration(calibration, mechanism, ("sound",))
-    noise = calibrate_rspm_laplace(epsilon, counts)
+    check_calibration(options["calibration"], mechanism, ("sound",))
+    noise = calibrate_rspm_laplace(options["epsilon"], counts)
     return {"scale": noise.scale, **noise.spend.to_dict()}
 
 

@@ -40,3 +40,6 @@ def solvers() -> None:
     for entry in entries:
         if not entry.installed:
             tell.print(f"{entry.name}: {entry.remedy}", highlight=False)
+        if entry.standing:
+            remedy = "" if "passed" in entry.standing else f". To do: privopt check {entry.name}"
+            tell.print(f"{entry.name}: {entry.standing}{remedy}", highlight=False, markup=False)

@@ -37,7 +37,7 @@ def write(
         links.append(f"- [{figure.title}]({name}.md)")
         index += [(figure.name, v.agreement.value, v.claim) for v in verdicts]
         sections.append((figure.title, _parts(figure, quick, picture, table, verdicts)))
-    title = "The figures of the papers, measured again" + (", quick runs" if quick else "")
+    title = "Reproduced figures of the papers" + (", quick runs" if quick else "")
     overview = pd.DataFrame(index, columns=["figure", "here", "statement"])
     what = [_NOT_PRIVATE, f"Made by `privopt reproduce{' --quick' if quick else ''}` on {_where()}."]
     what += [f"Not measured: {where}: {why}" for where, why in failures.items()]

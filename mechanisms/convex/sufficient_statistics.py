@@ -43,6 +43,7 @@ _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
 # Lower limit on the variance of labels, in units of the square of their bound; and the variance assumed for
 # numeric labels, as a fraction of the largest possible at their mean.
 _LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
+_NORMS = 1e-60, 1e60
 _BLOCK = 1 << 16  # numbers in a block of rows that is processed at once
 
 
@@ -88,6 +89,8 @@ class SufficientStatistics(RiskMechanism):
         facts = target.facts
         offset = _offset(facts, target.mu)
         n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
+        if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
+            raise ArithmeticError(f"moments of rows of norm {r:.3g}")
         # Rounding of sums of at most n products of two numbers of a record, in any order.
         rounding = 2 * math.sqrt(2) * r * r * (n + facts.dimension + 8) * 2.0**-52
         sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)

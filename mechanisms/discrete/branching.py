@@ -56,25 +56,18 @@ class BranchingPlan:
     ) -> Self:
         """Plan from public facts.
 
-                Args:
-                    kind: trees or rule lists.
-        <<<<<<< HEAD
-                    predicates: number of predicates.
-                    rows: largest possible number of rows.
-                    epsilon: epsilon of the draw.
-                    costs: costs of errors.
-        =======
-                    weights: of the predicates in the prior, public whole numbers >= 1, shape (p,).
-                    rows: how many rows there can be.
-                    epsilon: of the draw.
-                    costs: of errors.
-        >>>>>>> main
-                    max_levels: 1 to 4, or "auto".
-                    root_splits: whether constant models are excluded.
+        Args:
+            kind: trees or rule lists.
+            weights: weights of the predicates in the prior, public whole numbers >= 1, shape (p,).
+            rows: largest possible number of rows.
+            epsilon: epsilon of the draw.
+            costs: costs of errors.
+            max_levels: 1 to 4, or "auto".
+            root_splits: whether constant models are excluded.
 
-                Raises:
-                    InvalidInputError: another number of levels, or more work or memory than the limits.
-                    PrivacyParameterError: epsilon out of range.
+        Raises:
+            InvalidInputError: another number of levels, or more work or memory than the limits.
+            PrivacyParameterError: epsilon out of range.
         """
         predicates = len(weights)
         if max_levels == "auto":

@@ -269,8 +269,10 @@ def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
     parts = [(n, tail()) for n, tail in tails if n]
     count = sum(n for n, _ in parts)
     threshold = (epsilon - count * a * a / 2) / a
-    laws = [(n, _coarse_law(tail, a)) for n, tail in parts]
     beyond = sum(n * float(tail[-1]) for n, tail in parts)
+    if beyond >= 1:  # nothing on the grid is left to compute with
+        return 1.0
+    laws = [(n, _coarse_law(tail, a)) for n, tail in parts]
     return min(1.0, (_tail_expectation(laws, a, threshold) + beyond) * (1 + _ROUNDING))
 
 
@@ -287,7 +289,17 @@ def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
     ):
         raise PrivacyParameterError("numbers of coordinates must be whole and >= 0, and not all 0")
     start = 2 * counts.shifted / epsilon
-    return smallest_below(lambda sigma: rspm_delta(epsilon, sigma, counts), delta, start=start)
+
+    def delta_at(sigma: float) -> float:
+        return rspm_delta(epsilon, sigma, counts)
+
+    # With noise that hides everything only the mass beyond the grid is left.
+    if (least := delta_at(1e9 * max(start, 1.0))) > delta:
+        raise PrivacyParameterError(
+            f"delta = {delta:.3g} is below {least:.2g}, the least that is computed for Gaussian noise on "
+            f"{counts.separators} separators: use a larger delta, or rspm-laplace, which is pure"
+        )
+    return smallest_below(delta_at, delta, start=start)
 
 
 def printed_opdisc_sigma(

@@ -23,8 +23,8 @@ from privopt.problems.tables.partitions import parts_of, rows_of_parts
 from privopt.problems.tables.schema import IntegerFeatures, Schema
 
 _UNDECLARED = (
-    "records that are counted where they are need a declared schema and declared classes: nothing is read "
-    "off them, and regression needs a table in memory"
+    "records counted by an engine or workers need a declared schema and declared classes: nothing is "
+    "inferred from them, and regression needs a table in memory"
 )
 # Data frames with at least this many records are counted before a linear model is fitted, at the cost of a
 # few passes over them. Tables with a column of more codes are not: hardly any two of their records are equal.

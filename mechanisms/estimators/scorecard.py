@@ -50,7 +50,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, check_limits
+from privopt.oracles.limits import Limits, check_limits, started
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import tallied
@@ -205,9 +205,10 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
+            clock = started(self.limits)  # preparing, compiling included, takes its part of the time
             oracle = planned.prepare(problem, records.coded)
             release = replace(
-                plan.release(oracle, source, self.limits),
+                plan.release(oracle, source, clock.rest),
                 spend=relying_on(spend, plan, answering(oracle)),
             )
             histogram = budget.histogram(schema, release.point, problem, source)
@@ -497,7 +498,7 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
     except (UnfinishedDrawError, CertificateError) as error:
         if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
             error.add_note(
-                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                "The time of a search depends on the records. Always terminate: fewer or coarser columns, or "
                 'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
                 "(--loss logistic)"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from privopt.mechanisms.risk.iteration import StepClock
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.indefinite.interface import HalfSpace
 from privopt.oracles.indefinite.select import indefinite_minimizer
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
@@ -108,7 +108,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         """Minimise (u - w)' H (u - w), with a proved bound, as u' H u - 2 <H w, u> + w' H w."""
         cut = HalfSpace(g, float(g @ w) + room) if np.any(g) else None
         oracle = indefinite_minimizer(self.convex_set, 2 * H, cut)
-        limits = Limits(watch.remaining, None, watch.limits.cancelled)
+        limits = replace(watch.rest, on_progress=None)
         found = oracle.minimize(-2 * (H @ w), limits)
         constant = float(w @ H @ w)
         value, bound = found.value + constant, min(found.bound, found.value) + constant

@@ -17,7 +17,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.limits import Watch
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -31,6 +31,7 @@ from privopt.problems.nonconvex.net import LOSS_UNITS, BallNet, NetProblem, loss
 # which a net is refused.
 _USUAL_WORK = 2e7
 _MOST_WORK = 2e10
+_MOST_UNITS = 2.0**60
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,13 @@ class NetMechanism(RiskMechanism):
         if alpha is None:
             wanted = spread * facts.dimension * together / (facts.n_records * epsilon * facts.gradient_bound)
             alpha = _affordable_alpha(facts, ball.size, min(wanted, ball.size))
+        # The penalty of the farthest point, in units of losses; on the net all sums are 64-bit integers.
+        penalty = facts.n_records * regularizer.l2 / 2 * ball.size**2 / spread * LOSS_UNITS
+        if not facts.n_records * LOSS_UNITS + penalty <= _MOST_UNITS:
+            raise PrivacyParameterError(
+                f"{facts.n_records:,} records with a penalty l2:{regularizer.l2:.3g} over a ball of radius "
+                f"{ball.size:.3g} leave the range of 64-bit sums: fewer records, a smaller penalty or ball"
+            )
         net = BallNet(facts.dimension, ball.size, check_positive(alpha, "alpha"))
         if (work := net.size_bound * facts.n_records) > _MOST_WORK:
             raise PrivacyParameterError(
@@ -124,9 +132,8 @@ class NetMechanism(RiskMechanism):
         problem = NetProblem(risk, self.net, self.regularizer.l2)
         if source is None:
             return self.net.points(_best(problem)[None, :])[0], None
-        left = Limits(watch.remaining, watch.limits.on_progress, watch.limits.cancelled)
         prepared = gibbs_oracle(self.oracle).prepare(problem, self.draw.question)
-        drawn = self.draw.release(prepared, source, left)
+        drawn = self.draw.release(prepared, source, watch.rest)
         return self.net.points(drawn.point[None, :])[0], None
 
 

@@ -165,7 +165,7 @@ class SecondOrderMechanism(SteppedMechanism):
                 escape weaker curvature, and more where noise hides it.
             tests: number of Hessians to pay for, by default ``usual_tests``; tests are spread over the steps.
             hessian_share: the part of mu^2 for Hessians, in (0, 1); by default ``usual_share``.
-            failure: probability that the returned point violates the test, in (0, 1).
+            failure: allowed probability that a found point violates the tolerances, in (0, 1).
 
         Raises:
             PrivacyParameterError: parameters out of range, or an alpha below the noise: the message says
@@ -330,8 +330,8 @@ class SecondOrderMechanism(SteppedMechanism):
     ) -> LocalMinimumRelease:
         """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle point."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source = checked_source(noise)
-        done = self._search(risk, self._start(start), source, started(limits))
+        source, fresh = checked_source(noise), self._fresh()
+        done = fresh._search(risk, fresh._start(start), source, started(limits))
         spend = spent(self, source)
         return LocalMinimumRelease(
             done.point,

@@ -98,7 +98,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """
     rho, delta = check_positive(rho, "rho"), check_delta(delta)
     # The best a - 1 lies near sqrt(log(1/delta) / rho), and is small only where delta is large.
-    excess = math.sqrt(-math.log(delta) / rho) * np.geomspace(1e-3, 1e3, 601)
+    middle = min(max(math.sqrt(-math.log(delta) / rho), 1e-150), 1e150)
+    excess = middle * np.geomspace(1e-3, 1e3, 601)
     for _ in range(3):
         values = _zcdp_epsilons(rho, delta, excess)
         best = int(np.argmin(values))
@@ -109,10 +110,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
     order = 1 + excess
-    values: NDArray[np.float64] = (
-        order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
-    )
-    return values
+    with np.errstate(over="ignore"):  # to infinity, which is a bound as well
+        values = order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
+    return np.where(np.isnan(values), np.inf, values)  # what is no number bounds nothing
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems.arguments import check_real
@@ -48,6 +49,22 @@ def check_count(value: int, name: str) -> int:
     if not (number >= 1 and math.isfinite(number) and number == math.floor(number)):
         raise PrivacyParameterError(f"{name} must be a whole number >= 1, got {value!r}")
     return int(value)
+
+
+@contextmanager
+def within_doubles(name: str) -> Iterator[None]:
+    """Refuse public parameters for which the arithmetic of a plan leaves the range of doubles.
+
+    Raises:
+        PrivacyParameterError: it did: what a release would compute is no number either.
+    """
+    try:
+        yield
+    except ArithmeticError as error:
+        raise PrivacyParameterError(
+            f"{name}: numbers of this plan leave the range of doubles ({error}). To do: bounds on rows, sets "
+            "or means and penalties nearer to 1, in other units say; a less extreme epsilon or delta"
+        ) from error
 
 
 def smallest(

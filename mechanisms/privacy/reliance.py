@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.vetting import is_own, standing
+
+Part = TypeVar("Part")
 
 
 def spent(plan: Any, source: NoiseSource) -> PrivacySpend:
@@ -31,6 +35,26 @@ def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> Priv
         if known is not None and known.words not in spend.note:
             spend = spend.relying_on(known.words, checked=known.passed)
     return spend
+
+
+def fresh_copy(part: Part) -> Part:
+    """A deep copy of a part of a plan that is outside code, or holds some; our own parts keep no state.
+
+    A release that works on a copy, made before data, leaves nothing in the part for the next one. What a
+    class keeps outside its instances (in class attributes, modules, files) no copy can hold back.
+
+    Raises:
+        PrivacyParameterError: it cannot be copied.
+    """
+    if not any(True for _ in _held((part,))):
+        return part
+    try:
+        return copy.deepcopy(part)
+    except Exception as error:  # whatever its own methods raise
+        raise PrivacyParameterError(
+            f"{type(part).__name__} cannot be copied ({type(error).__name__}: {error}), and every release "
+            "works on a copy made before data. To do: make locks and open files where they are used"
+        ) from error
 
 
 def _parts(plan: Any) -> Iterator[tuple[str, type]]:

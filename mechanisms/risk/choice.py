@@ -116,7 +116,7 @@ def _fitting(
         if budget <= _MODEST_BUDGET * p:
             return "dp-gd", (
                 "at a modest budget for so many features and records it was the most accurate of those "
-                "measured: few steps are a penalty, and its noise is accounted exactly"
+                "measured: few steps act as regularisation, and its noise is accounted exactly"
             )
     if not low and smooth and (convex_set is None or convex_set.vertex_count is not None):
         return "dp-fw-l1", (

@@ -24,8 +24,13 @@ from privopt.mechanisms.privacy.gradient_noise import (
     gaussian_releases,
 )
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
-from privopt.mechanisms.privacy.reliance import relying_on, spent
+from privopt.mechanisms.privacy.parameters import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    within_doubles,
+)
+from privopt.mechanisms.privacy.reliance import fresh_copy, relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import (
@@ -177,8 +182,11 @@ class RiskMechanism(ABC):
         """
         cls._check_options(options)
         target = cls.target(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
-        made = cls._calibrated(target, **options)
-        made._find_oracles()
+        with within_doubles(cls.name):
+            made = cls._calibrated(target, **options)
+            made._find_oracles()
+            made._check_numbers()
+        made._fresh()
         return dataclasses.replace(made, spend=relying_on(made.spend, made))
 
     @classmethod
@@ -215,6 +223,21 @@ class RiskMechanism(ABC):
 
     def _find_oracles(self) -> None:  # noqa: B027
         """Look up the oracles of a release, so that a missing one is an error before data are read."""
+
+    def _fresh(self) -> Self:
+        """The plan for one release: an outside set that keeps state carries none of it to the next."""
+        convex_set = fresh_copy(self.convex_set)
+        return self if convex_set is self.convex_set else dataclasses.replace(self, convex_set=convex_set)
+
+    def _check_numbers(self) -> None:
+        """Compute the numbers that a release uses, and refuse what is no number.
+
+        Raises:
+            ArithmeticError: a number of the noise or a step size leaves the range of doubles.
+        """
+        sizes = self.schedule.get("step_sizes") or ()
+        if not np.all(np.isfinite([*self.noise.values(), *sizes])):
+            raise ArithmeticError("infinite noise, or an infinite step")
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
@@ -286,8 +309,8 @@ class RiskMechanism(ABC):
                 outside the guarantee.
         """
         self._check(risk)
-        source = checked_source(noise)
-        point, proof = self._run(risk, self._start(start), source, started(limits))
+        source, fresh = checked_source(noise), self._fresh()
+        point, proof = fresh._run(risk, fresh._start(start), source, started(limits))
         spend = spent(self, source)
         return RealRelease(point, spend, self.noise, proof)
 
@@ -297,7 +320,8 @@ class RiskMechanism(ABC):
         NOT private.
         """
         self._check(risk)
-        return self._run(risk, self._start(start), None, Limits().start())[0]
+        fresh = self._fresh()
+        return fresh._run(risk, fresh._start(start), None, Limits().start())[0]
 
     def _check(self, risk: EmpiricalRisk) -> None:
         if risk.facts != self.facts:

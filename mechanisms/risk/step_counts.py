@@ -115,5 +115,11 @@ def ridged_smoothness(facts: RiskFacts, convex_set: ConvexSet, regularizer: Elas
 
 
 def whole_steps(steps: float, most: int = MOST_STEPS) -> int:
-    """Return a number of steps of at most ``most``: more gain little and take long."""
+    """Return a number of steps of at most ``most``: more gain little and take long.
+
+    Raises:
+        ArithmeticError: ``steps`` is NaN, as where numbers leave the range of doubles.
+    """
+    if math.isnan(steps):
+        raise ArithmeticError("no number of steps")
     return max(1, math.ceil(min(steps, most)))

@@ -25,7 +25,7 @@ from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -232,12 +232,12 @@ class SeededScorecard:
             constant=facts.constant,
             counts=table.counts,
         )
-        weights = self.seed.release(risk, source, limits=_left(clock)).point
+        weights = self.seed.release(risk, source, limits=clock.rest).point
         if self.facts.middle:
             weights = units.weights(weights)
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
         oracle = data.oracle.prepare(domain, self.choice.question)
-        chosen = self.choice.release(oracle, source, _left(clock))
+        chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
 
@@ -279,9 +279,3 @@ def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns
         most = columns * max(abs(low), abs(high))
         lows[-1], highs[-1] = -most, most
     return IntegerLattice(lows, highs)
-
-
-def _left(clock: Watch) -> Limits:
-    """Return the limits with the remaining time."""
-    left = clock.remaining
-    return clock.limits if left is None else dataclasses.replace(clock.limits, seconds=max(left, 1e-9))

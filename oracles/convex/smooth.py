@@ -147,7 +147,7 @@ def minimize_ridge(
                 break
             if dense and age == 0:
                 curved = risk.hessian(w) + l2 * np.eye(len(w))
-                inverse = np.asarray(np.linalg.inv(curved), dtype=np.float64)
+                inverse = _inverse(curved)
             direction = -inverse @ gradient if dense else _newton_direction(risk, w, l2, gradient)
             for _ in range(1 if age else _HALVINGS):
                 following = objective(w + direction)
@@ -189,6 +189,14 @@ def _lbfgs(objective: Callable[[Vector], tuple[float, Vector]], start: Vector, t
         objective, start, jac=True, method="L-BFGS-B", options=options
     )
     return np.asarray(found.x)
+
+
+def _inverse(curved: Vector) -> Vector:
+    """The inverse of a Hessian, or on its range where it is singular in doubles. It gives steps alone."""
+    try:
+        return np.asarray(np.linalg.inv(curved), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(curved, hermitian=True), dtype=np.float64)
 
 
 def _learnt(inverse: Vector, step: Vector, change: Vector) -> Vector:

@@ -234,6 +234,8 @@ predict card.json t.csv --output pipe | that is no regular file
 predict card.json t.csv --output no/p.csv | its folder does not exist
 calibrate | Missing argument
 calibrate magic --epsilon 1 | unknown mechanism 'magic'
+calibrate auto --epsilon 1 --dimension 3 | unknown mechanism 'auto'
+calibrate seeded --epsilon 1 --dimension 3 | unknown mechanism 'seeded'
 calibrate opdisc --epsilon 1 --dimension 3 | needs --delta
 calibrate opdisc --epsilon 1 --delta 1e-6 | needs --dimension
 calibrate opdisc --epsilon 1 --delta 1e-6 --dimension 0 | --dimension must be >= 1

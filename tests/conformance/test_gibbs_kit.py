@@ -7,7 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -267,6 +267,17 @@ class SharedProblem(Reference):
         return super().winner(noise, beta)
 
 
+class OncePrepared(Reference):
+    """Tables with the same rows are taken for one, whatever their labels."""
+
+    known: ClassVar[dict[object, IntArray]] = {}
+
+    def __init__(self, problem: Any, law: Law) -> None:
+        super().__init__(problem, law)
+        key = type(problem), str(problem.lattice), str(problem.costs), len(self.losses), problem.X.tobytes()
+        self.losses = self.known.setdefault(key, self.losses)
+
+
 class SpoiltByInterruption(Reference):
     interrupted = False
 
@@ -426,6 +437,7 @@ WRONG: list[tuple[Wrong, str, str]] = [
     (Wrong(ShortChain), "law", "follow large losses|repeat an earlier one"),
     (Wrong(FewRepeats), "law", "repeat an earlier one"),
     (Wrong(SharedProblem), "independence", "against the law"),
+    (Wrong(OncePrepared), "independence", "with labels exchanged"),
     (Wrong(SpoiltByInterruption), "limits", "after draws cancelled at question 0"),
     (Wrong(NeverStops), "limits", "a point was drawn instead"),
     (Wrong(StopsWithAnotherError), "limits", "raised TimeoutError"),

@@ -230,6 +230,31 @@ class SharedState(DiscreteOracle):
         return solve
 
 
+class CachesProblems(DiscreteOracle):
+    """Prepares each table once, and takes tables for the same one that share their rows, or their labels."""
+
+    name = "caches problems"
+
+    def __init__(self, shared: str) -> None:
+        self.shared, self.known = shared, dict[tuple[object, ...], DiscreteProblem]()
+
+    def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        return []
+
+    def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+        table = getattr(problem, self.shared)
+        costs = str(getattr(problem, "costs", None))
+        key = type(problem), str(problem.lattice), costs, problem.X.shape, table.tobytes()
+        cached = self.known.setdefault(key, problem)
+        points = np.concatenate(list(problem.lattice.batches()))
+
+        def solve(query: Query) -> Proposal:
+            point, _ = best_of(cached, points, query.perturbation)
+            return Proposal(point, problem.value(point, query.perturbation))
+
+        return solve
+
+
 def single_precision(problem: DiscreteProblem, points: IntArray, query: Query) -> Proposal:
     """Right as long as losses are small: single precision has no room for them and for grid steps."""
     values = problem.losses(points).astype(np.float32)
@@ -318,8 +343,10 @@ MUTANTS = [
         (Mutant(lies_about_many_points), "(optimality|many questions)"),
         (ForgetsTheRadialTable(), "tables"),
         (NowAndThenStale(), "many questions"),
+        (CachesProblems("X"), "independence: first no perturbation, labels exchanged"),
+        (CachesProblems("y"), "independence: first no perturbation, rows in another order"),
     ],
-    ids=["single precision", "many points", "radial table", "now and then"],
+    ids=["single precision", "many points", "radial table", "now and then", "same rows", "same labels"],
 )
 def test_what_is_rarely_wrong_is_seen_where_the_kit_looks_for_it_alone(
     oracle: DiscreteOracle, check: str

@@ -251,7 +251,7 @@ def page(rows: dict[str, Counter[str]], alive: Sequence[Job], given: argparse.Na
     """The page of the documentation, of what is known of the tree as it stands."""
     asked = "".join(f" --module {name}" for name in given.module)
     lines = [
-        "# Mutants",
+        "# Mutation testing",
         "",
         "What becomes of one-place changes of the source: *killed* by a failing test, judged *equivalent* "
         "for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line is the list "

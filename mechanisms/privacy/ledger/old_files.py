@@ -71,7 +71,7 @@ def take_over(path: Path) -> None:
             _sync_folder(real.parent)
         except OSError as error:
             raise LedgerError(
-                f"{path} is an older version's, and cannot be taken over: {error.strerror}"
+                f"{path} is an older version's, and cannot be migrated: {error.strerror}"
             ) from error
         finally:
             for left in (aside, HeadFile.beside(str(aside)).path):
@@ -101,7 +101,7 @@ def read_old(path: Path, content: bytes) -> OldLedger:
         raise _corrupt(path, f"its header must hold {', '.join(sorted(_HEADER))}, and nothing else")
     if records and records[-1].get("action") == _CLOSED:
         raise LedgerError(
-            f"{path} is a copy of a ledger that was taken over into a database: {records[-1].get('into')!r}. "
+            f"{path} is a copy of a ledger that was migrated to a database: {records[-1].get('into')!r}. "
             "Nothing can be spent from a copy"
         )
     _check_head(path, whole, needed=version != 1 and bool(records))

@@ -92,7 +92,7 @@ def test_nothing_can_be_spent_from_the_copy(old: Path) -> None:
     elsewhere = old.with_name("elsewhere")
     shutil.copy(copy, elsewhere)
     for path in (copy, elsewhere):
-        with pytest.raises(LedgerError, match=r"a copy of a ledger that was taken over .* 'ledger.json'"):
+        with pytest.raises(LedgerError, match=r"a copy of a ledger that was migrated .* 'ledger.json'"):
             Ledger(path)
     # Put back over the database: its head remembers what came after.
     for put_back in (copy.read_bytes(), content):
@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_written_keeps_the_old_ledger(
 
     with monkeypatch.context() as patched:
         patched.setattr(old_files.os, "replace", full)
-        with pytest.raises(LedgerError, match="cannot be taken over: No space left on device"):
+        with pytest.raises(LedgerError, match="cannot be migrated: No space left on device"):
             Ledger(old)
     assert old.read_bytes() == content
     assert not list(old.parent.glob("*.new*"))
