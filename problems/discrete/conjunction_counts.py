@@ -98,12 +98,6 @@ def conjunction_counts(
     return counts
 
 
-def counting_work(predicates: int, levels: int, records: int, classes: int) -> float:
-    """Return the number of words to intersect for ``records`` records in rows of their own."""
-    words = records // 64 + classes
-    return float(words * sum(math.comb(predicates, s) for s in range(1, levels + 1)))
-
-
 class _Segment(NamedTuple):
     """Rows of one class that stand for ``weight`` records each (among others), packed; shape (p, words)."""
 

@@ -74,7 +74,7 @@ def test_peak_memory_is_that_of_the_process_alone() -> None:
     )
     run = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True)
     before, after = map(float, run.stdout.split())
-    assert 80 <= after - before < 100
+    assert 64 <= after - before < 96  # memory that imports have freed is used again
     if sys.platform == "linux":
         assert peak_megabytes() - before > ballast.nbytes / 2**20 - 60
 

@@ -90,10 +90,9 @@ def test_without_sampling_the_accountant_agrees_with_the_exact_gaussian() -> Non
 def hockey_stick(epsilon: float, z: float, q: float, a: Vector, b: Vector) -> float:
     """delta between (1-q) N(0, z^2) + q N(a, z^2) and the same with b, in the plane, by quadrature."""
     t = np.linspace(-9 * z - 1, 9 * z + 1, 301)
-    x, y = np.meshgrid(t, t)
 
     def density(c: Vector) -> Vector:
-        at = lambda u, v: norm.pdf(x - u, scale=z) * norm.pdf(y - v, scale=z)  # noqa: E731
+        at = lambda u, v: np.outer(norm.pdf(t - v, scale=z), norm.pdf(t - u, scale=z))  # noqa: E731
         return np.asarray((1 - q) * at(0.0, 0.0) + q * at(*c))
 
     return float(np.sum(np.maximum(density(a) - math.exp(epsilon) * density(b), 0)) * (t[1] - t[0]) ** 2)

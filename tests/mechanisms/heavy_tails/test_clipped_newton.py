@@ -11,7 +11,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch, centre_grid
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent, MeasuredTrimmedDescent
-from privopt.mechanisms.heavy_tails.units import Units, sought
+from privopt.mechanisms.heavy_tails.units import Units, searched_columns
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import StepClock
@@ -72,7 +72,7 @@ def test_weights_in_private_units_predict_what_the_raw_ones_do() -> None:
     predicted = units.label_centre + units.label_scale * (units.rows(X) @ weights)
     assert X @ raw[:-1] + raw[-1] == pytest.approx(predicted, rel=1e-12)
     assert raw[2] == 0
-    assert sought(1, (0,)) == [0]  # a search asks about a column that there is
+    assert searched_columns(1, (0,)) == [0]  # a search asks about a column that there is
 
 
 def wild(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
