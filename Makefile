@@ -1,4 +1,7 @@
 # Two commands do everything on a fresh machine with Python (>= 3.11) and make: `make demo`, `make test`.
+# Bytecode is kept wherever this runs: without it every process that a test starts compiles its imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -57,7 +60,7 @@ test-lowest-core: .venv-lowest/ready
 .venv-lowest/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet uv
-	.venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --python .venv-lowest/bin/python --editable '.[dev]'
+	.venv-lowest/bin/uv pip install --quiet --compile-bytecode --resolution lowest-direct --python .venv-lowest/bin/python --editable '.[dev]'
 	touch $@
 
 # Faults that tests have to notice: those that tests once let live, and samples of all that can be made of modules
