@@ -36,7 +36,7 @@ COMMANDS = {
     "compare-oracles": "Benchmark minimising oracles on reproducible instances: running times, proofs, and "
     "whether all agree.",
     "solvers": "List the oracles: which are installed, their use, and the evidence behind their answers.",
-    "check": "Run the conformance checks on an oracle; a pass is remembered until its source files change.",
+    "check": "Run the conformance kit on an oracle, or audit a mechanism; what passes is remembered.",
     "demo": "Run the main experiment on the Adult data: a table and a picture of accuracy against epsilon.",
     "reproduce": "Reproduce figures and tables of the papers, and check their findings.",
     "budget": "Manage privacy budgets in a file, or in a database for a team.",
