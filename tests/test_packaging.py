@@ -45,6 +45,17 @@ def test_the_map_of_the_house_has_a_line_for_every_folder() -> None:
     assert not [folder for folder in sorted(folders) if f"| `{folder}` |" not in page]
 
 
+def test_no_file_holds_a_merge_conflict() -> None:
+    # Neither the linters nor the site see one in a page.
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
+    texts += [f for folder in (*FOLDERS, "tests") for f in (ROOT / folder).rglob("*.*")]
+    texts = [f for f in texts if f.suffix in (".md", ".py", ".toml", ".html", ".css", ".csv")]
+    assert len(texts) > 500
+    marks = ("\n" + "<" * 7 + " ", "\n" + ">" * 7 + " ")
+    marked = [f for f in texts if any(mark in f.read_text(encoding="utf-8") for mark in marks)]
+    assert not marked
+
+
 def test_there_is_no_folder_named_privopt() -> None:
     assert not (ROOT / "privopt").exists()
     assert not (ROOT / "__init__.py").exists()
