@@ -50,7 +50,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, check_limits, started
+from privopt.oracles.limits import Limits, check_limits, started, within
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import tallied
@@ -206,7 +206,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
-            oracle = planned.prepare(problem, records.coded)
+            oracle = within(clock, partial(planned.prepare, problem, records.coded))
             release = replace(
                 plan.release(oracle, source, clock.rest),
                 spend=relying_on(spend, plan, answering(oracle)),

@@ -39,7 +39,7 @@ from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRi
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.limits import Limits, check_limits, started
+from privopt.oracles.limits import Limits, check_limits, started, within
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.discrete.branching import BranchingProblem
@@ -172,7 +172,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         costs = plan.costs
         problem = self._kind(rows.table, rows.label, plan.choice.lattice, costs, rows.counts)
         clock = started(self.limits)  # preparing, compiling included, takes its part of the time
-        oracle = prepare_oracle(_ORACLE, plan.choice, problem)
+        oracle = within(clock, lambda: prepare_oracle(_ORACLE, plan.choice, problem))
         release = plan.choice.release(oracle, source, clock.rest)
         if not budget.risks:
             return release, None

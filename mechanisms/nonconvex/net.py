@@ -17,7 +17,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Watch
+from privopt.oracles.limits import Watch, within
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -132,7 +132,8 @@ class NetMechanism(RiskMechanism):
         problem = NetProblem(risk, self.net, self.regularizer.l2)
         if source is None:
             return self.net.points(_best(problem)[None, :])[0], None
-        prepared = gibbs_oracle(self.oracle).prepare(problem, self.draw.question)
+        oracle = gibbs_oracle(self.oracle)
+        prepared = within(watch, lambda: oracle.prepare(problem, self.draw.question))
         drawn = self.draw.release(prepared, source, watch.rest)
         return self.net.points(drawn.point[None, :])[0], None
 

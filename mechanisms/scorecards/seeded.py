@@ -25,7 +25,7 @@ from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
-from privopt.oracles.limits import Limits, started
+from privopt.oracles.limits import Limits, started, within
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -236,7 +236,7 @@ class SeededScorecard:
         if self.facts.middle:
             weights = units.weights(weights)
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
-        oracle = data.oracle.prepare(domain, self.choice.question)
+        oracle = within(clock, lambda: data.oracle.prepare(domain, self.choice.question))
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
