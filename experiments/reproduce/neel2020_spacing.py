@@ -258,18 +258,19 @@ def _against_bounds(panel: str, here: pd.DataFrame) -> Panel:
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Tabulate measurement, bound and rivals, a line per setting."""
     lines = []
-    for line in settings(frame).itertuples():
-        level = {CONVEX: "ε", GROWING: "n"}.get(str(line.panel), "τ")
+    for line in settings(frame).to_dict("records"):
+        level = {CONVEX: "ε", GROWING: "n"}.get(line["panel"], "τ")
+        size = f"{line['level']:,.0f}" if level == "n" else f"{line['level']:.3g}"
         lines.append(
             {
-                "problem": line.panel,
-                "mechanism": line.curve,
-                "at": f"{level} = {line.level:,.3g}" if level != "n" else f"n = {line.level:,.0f}",
-                EXCESS: spread(line.excess, line.std),
-                "within the bound": f"{line.within:.0%}",
-                BOUND: f"{line.bound:.3g}",
-                CONSTANT: f"{line.constant:.3g}",
-                BEST: f"{line.best:.3g}" if line.best == line.best else "",
+                "problem": line["panel"],
+                "mechanism": line["curve"],
+                "at": f"{level} = {size}",
+                EXCESS: spread(line["excess"], line["std"]),
+                "within the bound": f"{line['within']:.0%}",
+                BOUND: f"{line['bound']:.3g}",
+                CONSTANT: f"{line['constant']:.3g}",
+                BEST: "" if math.isnan(line["best"]) else f"{line['best']:.3g}",
             }
         )
     return pd.DataFrame(lines)
