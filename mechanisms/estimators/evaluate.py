@@ -64,7 +64,8 @@ def evaluate(
     scored before, or on chance. Models of this package satisfy this. Any other model is tested on synthetic
     rows, drawn from its schema if there is one, never on records. It is refused if the scores change with the
     order or choice of the rows scored together. If it does not accept synthetic rows, the claim of the spend
-    is "not checked".
+    is "not checked". Each table, and each part of one, is scored by a copy of it, made before records are
+    read: what it keeps reaches no other score.
 
     Args:
         model: a fitted scorecard or linear classifier of this package, or any classifier with two
@@ -83,8 +84,8 @@ def evaluate(
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:
-        InvalidInputError: a model that is not a binary classifier, or whose scores depend on other rows; or
-            invalid records; nothing was released.
+        InvalidInputError: a model that is not a binary classifier, cannot be pickled, or whose scores depend
+            on other rows; or invalid records; nothing was released.
         PrivacyParameterError: epsilon out of range.
         BudgetExceededError: the ledger refused the spend; no record was read.
     """
