@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +50,6 @@ def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPat
     assert page.count("| small | 200 | 7 |") == 4 * (8 + len(ended)) + 3 + len(ended)
     # What is done is not done again.
     assert study.missing(tmp_path, cells) == []
-
-
-def test_the_page_is_what_the_shipped_results_give() -> None:
-    docs = Path(scorecards.__file__).parent / "docs"
-    page = (docs / "scorecards.md").read_text("utf-8")
-    machine, packages = (
-        re.search(rf"fill: {name} -->(.*?)<!--", page)[1] for name in ("machine", "packages")
-    )
-    assert scorecards.page(pd.read_csv(docs / "scorecards.csv"), machine, packages) == page
 
 
 def test_features_of_fasterrisk_are_binary() -> None:
