@@ -249,7 +249,7 @@ class Split:
     def line(self, model: str, scores: Any, **more: Any) -> Line:
         """Return the measures of a model, from its scores of the test half."""
         predicted = scores > 0
-        measures = {
+        measures: dict[str, Any] = {
             "auc": float(roc_auc_score(self.truth, scores)),
             "accuracy": float(accuracy_score(self.truth, predicted)),
             "balanced_accuracy": float(balanced_accuracy_score(self.truth, predicted)),
