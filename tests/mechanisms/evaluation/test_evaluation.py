@@ -581,7 +581,7 @@ def test_scores_of_rows_by_themselves_are_told_on_the_spend(schema: Schema | Non
     model, (X, y) = fitted(np.tanh, schema is not None), patients(300)
     found = evaluate(model, X if schema else numbers(X), y, schema=schema)
     assert found.spend.claim == "proved"
-    assert "64 made-up rows" in found.spend.note
+    assert "64 synthetic rows" in found.spend.note
     assert Evaluation.from_dict(found.to_dict()).spend == found.spend
 
 
