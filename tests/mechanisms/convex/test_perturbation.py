@@ -259,7 +259,7 @@ def test_the_penalty_is_raised_where_the_proof_needs_it() -> None:
 
 
 def test_shares_of_several_releases_add_up_to_no_more_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A third of epsilon and of delta, to the last bit: three times the nearest double to 1e-5 / 3 is more."""
+    """Thirds of epsilon and of delta, exactly: three times the nearest double to 1e-5 / 3 is more."""
     asked = []
 
     def record(epsilon: float, delta: float, **others: Any) -> VectorNoise:

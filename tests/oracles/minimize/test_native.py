@@ -239,8 +239,9 @@ def test_as_many_threads_search_as_are_asked_for(monkeypatch: pytest.MonkeyPatch
     asked: list[int] = []
     monkeypatch.setattr(solver, "go", lambda run, threads: asked.append(threads))
     problem = make_problem("blocks", 0)
+    noise = Perturbation.zero(problem.lattice)
     for threads in (1, 3, None):
-        NativeOracle(threads=threads).prepare(problem, Task.LINEAR).minimize(Perturbation.zero(problem.lattice))
+        NativeOracle(threads=threads).prepare(problem, Task.LINEAR).minimize(noise)
     assert asked == [1, 3, os.cpu_count()]
 
 
