@@ -23,7 +23,7 @@ from privopt.mechanisms import (
     evaluate,
 )
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
-from privopt.mechanisms.estimators.lone_scores import Check, check_lone_scores
+from privopt.mechanisms.estimators.rowwise import Check, check_rowwise_scores
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
@@ -594,8 +594,8 @@ def test_scores_that_could_not_be_tried_are_not_called_proved(tmp_path: Path) ->
     assert "not checked" in str(found.spend)
     assert not found.spend.guaranteed
     assert ledger.total().epsilon == 1.0
-    unknown = check_lone_scores(object(), None)
-    assert unknown == Check(False, "not checked, for no schema says what rows look like")
+    unknown = check_rowwise_scores(object(), None)
+    assert unknown == Check(False, "not checked, as no schema describes the rows")
 
 
 def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> None:
