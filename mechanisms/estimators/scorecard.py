@@ -325,7 +325,8 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
 
         It agrees with ``predict``; points and prediction are NULL for records that ``predict`` refuses.
-        Columns of numbers must hold numbers, with NULL or NaN for missing values. The added columns come
+        Columns of numbers must hold numbers, with NULL or NaN for missing values: text in them, which SQLite
+        stores in any column, has no points, so cast such a column in a view. The added columns come
         last; the points are also added as ``privopt_...``. An added column with the name of a declared
         column gets a number, ``points_1``.
 

@@ -281,7 +281,8 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         """Return a SELECT statement that adds leaf, prediction and, with risks, the risk of each class to
         all rows.
 
-        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
+        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses, and for
+        text in a column of numbers, which SQLite stores in any column: cast such a column in a view.
         """
         check_is_fitted(self)
         return tree_statement(self.predicates_, self.branches_, self.classes_.tolist(), self.risk_, table)

@@ -32,6 +32,7 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
 # The share of epsilon for the choice. On synthetic tasks a larger share gained nothing once n * epsilon was
@@ -288,9 +289,17 @@ def _delta_of(mu: float, epsilon: float) -> float:
 
 
 def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns: int) -> IntegerLattice:
-    """Return the box [low, high] per feature; the intercept is bounded by the sum over the columns."""
+    """Return the box [low, high] per feature; the intercept is bounded by the sum over the columns.
+
+    Raises:
+        InvalidInputError: the sum leaves 64 bits.
+    """
     lows, highs = np.full(dimension, low), np.full(dimension, high)
     if intercept:
         most = columns * max(abs(low), abs(high))
+        if most >= 2**63:
+            raise InvalidInputError(
+                f"points up to {max(abs(low), abs(high))} in {columns} columns add up to more than 64 bits"
+            )
         lows[-1], highs[-1] = -most, most
     return IntegerLattice(lows, highs)

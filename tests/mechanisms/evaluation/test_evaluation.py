@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, confusion_matrix, roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -608,7 +609,7 @@ def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> No
         evaluate(model, X, y)
 
 
-class KeepsWhatItSaw:
+class KeepsWhatItSaw(BaseEstimator):  # type: ignore[misc]
     """A model that a record beyond 1e6 turns over for all later calls; synthetic rows are smaller."""
 
     classes_, n_features_in_ = np.array(["no", "yes"]), 2
@@ -616,12 +617,13 @@ class KeepsWhatItSaw:
     def __init__(self) -> None:
         self.seen = 0
 
+    def fit(self) -> None:
+        """Do nothing, as it is fitted."""
+
     def decision_function(self, X: Any) -> Any:
         X = np.asarray(X)
         turned, self.seen = self.seen, self.seen + int(np.sum(X > 1e6))
         return -X[:, 0] if turned else X[:, 0]
-
-    def fit(self) -> None: ...
 
     def risks_at(self, scores: Any) -> Any:
         return np.full(len(scores), self.seen / 100)
