@@ -43,6 +43,8 @@ ORACLES = indefinite_oracles()
 @pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
 def test_conformance(oracle: IndefiniteOracle) -> None:
     plain = [one for one in planted_quadratics() if "times" not in one.name]
+    if oracle in ORACLES[2:]:  # solvers; `slow` puts all instances to them
+        plain = plain[::2]
     assert len(check_indefinite_oracle(oracle, instances=plain).passed) >= 4 * 4
 
 
