@@ -342,6 +342,38 @@ def a_variance_without_the_steps() -> Demonstration:
     return Demonstration(11, "a variance without the number of steps", columns, tuple(rows))
 
 
+def a_sensitivity_of_a_noisy_size() -> Demonstration:
+    """PrivaTree's code: a path of splits that keeps two records together, against one record."""
+    columns = (
+        "levels",
+        "claimed",
+        "path: largest loss at least",
+        "one split: claimed",
+        "one split: at least",
+    )
+    rows = []
+    for levels in (3, 6):
+        for epsilon in (0.01, 0.03, 0.1, 0.3):
+            one, split = together_loss(epsilon / (2 * levels)), epsilon / (2 * levels)
+            rows.append((str(levels), f"{epsilon:g}", _short(levels * one), f"{split:.4f}", _short(one)))
+    return Demonstration(12, "a sensitivity from a noisy size", columns, tuple(rows))
+
+
+def together_loss(epsilon: float) -> float:
+    """Return the privacy loss of one split that keeps two records of different classes together.
+
+    On one record all splits have the same score, and each of k is drawn with probability 1/k. With a second
+    record, all but one have a score that is higher by 1/2, and permute-and-flip takes that one only if it is
+    first and accepted: with probability 1/k times the mean of its acceptance over the noisy size.
+    """
+    half = epsilon / 2
+    z = np.arange(-math.ceil(60 / half), math.ceil(60 / half) + 1)
+    chance = np.exp(-half * np.abs(z)) * math.tanh(half / 2)
+    n = np.maximum(2 + z, 1)
+    sensitivity = 1 - (n / (n + 1)) ** 2 - (1 / (n + 1)) ** 2
+    return -math.log(float(np.sum(chance * np.exp(-half * 0.5 / (2 * sensitivity)))))
+
+
 def _excess(m: int, p: float, delta: float) -> float:
     """Return the excess of the mean of m coins over p that has probability at most delta, by Chernoff."""
 
@@ -364,6 +396,7 @@ DEMONSTRATIONS: Sequence[Callable[[], Demonstration]] = (
     distances_that_one_answer_moves,
     a_sum_of_deviations,
     a_variance_without_the_steps,
+    a_sensitivity_of_a_noisy_size,
 )
 
 

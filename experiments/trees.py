@@ -2,6 +2,7 @@
 privacy.
 
     python -m privopt.experiments.trees --output FOLDER [--environments FOLDER [--build]] [--splits 10]
+        [--epsilons 0.1 1]
 
 Tables are those of ``privopt.experiments.scorecards``, from the environment that it creates, and 20,000
 records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` creates an environment
@@ -10,7 +11,8 @@ left out.
 
 Every table is split 70 to 30 for each seed: trained on one part, measured on the other. Bounds of numbers and
 categories are declared from the whole table, which is public. Measurements are written after every table of
-every split, and an interrupted run resumes.
+every split, and an interrupted run resumes. Trees and lists of tables with more than 200 predicates have two
+levels: three are within the limits, but take a minute a fit.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,8 @@ _RISKS, _TRAINED, _DEPTH = 0.1, 0.7, 3
 _COVERTYPE = 20_000
 # So large that the draw is almost surely the minimiser.
 _FREE = 1e6
+# Trees and lists over more predicates have this depth.
+_MANY, _SHALLOW = 200, 2
 ENVIRONMENTS = {"interpret": ["interpret-core"], "diffprivlib": ["diffprivlib", "scikit-learn<1.8"]}
 
 Table = tuple[str, pd.DataFrame, NDArray[Any], Schema]
@@ -104,6 +108,7 @@ class Split:
         self.others, self.truth = frame.iloc[test], y[test]
         self.positive, self.seed = float(y.mean()), seed
         predicates = len(Predicates.of(self.schema))
+        self.depth = _SHALLOW if predicates > _MANY else _DEPTH
         self.facts = {"table": name, "n": size, "predicates": predicates, "seed": seed}
 
     def row(
@@ -122,6 +127,8 @@ class Split:
 
     def ours(self, label: str, epsilon: float, model: Any) -> Row:
         """Fit and measure a model of this package."""
+        levels = {"max_depth", "max_rules"} & set(model.get_params()) if self.depth == _SHALLOW else ()
+        model.set_params(**dict.fromkeys(levels, self.depth))
         began = time.process_time()
         model.set_params(schema=self.schema, classes=(0, 1)).fit(self.records, self.labels)
         seconds = time.process_time() - began
@@ -134,21 +141,21 @@ class Split:
         predicates = Predicates.of(self.schema)
         halves = [predicates.table(predicates.coarse.codes(half)) for half in (self.records, self.others)]
         X, others = ([table.column(g) for g in range(len(predicates))] for table in halves)
-        made = DecisionTreeClassifier(max_depth=_DEPTH, class_weight="balanced", random_state=0)
+        made = DecisionTreeClassifier(max_depth=self.depth, class_weight="balanced", random_state=0)
         made.fit(np.stack(X, axis=1), self.labels)
         scores = made.predict_proba(np.stack(others, axis=1))[:, 1]
         yield self.row("not private: CART, depth 3", np.nan, scores > 0.5, scores, None)
         share: dict[str, Any] = {"class_weight": "balanced", "prevalence": self.positive}
-        optimal = self.ours("", np.nan, PrivateTreeClassifier(_FREE, max_depth=_DEPTH, **share))
+        optimal = self.ours("", np.nan, PrivateTreeClassifier(_FREE, max_depth=self.depth, **share))
         yield {**optimal, "model": "not private: optimal tree, depth 3"}
 
-    def others_of(self, python: Path, package: str) -> Iterator[Row]:
+    def others_of(self, epsilons: Sequence[float], python: Path, package: str) -> Iterator[Row]:
         """Fit and measure models of another package, in its environment.
 
         Their neighbours add or remove a record, and a replacement is both: their epsilon doubles
         here. So each epsilon is measured at half of it, and also as labelled.
         """
-        spent = sorted({*EPSILONS, *(e / 2 for e in EPSILONS)})
+        spent = sorted({*epsilons, *(e / 2 for e in epsilons)})
         with tempfile.TemporaryDirectory() as folder:
             task = self._task(Path(folder), package, spent)
             done = subprocess.run(
@@ -159,7 +166,7 @@ class Split:
             # Balanced: the threshold is the share of the positive class, a public number.
             said, seconds = scores > self.positive, found["seconds"]
             for epsilon, label in ((found["epsilon"], "as labelled"), (2 * found["epsilon"], "replace-one")):
-                if epsilon in EPSILONS:
+                if epsilon in epsilons:
                     yield self.row(
                         f"{found['model']}, {label}", epsilon, said, scores, scores, seconds=seconds
                     )
@@ -193,7 +200,7 @@ class Split:
             "package": package,
             "epsilons": spent,
             "delta": 1 / len(self.labels) ** 2,
-            "depth": _DEPTH,
+            "depth": self.depth,
             "seed": self.seed,
         }
         path = folder / "task.json"
@@ -201,28 +208,29 @@ class Split:
         return path
 
 
-def _private(split: Split) -> Iterator[Row]:
+def _private(split: Split, epsilons: Sequence[float]) -> Iterator[Row]:
     yield from split.free()
-    for epsilon in EPSILONS:
+    for epsilon in epsilons:
         for label, make in MODELS.items():
             yield split.ours(label, epsilon, make(epsilon))
 
 
-def measured(environments: Path | None, splits: int, kept: Path) -> pd.DataFrame:
+def measured(environments: Path | None, splits: int, epsilons: Sequence[float], kept: Path) -> pd.DataFrame:
     """Return a row for each table, split, model and epsilon; ``kept`` is the folder of finished parts."""
-    parts: dict[str, Callable[[Split], Iterator[Row]]] = {"private": _private}
+    parts: dict[str, Callable[..., Iterator[Row]]] = {"private": _private}
     for package in ENVIRONMENTS:
         if environments and (python := scorecards._python(environments, package)).exists():
             parts[package] = functools.partial(Split.others_of, python=python, package=package)
     tables = sorted(
         all_tables(environments), key=lambda table: len(Predicates.of(table[3])) ** 2 * len(table[2])
     )
+    values = "-".join(f"{epsilon:g}" for epsilon in epsilons)
     for seed in range(splits):
         for part, measure in parts.items():
             for table in tables:
-                path = kept / f"{table[0].replace(' ', '-')}-{part}-{seed}.csv"
+                path = kept / f"{table[0].replace(' ', '-')}-{part}-{seed}-{values}.csv"
                 if not path.exists():
-                    rows = pd.DataFrame(list(measure(Split(table, seed))))
+                    rows = pd.DataFrame(list(measure(Split(table, seed), epsilons)))
                     write_atomically(path, rows.to_csv(index=False))
     return pd.concat([pd.read_csv(path) for path in sorted(kept.glob("*.csv"))], ignore_index=True)
 
@@ -276,6 +284,7 @@ def main() -> None:
     parser.add_argument("--build", action="store_true", help="make those that are not there")
     parser.add_argument("--output", type=Path, required=True, help="folder for trees.csv and trees.md")
     parser.add_argument("--splits", type=int, default=10, help="of each table")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     if options.build and options.environments is not None:
@@ -284,7 +293,7 @@ def main() -> None:
             scorecards.make_environment(options.environments, package, names)
     kept = options.output / "trees-parts"
     kept.mkdir(exist_ok=True)
-    found = measured(options.environments, options.splits, kept)
+    found = measured(options.environments, options.splits, options.epsilons, kept)
     write_atomically(options.output / "trees.csv", found.to_csv(index=False, float_format="%.4g"))
     write_atomically(options.output / "trees.md", page(found))
 

@@ -12,7 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# The gate asks the same questions each time; elsewhere, hypothesis looks for new ones.
+hypothesis.settings.register_profile("gate", derandomize=True, deadline=None, database=None)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("gate")
 
 # Whoever starts the tests in the background may have Ctrl-C ignored, and processes inherit that: those that
 # tests interrupt must hear it.

@@ -13,17 +13,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rho
-from privopt.mechanisms.privacy.gradient_noise import (
-    SelectionNoise,
-    selection_steps,
-    shared_by,
-)
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.gradient_noise import SelectionNoise, selection_steps, shared_by
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
+    Run,
     State,
     StepClock,
     choose_output,
@@ -38,7 +34,6 @@ from privopt.mechanisms.risk.step_counts import (
     whole_steps,
 )
 from privopt.oracles.convex.registry import linear_minimizer
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -179,19 +174,18 @@ class DPFrankWolfeL1(IterativeMechanism):
     def step_sizes(self) -> tuple[float, float]:
         return self._rate()(0), self._rate()(self.steps - 1)
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        rate, l2, steps = self._rate(), self.regularizer.l2, self._drawn_steps(source)
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        rate, l2, source = self._rate(), self.regularizer.l2, run.source
+        steps = self._drawn_steps(source)
 
         def step(k: int, _state: State, x: Vector, g: Vector) -> State:
             scores = self.convex_set.vertex_scores(-(g + l2 * x))
             best = int(np.argmax(scores)) if source is None else self.selection.choose(scores, source)
             return (1 - rate(k)) * x + rate(k) * self.convex_set.vertex(best)
 
-        clock = StepClock(watch, steps)
-        iterates = noisy_iteration(Method(start, step), risk.gradient, lambda g: g, steps, clock)
-        return choose_output(iterates, self.output, start), None
+        clock = StepClock(run.watch, steps)
+        iterates = noisy_iteration(Method(run.start, step), risk.gradient, lambda g: g, steps, clock)
+        return choose_output(iterates, self.output, run.start), None
 
 
 def frank_wolfe_steps(

@@ -13,19 +13,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.convex.penalties import gradient_tolerance, objective_penalty
-from privopt.mechanisms.privacy.gradient_noise import (
-    VectorNoise,
-    gaussian_steps,
-    shared_by,
-)
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_steps, shared_by
 from privopt.mechanisms.privacy.parameters import check_delta
 from privopt.mechanisms.privacy.shifts import sound_sigma
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
@@ -114,19 +109,17 @@ class ObjectivePerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma, "output_sigma": self.vector_noise.sigma, "l2": self.regularizer.l2}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate]:
         """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
-        l2, onto = self.regularizer.l2, projector(self.convex_set)
+        l2, onto, source = self.regularizer.l2, projector(self.convex_set), run.source
         if source is None:
-            answer = minimize_ridge(risk, l2, self.tolerance, watch=watch)
+            answer = minimize_ridge(risk, l2, self.tolerance, watch=run.watch)
             return onto(answer.require(self.tolerance)), answer.certificate
         b = source.gaussian(self.sigma, self.facts.dimension)
         # Inputs are real numbers rounded to doubles, which moves the minimum as well: small coordinates of b
         # are rounded in units of sigma.
         drawn = float(np.linalg.norm(b)) + self.sigma * math.sqrt(self.facts.dimension)
         rounding = 2.0**-48 * drawn
-        answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=watch)
+        answer = minimize_ridge(risk, l2, self.tolerance, linear=b, watch=run.watch)
         w = self.vector_noise.add(answer.require(self.tolerance - rounding), source)
         return onto(w), answer.certificate

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from privopt.mechanisms.convex.penalties import gradient_tolerance, output_penalty
-from privopt.mechanisms.privacy.gradient_noise import (
-    VectorNoise,
-)
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
@@ -61,12 +58,10 @@ class OutputPerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate]:
         """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
-        answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=watch)
+        answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=run.watch)
         w = answer.require(self.tolerance)
-        if source is not None:
-            w = self.vector_noise.add(w, source)
+        if run.source is not None:
+            w = self.vector_noise.add(w, run.source)
         return projector(self.convex_set)(w), answer.certificate

@@ -10,14 +10,7 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch
-from privopt.mechanisms.risk.iteration import (
-    Method,
-    Output,
-    Perturb,
-    StepClock,
-    choose_output,
-    noisy_iteration,
-)
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.mechanism import IterativeMechanism, RiskTarget
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
@@ -29,7 +22,6 @@ from privopt.mechanisms.risk.sampling import (
 )
 from privopt.mechanisms.risk.step_counts import euclidean_steps, typical_distance
 from privopt.oracles.convex.prox import prox_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
@@ -97,18 +89,16 @@ class DPStochasticGradient(IterativeMechanism):
     def step_sizes(self) -> tuple[float, float]:
         return self.step_size, self.step_size
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         n, q, eta = self.facts.n_records, self.sampling, self.step_size
         step = prox_step(self.convex_set, self.regularizer)
-        draw = source or NoiseSource()  # batches are random even in a fit without noise
+        draw = run.source or NoiseSource()  # batches are random even in a fit without noise
 
         def gradient(x: Vector) -> Vector:
             return risk.gradient_sum(x, poisson_batch(n, q, draw))
 
-        method = Method(start, lambda _k, _state, x, g: step(x - (eta / (q * n)) * g, eta))
-        steps = self._drawn_steps(source)
-        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
-        iterates = noisy_iteration(method, gradient, perturb, steps, StepClock(watch, steps))
-        return choose_output(iterates, self.output, start), None
+        method = Method(run.start, lambda _k, _state, x, g: step(x - (eta / (q * n)) * g, eta))
+        steps = self._drawn_steps(run.source)
+        perturb = run.perturbation(self.vector_noise, steps)
+        iterates = noisy_iteration(method, gradient, perturb, steps, StepClock(run.watch, steps))
+        return choose_output(iterates, self.output, run.start), None

@@ -22,8 +22,7 @@ from privopt.mechanisms.convex.likely_weights import (
     towards_mean,
 )
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
@@ -126,15 +125,13 @@ class SufficientStatistics(RiskMechanism):
         """r / B, the factor of x y."""
         return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        A, b = moments(risk, self.offset, watch)
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        A, b = moments(risk, self.offset, run.watch)
         p, entries, weight = len(b), _entries(self.facts), self._label_weight
         scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
-        if source is None:
+        if run.source is None:
             return self._model(A, b, 0.0), None
-        noisy = self.vector_noise.add(np.concatenate([A.ravel()[entries] * scale, weight * b]), source)
+        noisy = self.vector_noise.add(np.concatenate([A.ravel()[entries] * scale, weight * b]), run.source)
         A = np.zeros((p, p))
         A.ravel()[entries] = noisy[: entries.size] / scale
         A = A + A.T - np.diag(np.diag(A))

@@ -17,12 +17,7 @@ from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import (
-    Method,
-    Output,
-    StepClock,
-    noisy_iteration,
-)
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, noisy_iteration
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
@@ -34,7 +29,6 @@ from privopt.mechanisms.risk.sampling import (
 )
 from privopt.mechanisms.risk.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.oracles.convex.prox import prox_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -161,13 +155,12 @@ class DPSVRG(RiskMechanism):
     def _next_start(self, _last: Vector, average: Vector) -> Vector:
         return average
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        source = run.source
         draw = source or NoiseSource()  # batches are random even in a fit without noise
         step = prox_step(self.convex_set, self.regularizer)
-        x = anchor = start
-        clock = StepClock(watch, sum(self.rounds))
+        x = anchor = run.start
+        clock = StepClock(run.watch, sum(self.rounds))
         p, noise = self.facts.dimension, None
         if source is not None:
             noise = source.discrete_gaussian_vectors(MAX_EXPONENT, p, sum(self.rounds))

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, unread_count_parts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
-from privopt.mechanisms.estimators.lone_scores import check_lone_scores, is_own
 from privopt.mechanisms.estimators.predictions import for_workers
+from privopt.mechanisms.estimators.rowwise import check_rowwise_scores, is_own
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
 from privopt.mechanisms.evaluation.classes import ClassEvaluation
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
@@ -111,7 +111,7 @@ def evaluate(
         )
     check = None
     if not is_own(model):
-        check = check_lone_scores(model, schema or getattr(model, "schema_", None))
+        check = check_rowwise_scores(model, schema or getattr(model, "schema_", None))
     given = _unread(model, X, y, _scored)
     n = given.n_records
     bins = bins_of(model, n, epsilon)
@@ -119,7 +119,7 @@ def evaluate(
     if check is not None:
         plan = replace(plan, spend=plan.spend.relying_on(f"scores: {check.words}", checked=check.made))
     with booked(ledger, plan.spend_with(source), given) as table:
-        held = np.sum(table.each(partial(_held, bins=bins)), axis=0)
+        held = np.sum(table.each(partial(_score_counts, bins=bins)), axis=0)
         check_number(int(np.sum(held)), n)
         histogram = plan.release_counts(held, source)
     predicted = tuple(model.risks_at(bins.centres).tolist()) if hasattr(model, "risks_at") else None
@@ -157,33 +157,34 @@ def _evaluate_classes(
 ) -> ClassEvaluation:
     """Release the confusion matrix of a model of several classes."""
     size = len(model.classes_)
-    given = _unread(model, X, y, _told)
+    given = _unread(model, X, y, _predicted)
     n, plan, source = given.n_records, LeafPlan.plan(epsilon), NoiseSource(seed)
     with booked(ledger, replace(plan.spend, insecure_seed=source.insecure_seed), given) as table:
-        held = np.sum(table.each(partial(_crossed, size=size)), axis=0)
+        held = np.sum(table.each(partial(_confusion_counts, size=size)), axis=0)
         check_number(int(np.sum(held)), n)
         histogram = plan.release_counts(held.reshape(size, size), source)
     return ClassEvaluation(histogram, tuple(model.classes_.tolist()), target, confidence)
 
 
-class _Told(NamedTuple):
+class _Predicted(NamedTuple):
     """Predicted and true classes of the rows of a part, and the number of records of each row."""
 
-    said: NDArray[np.int64]
+    predicted: NDArray[np.int64]
     true: NDArray[np.int64]
     counts: NDArray[np.int64]
 
 
-def _told(pair: tuple[Any, Any], model: Any, classes: Any) -> _Told:
+def _predicted(pair: tuple[Any, Any], model: Any, classes: Any) -> _Predicted:
     X, y = pair
-    said = class_indices(np.asarray(model.predict(X)), classes)
+    predicted = class_indices(np.asarray(model.predict(X)), classes)
     if isinstance(X, CountedRecords):
-        return _Told(said, X.label, X.counts)
-    return _Told(said, class_indices(checked_labels(y, len(said)), classes), record_counts(None, len(said)))
+        return _Predicted(predicted, X.label, X.counts)
+    n = len(predicted)
+    return _Predicted(predicted, class_indices(checked_labels(y, n), classes), record_counts(None, n))
 
 
-def _crossed(part: _Told, size: int) -> NDArray[np.int64]:
-    return tallied(size * part.said + part.true, part.counts, size * size)
+def _confusion_counts(part: _Predicted, size: int) -> NDArray[np.int64]:
+    return tallied(size * part.predicted + part.true, part.counts, size * size)
 
 
 class _Scored(NamedTuple):
@@ -203,5 +204,5 @@ def _scored(pair: tuple[Any, Any], model: Any, classes: Any) -> _Scored:
     return _Scored(scores, positive, record_counts(None, len(scores)))
 
 
-def _held(part: _Scored, bins: ScoreBins) -> NDArray[np.int64]:
+def _score_counts(part: _Scored, bins: ScoreBins) -> NDArray[np.int64]:
     return held_in(bins, *part)

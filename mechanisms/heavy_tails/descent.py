@@ -16,6 +16,7 @@ from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
     Perturb,
+    Run,
     StepClock,
     choose_output,
     noisy_iteration,
@@ -23,7 +24,6 @@ from privopt.mechanisms.risk.iteration import (
 from privopt.mechanisms.risk.mechanism import SteppedMechanism
 from privopt.mechanisms.risk.step_counts import mirror_steps, whole_steps
 from privopt.oracles.convex.prox import prox_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -99,10 +99,10 @@ class RobustDescent(SteppedMechanism):
         return risk
 
     def _iterate(
-        self, gradient: Callable[[Vector], Vector], perturb: Perturb, start: Vector, watch: Watch
-    ) -> Vector:
+        self, gradient: Callable[[Vector], Vector], perturb: Perturb, run: Run
+    ) -> tuple[Vector, None]:
         l2, eta = self.regularizer.l2, self.step_sizes[0]
         step = prox_step(self.convex_set, ElasticNet(l1=self.regularizer.l1))
-        method = Method(start, lambda _k, _state, x, g: step(x - eta * (g + l2 * x), eta))
-        iterates = noisy_iteration(method, gradient, perturb, self.steps, StepClock(watch, self.steps))
-        return choose_output(iterates, Output.LAST, start)
+        method = Method(run.start, lambda _k, _state, x, g: step(x - eta * (g + l2 * x), eta))
+        iterates = noisy_iteration(method, gradient, perturb, self.steps, StepClock(run.watch, self.steps))
+        return choose_output(iterates, Output.LAST, run.start), None

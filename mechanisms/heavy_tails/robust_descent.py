@@ -9,10 +9,8 @@ from typing import ClassVar, Self
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskTarget
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
@@ -76,12 +74,7 @@ class RobustGradientDescent(RobustDescent):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         soft, records = self.truncation, self._records(risk)
-        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, self.steps)
-        point = self._iterate(
-            lambda w: records.soft_gradient(w, soft.scale, soft.beta), perturb, start, watch
-        )
-        return point, None
+        perturb = run.perturbation(self.vector_noise, self.steps)
+        return self._iterate(lambda w: records.soft_gradient(w, soft.scale, soft.beta), perturb, run)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.heavy_tails.records import planned_records
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
@@ -20,7 +20,6 @@ from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
-from privopt.problems.arrays import as_reals
 from privopt.problems.convex.regularizers import Vector
 
 
@@ -129,10 +128,5 @@ class RobustMean:
         """Return the robust mean without noise. NOT private."""
         from privopt.problems.convex.soft_truncation import soft_mean  # imports numba, which is slow
 
-        rows = np.ascontiguousarray(as_reals(X, "records of shape (n, d)"))
-        if rows.shape != (self.n_records, self.dimension):
-            raise PlanMismatchError(
-                f"this plan was made for {self.n_records} records of {self.dimension} numbers, the data have "
-                f"shape {rows.shape}: plan again for it"
-            )
+        rows = np.ascontiguousarray(planned_records(X, self.n_records, self.dimension))
         return soft_mean(rows, self.truncation.scale, self.truncation.beta)

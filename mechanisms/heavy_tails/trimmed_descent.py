@@ -10,11 +10,10 @@ import numpy as np
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.trimming import Trimming
-from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskTarget
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
@@ -76,10 +75,8 @@ class TrimmedGradientDescent(RobustDescent):
         noise = self.trimming.noise
         return {"t": noise.t, "s": noise.s, "trimmed": self.trimming.trimmed}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        records, trim = self._records(risk), self.trimming
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        records, trim, source = self._records(risk), self.trimming, run.source
         if not isinstance(records.X, np.ndarray):
             raise PrivacyParameterError(
                 f"{self.name} sorts columns: it takes dense arrays, not sparse matrices"
@@ -94,4 +91,4 @@ class TrimmedGradientDescent(RobustDescent):
                 return np.array([trim.estimate(column) for column in columns])
 
         # The noise depends on the records, so ``gradient`` adds it.
-        return self._iterate(gradient, lambda g: g, start, watch), None
+        return self._iterate(gradient, lambda g: g, run)

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.heavy_tails.records import planned_records
 from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
@@ -16,7 +16,6 @@ from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
-from privopt.problems.arrays import as_reals
 
 
 @dataclass(frozen=True)
@@ -84,13 +83,8 @@ class TrimmedMean:
             PlanMismatchError: another shape.
             InvalidInputError: values that are not numbers.
         """
-        columns = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
-        if columns.shape != (self.trimming.n, self.dimension):
-            raise PlanMismatchError(
-                f"this plan was made for {self.trimming.n} records of {self.dimension} numbers, the data "
-                f"have shape {columns.shape}: plan again for it"
-            )
+        records = planned_records(X, self.trimming.n, self.dimension).astype(np.float64, copy=False)
         source = checked_source(noise)
-        point = self.trimming.release(columns.T, source)
+        point = self.trimming.release(records.T, source)
         spend = spent(self, source)
         return RealRelease(point, spend, self.noise)

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.oracles.indefinite.interface import HalfSpace
 from privopt.oracles.indefinite.select import indefinite_minimizer
@@ -76,13 +75,11 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         theta = min(1.0, self.gamma / (2 * self.facts.hessian_lipschitz * across**3))
         return eta, theta
 
-    def _search(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Search:
-        minimize, gradient = linear_minimizer(self.convex_set), self._gradients(risk, source)
-        room = self.convex_set.diameter * self.gradient_tail * (source is not None)
-        clock = StepClock(watch, self.steps)
-        trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
+    def _search(self, risk: TwiceDifferentiableRisk, run: Run) -> Search:
+        minimize, gradient = linear_minimizer(self.convex_set), self._gradients(risk, run)
+        room = self.convex_set.diameter * self.gradient_tail * (run.source is not None)
+        clock = StepClock(run.watch, self.steps)
+        trajectory, gradients, tests = [run.start], list[Vector](), list[CurvatureTest]()
         for k in range(self.steps):
             clock.tick()
             w = trajectory[-1]
@@ -92,7 +89,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
             slope, end = float(g @ (v - w)), v
             rate = -slope / (self.smoothness * max(float(np.sum((v - w) ** 2)), 1e-300))
             if slope >= -self.alpha / 2 and (not tests or k >= tests[-1].step + self.test_interval):
-                test, u = self._least_curvature(k, w, g, self._noisy_hessian(risk, w, source), room, watch)
+                test, u = self._least_curvature(k, w, g, self._noisy_hessian(risk, w, run), room, run.watch)
                 tests.append(test)
                 if not test.passed:
                     cubic_coefficient = self.facts.hessian_lipschitz * float(np.linalg.norm(u - w)) ** 3

@@ -11,13 +11,12 @@ import numpy as np
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.gradient_noise import shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Watch
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -126,14 +125,12 @@ class NetMechanism(RiskMechanism):
         unit = loss_spread(self.facts, self.net.radius) / LOSS_UNITS
         return self.net.alpha * slope + drawn + 2 * unit
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate | None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
         problem = NetProblem(risk, self.net, self.regularizer.l2)
-        if source is None:
+        if run.source is None:
             return self.net.points(_best(problem)[None, :])[0], None
         prepared = gibbs_oracle(self.oracle).prepare(problem, self.draw.question)
-        drawn = self.draw.release(prepared, source, watch.rest)
+        drawn = self.draw.release(prepared, run.source, run.watch.rest)
         return self.net.points(drawn.point[None, :])[0], None
 
 

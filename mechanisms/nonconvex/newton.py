@@ -10,11 +10,9 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.step_counts import SPREAD, whole_steps
 from privopt.oracles.indefinite.cubic import cubic_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -75,18 +73,16 @@ class DPCubicNewton(SecondOrderMechanism):
         spread = float(min(self.facts.dimension, SPREAD))
         return self.facts.hessian_lipschitz / (spread * math.sqrt(spread))
 
-    def _search(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Search:
-        noisy, gradient = source is not None, self._gradients(risk, source)
-        damped = self.damping * noisy * np.eye(start.size)
-        clock = StepClock(watch, self.steps)
-        trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
+    def _search(self, risk: TwiceDifferentiableRisk, run: Run) -> Search:
+        noisy, gradient = run.source is not None, self._gradients(risk, run)
+        damped = self.damping * noisy * np.eye(run.start.size)
+        clock = StepClock(run.watch, self.steps)
+        trajectory, gradients, tests = [run.start], list[Vector](), list[CurvatureTest]()
         for k in range(min(self.steps, self.tests)):  # equal by the plan; no Hessian is unpaid
             clock.tick()
             w = trajectory[-1]
             gradients.append(gradient(w))
-            H = self._noisy_hessian(risk, w, source)
+            H = self._noisy_hessian(risk, w, run)
             least = float(eigvalsh(H, subset_by_index=[0, 0])[0])
             tests.append(CurvatureTest(k, least, least, least >= self._eigenvalue_threshold(noisy)))
             trajectory.append(w + cubic_step(H + damped, gradients[-1], self.cubic_coefficient))

@@ -13,16 +13,15 @@ from scipy import stats
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.reliance import spent
-from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.risk.iteration import Perturb, Run
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -188,8 +187,7 @@ class SecondOrderMechanism(SteppedMechanism):
         frobenius = facts.hessian_sensitivity * (1 + 1e-12)
         entries = noise_at_level(for_hessians, tests * together, frobenius, d * (d + 1) // 2, facts.n_records)
         level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
-        note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
-        spend = PrivacySpend(target.epsilon, target.delta, "gdp", cls.name, level=level, note=note)
+        spend = target.gdp_spend(cls.name, level)
         made = cls(
             facts,
             space,
@@ -263,10 +261,8 @@ class SecondOrderMechanism(SteppedMechanism):
         """Return the negative curvature that T steps are too few to escape."""
 
     @abstractmethod
-    def _search(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Search:
-        """Run the search; without a source, without noise."""
+    def _search(self, risk: TwiceDifferentiableRisk, run: Run) -> Search:
+        """Run the search."""
 
     @property
     def noise(self) -> dict[str, float]:
@@ -306,20 +302,18 @@ class SecondOrderMechanism(SteppedMechanism):
         """Steps between two tests of Hessians, so that there are at most ``tests``."""
         return -(-self.steps // self.tests)
 
-    def _gradients(self, risk: TwiceDifferentiableRisk, source: NoiseSource | None) -> Perturb:
-        """Return w -> the noisy gradient of the penalised risk, for T steps; noiseless without a source."""
-        add: Perturb = (lambda g: g) if source is None else self.gradient_noise.adder(source, self.steps)
+    def _gradients(self, risk: TwiceDifferentiableRisk, run: Run) -> Perturb:
+        """Return w -> the noisy gradient of the penalised risk, for T steps."""
+        add = run.perturbation(self.gradient_noise, self.steps)
         return lambda w: np.asarray(add(risk.gradient(w)) + self.regularizer.l2 * w)
 
-    def _noisy_hessian(self, risk: TwiceDifferentiableRisk, w: Vector, source: NoiseSource | None) -> Vector:
+    def _noisy_hessian(self, risk: TwiceDifferentiableRisk, w: Vector, run: Run) -> Vector:
         exact = risk.hessian(w)
-        H = exact if source is None else self.hessian_noise.add(exact, source)
+        H = exact if run.source is None else self.hessian_noise.add(exact, run.source)
         return np.asarray(H + self.regularizer.l2 * np.eye(len(H)))
 
-    def _run(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate | None]:
-        return self._search(risk, start, source, watch).point, None
+    def _run(self, risk: TwiceDifferentiableRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
+        return self._search(risk, run).point, None
 
     def release(
         self,
@@ -331,7 +325,7 @@ class SecondOrderMechanism(SteppedMechanism):
         """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle point."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
         source, fresh = checked_source(noise), self._fresh()
-        done = fresh._search(risk, fresh._start(start), source, started(limits))
+        done = fresh._search(risk, Run(fresh._start(start), source, started(limits)))
         spend = spent(self, source)
         return LocalMinimumRelease(
             done.point,

@@ -11,16 +11,15 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import spent
-from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.whole_space import WholeSpace
@@ -115,8 +114,7 @@ class DPSpider(SteppedMechanism):
             for share, count, size in zip(cls._shares(), times, sizes, strict=True)
         ]
         level = math.hypot(*(noise.level(count) for noise, count in zip(noises, times, strict=True)))
-        note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
-        spend = PrivacySpend(target.epsilon, target.delta, "gdp", cls.name, level=level, note=note)
+        spend = target.gdp_spend(cls.name, level)
         return cls(
             facts,
             target.convex_set,
@@ -168,20 +166,18 @@ class DPSpider(SteppedMechanism):
         bound = difference_sensitivity(self.facts, w, before)
         return VectorNoise(bound, self.multiplier * bound, self.facts.dimension)
 
-    def _iterates(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Iterator[Vector]:
-        """Yield w_2, ..., w_{T+1}; without a source, without noise."""
+    def _iterates(self, risk: TwiceDifferentiableRisk, run: Run) -> Iterator[Vector]:
+        """Yield w_2, ..., w_{T+1}."""
         exact, drawn = risk.in_float64(), None  # float32 predictions are not Lipschitz in w
-        if source is not None:
-            drawn = source.discrete_gaussian_vectors(MAX_EXPONENT, start.size, self.steps)
-        clock, eta, l2 = StepClock(watch, self.steps), self.step_sizes[0], self.regularizer.l2
+        if run.source is not None:
+            drawn = run.source.discrete_gaussian_vectors(MAX_EXPONENT, run.start.size, self.steps)
+        clock, eta, l2 = StepClock(run.watch, self.steps), self.step_sizes[0], self.regularizer.l2
 
         def noised(vector: Vector, noise: VectorNoise) -> Vector:
             return vector if drawn is None else noise.add_drawn(vector, next(drawn))
 
-        w = before = start
-        v = last = np.zeros_like(start)
+        w = before = run.start
+        v = last = np.zeros_like(w)
         for k in range(self.steps):
             clock.tick()
             gradient = exact.gradient(w)
@@ -194,10 +190,8 @@ class DPSpider(SteppedMechanism):
             before, last, w = w, gradient, w - eta * (v + l2 * w)
             yield w
 
-    def _run(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate | None]:
-        *_, w = self._iterates(risk, start, source, watch)
+    def _run(self, risk: TwiceDifferentiableRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
+        *_, w = self._iterates(risk, run)
         return w, None
 
     def release(
@@ -209,8 +203,9 @@ class DPSpider(SteppedMechanism):
     ) -> SpiderRelease:
         """Run once on the data; see ``RiskMechanism.release``."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source, first = checked_source(noise), self._start(start)
-        path = [first, *self._iterates(risk, first, source, started(limits))]
+        source = checked_source(noise)
+        run = Run(self._start(start), source, started(limits))
+        path = [run.start, *self._iterates(risk, run)]
         spend = spent(self, source)
         return SpiderRelease(path[-1], spend, self.noise, trajectory=np.stack(path))
 

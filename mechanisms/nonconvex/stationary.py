@@ -10,9 +10,7 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import StepClock
-from privopt.oracles.limits import Watch
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
@@ -57,12 +55,10 @@ class DPStationaryPoint(SecondOrderMechanism):
     def step_sizes(self) -> tuple[float, float]:
         return 1 / self.smoothness, 1 / self.smoothness
 
-    def _search(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Search:
-        noisy, gradient = source is not None, self._gradients(risk, source)
-        clock = StepClock(watch, self.steps)
-        trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
+    def _search(self, risk: TwiceDifferentiableRisk, run: Run) -> Search:
+        noisy, gradient = run.source is not None, self._gradients(risk, run)
+        clock = StepClock(run.watch, self.steps)
+        trajectory, gradients, tests = [run.start], list[Vector](), list[CurvatureTest]()
         for _ in range(self.steps):
             clock.tick()
             gradients.append(gradient(trajectory[-1]))
@@ -74,7 +70,7 @@ class DPStationaryPoint(SecondOrderMechanism):
                 and k <= looked - self.test_interval
             ):
                 looked = k
-                H = self._noisy_hessian(risk, trajectory[k], source)
+                H = self._noisy_hessian(risk, trajectory[k], run)
                 least = float(eigvalsh(H, subset_by_index=[0, 0])[0])
                 tests.append(CurvatureTest(k, least, least, least >= self._eigenvalue_threshold(noisy)))
                 if tests[-1].passed:

@@ -9,6 +9,8 @@ from enum import Enum
 
 import numpy as np
 
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Watch
@@ -25,6 +27,25 @@ class Output(Enum):
     AVERAGE = "average"
     WEIGHTED = "weighted"
     RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a mechanism.
+
+    Attributes:
+        start: the first iterate.
+        source: source of the noise; None for a run without noise.
+        watch: the limits.
+    """
+
+    start: Vector
+    source: NoiseSource | None
+    watch: Watch
+
+    def perturbation(self, noise: VectorNoise, steps: int) -> Perturb:
+        """Return a function that adds fresh noise in each of ``steps`` steps; none in a run without noise."""
+        return (lambda vector: vector) if self.source is None else noise.adder(self.source, steps)
 
 
 @dataclass(frozen=True)

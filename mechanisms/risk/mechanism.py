@@ -19,32 +19,17 @@ import numpy as np
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import (
-    VectorNoise,
-    gaussian_releases,
-)
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.parameters import (
-    check_count,
-    check_delta,
-    check_epsilon,
-    within_doubles,
-)
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, within_doubles
 from privopt.mechanisms.privacy.reliance import fresh_copy, relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
-from privopt.mechanisms.risk.iteration import (
-    Method,
-    Output,
-    Perturb,
-    StepClock,
-    choose_output,
-    noisy_iteration,
-)
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -101,6 +86,11 @@ class RiskTarget:
     def mu(self) -> float:
         """The budget of one release, as Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta) / math.sqrt(self.releases)
+
+    def gdp_spend(self, name: str, level: float) -> PrivacySpend:
+        """Return the cost of all releases of mechanism ``name``, together ``level``-GDP."""
+        note = shared_by(self.releases, f"{level / math.sqrt(self.releases):.4g}-GDP each")
+        return PrivacySpend(self.epsilon, self.delta, "gdp", name, level=level, note=note)
 
     def gaussian(self, name: str, *, steps: int, sensitivity: float) -> tuple[VectorNoise, PrivacySpend]:
         """Calibrate noise for ``steps`` full-batch steps a run, and the cost of all runs of mechanism
@@ -277,9 +267,7 @@ class RiskMechanism(ABC):
         return {}
 
     @abstractmethod
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate | None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
         """Run the algorithm, without noise if there is no source; return the output and its certificate,
         if any.
         """
@@ -310,7 +298,7 @@ class RiskMechanism(ABC):
         """
         self._check(risk)
         source, fresh = checked_source(noise), self._fresh()
-        point, proof = fresh._run(risk, fresh._start(start), source, started(limits))
+        point, proof = fresh._run(risk, Run(fresh._start(start), source, started(limits)))
         spend = spent(self, source)
         return RealRelease(point, spend, self.noise, proof)
 
@@ -321,7 +309,7 @@ class RiskMechanism(ABC):
         """
         self._check(risk)
         fresh = self._fresh()
-        return fresh._run(risk, fresh._start(start), None, Limits().start())[0]
+        return fresh._run(risk, Run(fresh._start(start), None, Limits().start()))[0]
 
     def _check(self, risk: EmpiricalRisk) -> None:
         if risk.facts != self.facts:
@@ -427,11 +415,8 @@ class FullBatchMechanism(IterativeMechanism):
     def _method(self, start: Vector) -> Method:
         """Return the algorithm."""
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        method = self._method(start)
-        steps = self._drawn_steps(source)
-        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
-        iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(watch, steps))
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        method, steps = self._method(run.start), self._drawn_steps(run.source)
+        perturb = run.perturbation(self.vector_noise, steps)
+        iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(run.watch, steps))
         return choose_output(iterates, self.output, method.point(method.start)), None

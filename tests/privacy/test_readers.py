@@ -126,6 +126,17 @@ def test_one_cell_of_a_file_changes_its_own_record_alone(
         ]
 
 
+@pytest.mark.parametrize("reader", ["csv", "quoted csv"])
+def test_the_least_64_bit_integer_is_not_missing(tmp_path: Path, reader: str) -> None:
+    """pandas before 3.1 reads it as missing if another cell of its column is."""
+    for least, other in ((str(-(2**63)), ""), ("", str(-(2**63)))):
+        mark = '"' if reader == "quoted csv" else ""
+        (tmp_path / "t.csv").write_text(f"a,b\n{mark}{least}{mark},1\n{mark}{other}{mark},2\n")
+        found = read_table(tmp_path / "t.csv")["a"]
+        assert sorted(found.dropna()) == [float(-(2**63))]
+        assert found.isna().sum() == 1
+
+
 # Cells as engines hold them: with types of their own, but for SQLite, where any cell can be of any type.
 TYPED = st.lists(ROW, min_size=1, max_size=40)
 ODD = st.sampled_from(

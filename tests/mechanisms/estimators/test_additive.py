@@ -110,7 +110,7 @@ def test_the_page_says_how_both_are_joined() -> None:
 @pytest.mark.parametrize(
     ("n", "epsilon", "classes", "ranking", "model"),
     [
-        (1_000, 1.0, 2, False, "tree"),
+        (1_000_000, 0.001, 2, False, "tree"),
         (1_000, 1.0, 2, True, "additive"),
         (1_000_000, 1.0, 2, False, "card"),
         (1_000_000, 1.0, 2, True, "card"),
