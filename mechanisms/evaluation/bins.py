@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 # Models without a schema: bins cover log-odds up to this.
 _FAR = 8.0
 _FEWEST, _MOST = 8, 64
-# A table of risks has rows only of bins with enough records for the noise of their counts (``supported``): at
-# least four deviations of the noise of two counts, 16 / epsilon records for small epsilon. More bins than have
-# room for that only add noise to the sum of positives.
+# A table of risks has rows only of bins whose records outnumber the noise of their counts (``supported``): by
+# four deviations of the noise of two counts, 16 / epsilon records for small epsilon. More bins than have room
+# for that only add noise to the sum of positives.
 _OF_A_ROW, _FEWEST_OF_RISKS = 16, 2
 # Bins reach as far as if a number had at most this many grid points: on finer grids records usually lie near
 # one end of the range.
