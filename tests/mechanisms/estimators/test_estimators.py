@@ -260,6 +260,9 @@ def test_frames_arrays_and_sparse_matrices_agree(tmp_path: Path) -> None:
     named.save(tmp_path / "named.json")
     loaded = PrivateLogisticRegression.load(tmp_path / "named.json")
     assert list(named.feature_names_in_) == list(loaded.feature_names_in_) == ["a", "b", "c"]
+    (tmp_path / "two.json").write_text(json.dumps({**named.to_dict(), "columns": ["a", "b"]}))
+    with pytest.raises(InvalidInputError, match="columns must be 3 names"):
+        PrivateLogisticRegression.load(tmp_path / "two.json")
     for matrix in (sp.csr_array(X), sp.csc_matrix(X)):
         fitted = classifier().fit(matrix, y)
         assert fitted.coef_ == pytest.approx(expected.coef_, abs=1e-6)
