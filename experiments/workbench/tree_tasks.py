@@ -34,9 +34,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "heavy tails": ("tail",) * 6,
     "counts": ("count",) * 6,
     "few levels": ("flag", "flag", "levels 3", "levels 3", "levels 5", "levels 8"),
-    "many levels": ("levels 40", "levels 40", "levels 12", "bell", "amount", "flag"),
+    "many levels": ("levels 40", "levels 20", "levels 8", "bell", "amount", "flag"),
     "mixed": ("uniform", "bell", "amount", "spike", "count", "levels 3", "levels 12", "flag"),
-    "mostly irrelevant": ("bell", "amount", "spike", "levels 12") * 3,
+    "mostly irrelevant": ("bell", "amount", "spike", "levels 12") * 2,
 }
 # Labels: a tree of two levels, a sum of three steps, or a smooth sum of five columns.
 SIGNALS = ("tree", "steps", "smooth")
