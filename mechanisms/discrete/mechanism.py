@@ -13,7 +13,7 @@ import numpy as np
 
 from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
 from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -192,6 +192,28 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     ) -> Release:
         spend = relying_on(spent(self, source), self, answering(oracle))
         return Release(np.array(point), spend, self.noise, oracle.name, proof)
+
+
+@dataclass(frozen=True)
+class PerturbedMinimizer(LatticeMechanism[PreparedOracle]):
+    """The certified minimiser of the loss plus a random linear term."""
+
+    @abstractmethod
+    def _perturbation(self, source: NoiseSource) -> Perturbation:
+        """Draw the random term."""
+
+    def release(
+        self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
+    ) -> Release:
+        """Draw the random term, call the oracle once, and require a certified argmin.
+
+        Raises:
+            PlanMismatchError: the oracle was prepared for another problem or task.
+            CertificateError: no certified argmin; nothing is released.
+        """
+        self.check_oracle(oracle)
+        source = checked_source(noise)
+        return self.certified_argmin(oracle, self._perturbation(source), source, limits)
 
 
 def answering(oracle: Any) -> tuple[str, Any]:

@@ -140,21 +140,7 @@ class SeededScorecard:
             seed: RiskMechanism = _moments(facts, risk, epsilon, own)
         else:
             seed = _seed(model, risk, rest, delta, mu)
-        if seed.spend.level is None or seed.spend.notion != "gdp":
-            claims = (
-                f"a model at epsilon = {seed.spend.epsilon:.4g} ({seed.name}), its rounding at {left:.4g}"
-            )
-        else:
-            first = 0.0 if means is None else means.level
-            together = math.hypot(seed.spend.level, first) * (1 + 1e-12)
-            if beside_range_delta(together, choice.width, epsilon) > delta:
-                raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
-            claims = (
-                f"a model at {seed.spend.level:.4g}-GDP ({seed.name}), its rounding of bounded range "
-                f"{choice.width:.4g}"
-            )
-            if means is not None:
-                claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
+        claims = _claims(facts, seed.spend, choice, means, (epsilon, delta))
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means)
 
@@ -240,6 +226,35 @@ class SeededScorecard:
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
+
+
+def _claims(
+    facts: CardFacts,
+    seed: PrivacySpend,
+    choice: ExponentialMechanism,
+    means: NumberMeans | None,
+    target: tuple[float, float],
+) -> str:
+    """Describe the claims of the parts.
+
+    Raises:
+        PrivacyParameterError: the calibrated parts do not meet the target, (epsilon, delta).
+    """
+    if seed.level is None or seed.notion != "gdp":
+        left = choice.spend.epsilon
+        return f"a model at epsilon = {seed.epsilon:.4g} ({seed.mechanism}), its rounding at {left:.4g}"
+    epsilon, delta = target
+    first = 0.0 if means is None else means.level
+    together = math.hypot(seed.level, first) * (1 + 1e-12)
+    if beside_range_delta(together, choice.width, epsilon) > delta:
+        raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
+    claims = (
+        f"a model at {seed.level:.4g}-GDP ({seed.mechanism}), "
+        f"its rounding of bounded range {choice.width:.4g}"
+    )
+    if means is not None:
+        claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
+    return claims
 
 
 def _moments_do(facts: CardFacts, mu: float) -> bool:

@@ -455,7 +455,7 @@ WRONG: list[tuple[Wrong, str, str]] = [
     (Wrong(stating(lambda s: Exactness(1e-17, 1e-60))), "exactness", "it cannot be"),
     (Wrong(stating(lambda s: Exactness(math.nan, 0.0))), "exactness", "log_error must be finite"),
     (Wrong(stating(lambda s: Exactness(1e-12, -1e-9))), "exactness", "lost_mass must be finite and >= 0"),
-    (Wrong(stating(lambda s: Exactness(0.1, 0.0))), "exactness", "too large for a claim"),
+    (Wrong(stating(lambda s: Exactness(0.1, 0.0))), "exactness", "beta 0: .* too large for a claim"),
     (Wrong(stating(lambda s: Exactness(1e-12, 1e-3))), "exactness", "too large for a claim"),
     (Wrong(stating(lambda s: Exactness(1e-12 / (1 + s.losses[0]), 0))), "exactness", "it tells of the data"),
     (BuildsFirst(), "refusals", "something was built"),

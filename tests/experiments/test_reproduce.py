@@ -18,7 +18,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from privopt.experiments.reproduce import neel2020_figure1 as neel
-from privopt.experiments.reproduce import neel2020_opsamp, runner, wang2017, wang_xiao2020, wang_xu2019
+from privopt.experiments.reproduce import (
+    neel2020_opsamp,
+    neel2020_spacing,
+    runner,
+    wang2017,
+    wang_xiao2020,
+    wang_xu2019,
+)
 from privopt.experiments.reproduce.interface import Agreement, Cell, Line, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.pages import write
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
@@ -266,6 +273,47 @@ def test_verdicts_on_opsamp_follow_what_was_measured() -> None:
         assert found[-1].agreement is agreement
         assert found[-2].agreement is Agreement.YES
         assert found[0].agreement is Agreement.FAILS
+
+
+def test_verdicts_on_spacings_follow_what_was_measured() -> None:
+    """A constant model, and bounds that say no more than one, are no agreement."""
+    fig = neel2020_spacing
+
+    def verdicts(ours: float, rival: float, bound: float, growing: float) -> list[Verdict]:
+        lines = []
+        for curve, excess in ((fig.OPDISC, ours), (fig.RSPM, rival)):
+            for panel, name, value in (
+                ("d = 2", curve, excess),
+                ("d = 2", curve + fig.PRINTED, excess),
+                (fig.GROWING, curve, growing),
+                (fig.CONVEX, fig.OPSAMP, growing),
+            ):
+                places = [(run, fig.EXCESS, value + 1e-6 * run) for run in range(3)]
+                for run, measure, at in (*places, (0, fig.BOUND, bound), (0, fig.CONSTANT, 0.2)):
+                    lines.append(Line(panel, name, 1.0, run, 1.0, measure, at))
+        return list(fig.verdicts(pd.DataFrame(lines)))
+
+    good = [v.agreement for v in verdicts(0.01, 0.05, 0.1, 0.01)]
+    assert good[1:] == [Agreement.YES, Agreement.HOLDS, *[Agreement.YES] * 3]
+    behind = [v.agreement for v in verdicts(0.05, 0.01, 0.1, 0.01)]
+    assert behind[1:3] == [Agreement.NO, Agreement.FAILS]
+    constant = [v.agreement for v in verdicts(0.2, 0.21, 0.1, 0.2)]
+    assert constant[1:] == [Agreement.NO, Agreement.FAILS, *[Agreement.NO] * 3]
+    vacuous = [v.agreement for v in verdicts(0.01, 0.05, 5.0, 0.01)]
+    assert vacuous[3:] == [Agreement.NO] * 3
+
+
+def test_thresholds_over_a_spaced_lattice_are_those_of_the_paper() -> None:
+    """1{<w, x> >= 1} with w = v / k, and as many separators as 2 / tau a coordinate."""
+    k, d = 3, 2
+    lattice = neel2020_spacing.lattice(d, k)
+    points = np.concatenate(list(lattice.batches()))
+    assert np.all(np.linalg.norm(points[:, :d] / k, axis=1) <= 1)
+    table = neel2020_spacing.records(d, 500)
+    predicted = (points[:, :d] / k) @ table.X.T >= 1 - 1e-12
+    errors = (predicted != (table.y > 0)) @ table.counts
+    assert np.array_equal(neel2020_spacing._problem(d, k, 500).losses(points), errors)
+    assert ZeroOneHalfspace.separators(lattice).size == 2 * k * d
 
 
 def test_the_noise_of_the_papers() -> None:

@@ -23,6 +23,7 @@ from privopt.mechanisms import (
     evaluate,
 )
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
+from privopt.mechanisms.estimators.rowwise import Check, check_rowwise_scores
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
@@ -480,6 +481,9 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
     three = LogisticRegression(max_iter=1000).fit(features, np.resize(["a", "b", "c"], 300))
     with pytest.raises(InvalidInputError, match="has 3 classes"):
         evaluate(three, features, y)
+    two = LogisticRegression(max_iter=1000).fit(features, y)
+    with pytest.raises(InvalidInputError, match=f"has {features.shape[1] - 1} features, .* fitted to"):
+        evaluate(two, features[:, 1:], y)
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
     with pytest.raises(InvalidInputError, match="has no classes"):
         evaluate(numbers.fit(X, np.zeros(300)), X, y)
@@ -590,6 +594,8 @@ def test_scores_that_could_not_be_tried_are_not_called_proved(tmp_path: Path) ->
     assert "not checked" in str(found.spend)
     assert not found.spend.guaranteed
     assert ledger.total().epsilon == 1.0
+    unknown = check_rowwise_scores(object(), None)
+    assert unknown == Check(False, "not checked, as no schema describes the rows")
 
 
 def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> None:

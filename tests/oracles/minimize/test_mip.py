@@ -27,6 +27,7 @@ from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import trivial_bound
+from privopt.oracles.minimize.mip import cell_model
 from privopt.oracles.minimize.mip import row_model as rows
 from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
 from privopt.oracles.minimize.mip.model import (
@@ -155,8 +156,11 @@ def test_the_model_is_chosen_and_explained() -> None:
         answer = oracle.prepare(problem, Task.LINEAR).minimize(Perturbation.zero(problem.lattice))
         assert answer.certificate.raw_status.startswith(model)
     assert HighsOracle("rows").explain(cells, Task.LINEAR) == "rows: asked for"
+    assert ROWS.refusals(numbers, Task.LINEAR) == []
     with pytest.raises(UnsupportedProblemError, match="no indicator columns"):
         CELLS.prepare(numbers, Task.LINEAR)
+    with pytest.raises(UnsupportedProblemError, match="a cell model for each"):  # of 3 weights of the number
+        cell_model.formulation(cells, Task.LINEAR, Perturbation.zero(cells.lattice))
     with pytest.raises(InvalidInputError, match="'auto', 'rows' or 'cells'"):
         HighsOracle("bricks")  # type: ignore[arg-type]
 
