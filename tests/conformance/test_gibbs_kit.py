@@ -139,6 +139,13 @@ class BetaTooLarge(Reference):
         return super().winner(noise, 1.2 * beta)
 
 
+class SharpAtZero(Reference):
+    """Follows losses at beta = 0 too, where all points are equally likely."""
+
+    def winner(self, noise: Any, beta: float) -> int:
+        return super().winner(noise, beta or 1.0)
+
+
 class AlwaysGibbs(Reference):
     def __init__(self, problem: DiscreteProblem, law: Law) -> None:
         super().__init__(problem, Law.GIBBS)
@@ -420,6 +427,7 @@ FLIP = Law.PERMUTE_AND_FLIP
 WRONG: list[tuple[Wrong, str, str]] = [
     (Wrong(BetaTooSmall), "law", r"they look drawn at beta \* 0\.8"),
     (Wrong(BetaTooLarge), "law", r"they look drawn at beta \* 1\.2"),
+    (Wrong(SharpAtZero), "law", "beta 0: .* drawn"),
     (Wrong(BetaTooSmall, FLIP), "law", r"they look drawn at beta \* 0\.8"),
     (Wrong(BetaTooLarge, FLIP), "law", r"they look drawn at beta \* 1\.2"),
     (Wrong(AlwaysGibbs, FLIP), "law", "they look drawn"),
