@@ -51,10 +51,10 @@ from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import is_engine_table
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.predicates import Predicates
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import is_engine_table
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
