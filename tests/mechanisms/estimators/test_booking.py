@@ -218,12 +218,12 @@ def test_with_an_exhausted_ledger_no_cell_is_looked_at(use: str, tmp_path: Path)
 def check_paid(run: Fit, table: tuple[Any, Any], place: Path) -> None:
     """Whatever the cells are: one booking, an error of ours or none, and no second fit."""
     book = Ledger.create(place, 1.0, 0.5)
+    state, notes = "committed", ["counts as spent in"]
     try:
         run(*table, book)
-        state = "committed"
     except PrivOptError as error:
-        state = "reserved"
-        assert any("counts as spent in" in note for note in error.__notes__)
+        state, notes = "reserved", error.__notes__
+    assert any("counts as spent in" in note for note in notes)
     assert [e.state for e in book.entries()] == [state]
     with pytest.raises(BudgetExceededError):
         run(*records(), book)
