@@ -50,7 +50,7 @@ SCHEMA = Schema(
     intercept=True,
 )
 GROUP_BY = "GROUP BY"
-CARD, LOGISTIC = "scorecard", "logistic regression"
+CARD, LOGISTIC, TREE = "scorecard", "logistic regression", "decision tree"
 IN_MEMORY = "logistic regression, pandas"
 SUM, STEP = "Dask sum, from the file", "Dask gradient, from the file"
 HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by workers"
@@ -58,6 +58,7 @@ HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by worke
 AGAINST = {
     CARD: GROUP_BY,
     LOGISTIC: GROUP_BY,
+    TREE: GROUP_BY,
     IN_MEMORY: GROUP_BY,
     STEP: SUM,
     HELD_STEP: HELD_SUM,
@@ -164,14 +165,17 @@ def run(subject: str, folder: Path, address: str | None) -> Iterator[tuple[float
 def _query(subject: str, folder: Path) -> Callable[[], object]:
     import duckdb
 
-    from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
+    from privopt.mechanisms import (
+        PrivateHalfspaceClassifier,
+        PrivateLogisticRegression,
+        PrivateTreeClassifier,
+    )
     from privopt.problems.tables.sources import open_table
 
     options: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES}
     pattern = f"{folder}/*.parquet"
-    model: Any = PrivateHalfspaceClassifier(1.0, **options)
-    if subject != CARD:
-        model = PrivateLogisticRegression(1.0, **options)
+    kinds: dict[str, Any] = {CARD: PrivateHalfspaceClassifier, TREE: PrivateTreeClassifier}
+    model = kinds.get(subject, PrivateLogisticRegression)(1.0, **options)
 
     def plain(limit: str) -> None:
         connection = duckdb.connect()
@@ -304,7 +308,7 @@ def picture(results: Sequence[Measured]) -> Figure:
     """Draw seconds and memory against rows, one curve per subject; baselines are dashed."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     panels = figure.subplots(1, 3)
-    marks = dict(zip(AGAINST, "osD^v", strict=True))
+    marks = dict(zip(AGAINST, "osPD^v", strict=True))
     sizes = [m.rows for m in results]
     lines = {name: [m for m in results if m.subject == name] for name in AGAINST}
     for axes, plain in zip(panels, ((GROUP_BY,), (SUM, HELD_SUM), ()), strict=False):

@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.additive_card import AdditiveCard
+from privopt.mechanisms.estimators.additive_sql import additive_statement
 from privopt.mechanisms.estimators.booking import BookedEstimator, booked
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
@@ -235,11 +236,36 @@ class PrivateAdditiveTreeClassifier(
         points = self.scorecard_model_.decision_function(X)
         return np.asarray(self._unit * points + self.tree_model_._leaf_scores()[self.tree_model_.apply(X)])
 
+    def to_sql(self, table: str = "records") -> str:
+        """Return a SELECT statement that adds score and prediction to all rows.
+
+        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
+
+        Raises:
+            InvalidInputError: as ``PrivateHalfspaceClassifier.to_sql``.
+        """
+        check_is_fitted(self)
+        tree, points = self.tree_model_, self.scorecard_model_.coef_[0].tolist()
+        scores = tree._leaf_scores().tolist()
+        return additive_statement(
+            tree.predicates_, points, self._unit, tree.branches_, scores, self.classes_.tolist(), table
+        )
+
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
         """Return labels, shape (n,), by the sign of ``decision_function``."""
         check_is_fitted(self)
         return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError; for risks, with the reason and the remedy."""
+        if name in ("predict_proba", "risks_at"):
+            raise AttributeError(
+                f"a card and a tree that are added rank records by a score, and have no risks: no {name}. To "
+                "do: decision_function for ranks; for risks a PrivateTreeClassifier or a "
+                "PrivateHalfspaceClassifier with risk_share=0.1 (--model tree or card, --risk-share 0.1)"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of a saved model."""

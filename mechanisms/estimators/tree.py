@@ -49,10 +49,10 @@ from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import is_engine_table
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.predicates import Predicates
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import is_engine_table
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
@@ -435,7 +435,7 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
         max_depth: the largest number of questions in a prediction, 1 to 4; "auto": 4 for schemas with up to
             60 predicates, otherwise 3, or the largest number within the limits.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. Numbers are compared with 7 evenly
-            spread cuts, and amounts, whose range starts near 0, with 3 smaller ones; binned numbers with
+            spread cuts, and amounts, whose range starts near 0, with 4 smaller ones; binned numbers with
             their edges, so declare custom cuts as a binned column; categories one by one. None infers bounds
             and categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the labels, two or more; for two (negative, positive). None infers them from the data, with

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from privopt.problems.arguments import told
-from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.errors import InvalidInputError, PrivOptError, missing
 from privopt.problems.parts import Blocks, Parts
 from privopt.problems.tables.row_by_row import check_graph
 
@@ -98,6 +98,7 @@ class DaskParts(Parts):
         """
         if not (is_dask(X) and is_dask(y)):
             raise InvalidInputError("X and y must both be Dask collections, or neither")
+        _dask()  # says so if it is not installed
         rows, labels = _lengths(X), _lengths(y)
         check_graph(_simplified(X), _simplified(y))
         if rows and labels and rows != labels:
@@ -206,9 +207,11 @@ def _lengths(collection: Any) -> list[int]:
 
 def _dask() -> Any:
     """Import Dask, typed as Any."""
-    import dask
-    import dask.array
-
+    try:
+        import dask
+        import dask.array
+    except ImportError as error:
+        raise missing("a table in partitions", "Dask", "dask") from error
     return dask
 
 

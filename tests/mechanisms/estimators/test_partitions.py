@@ -135,6 +135,8 @@ class TestThreads:
         X[np.abs(X) < 0.2] = 0
         whole, (dX, dy) = sparse.csr_matrix(X), lazy(X, y)
         facts: dict[str, Any] = {**FACTS, "norm": norm, "mechanism": mechanism}
+        if mechanism == "dp-gd":
+            facts["steps"] = 4
         model = PrivateLogisticRegression(1.0, **facts).fit(whole, y)
         dense = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
         close(dense, model)

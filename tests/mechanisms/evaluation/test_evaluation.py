@@ -576,6 +576,17 @@ def test_scores_that_depend_on_other_rows_are_refused_before_records_are_read(
         evaluate(model, NoRecords(), NoRecords(), schema=schema)
 
 
+def test_scores_near_zero_are_compared_on_their_own_scale() -> None:
+    class Shrinks:
+        n_features_in_ = 2
+
+        def decision_function(self, x: Any) -> Any:
+            return 1e-9 * from_the_mean(x)[:, 0]
+
+    with pytest.raises(InvalidInputError, match="which rows are scored together"):
+        check_rowwise_scores(Shrinks(), None)
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["schema", "no schema"])
 def test_scores_of_rows_by_themselves_are_told_on_the_spend(schema: Schema | None) -> None:
     model, (X, y) = fitted(np.tanh, schema is not None), patients(300)

@@ -73,11 +73,12 @@ def reference(problem: DiscreteProblem, p: Perturbation) -> Answer:
 # --- Right answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("one_task_each")
 @pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
 def test_highs_passes_the_kit(oracle: HighsOracle) -> None:
     report = check_oracle(oracle, seeds=[0])
     refused = [line for line in report.skipped if "cannot minimise" in line]
-    assert len(report.passed) >= 80
+    assert len(report.passed) >= 40
     assert refused == list(report.skipped)  # ties were claimed and checked
     assert not refused or oracle is CELLS
 
@@ -91,7 +92,7 @@ def test_cbc_passes_the_kit(model: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", [ROWS, CELLS, HighsOracle()], ids=["rows", "cells", "auto"])
 def test_highs_passes_the_kit_on_more_instances(oracle: HighsOracle) -> None:
-    check_oracle(oracle, seeds=range(1, 5))
+    check_oracle(oracle, seeds=range(5))
 
 
 @pytest.mark.parametrize("task", list(Task))
