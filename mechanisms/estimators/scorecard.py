@@ -40,6 +40,7 @@ from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import relying_on
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -126,7 +127,7 @@ class PrivateHalfspaceClassifier(
         target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
         spend_: the privacy spend of the fit, the table of risks included.
-        risk_: the ``RiskTable``, or None; it is computed from ``histogram_``.
+        risk_: the ``RiskTable``, or None; it is computed from ``histogram_`` and ``release_.share``.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
         release_: the complete ``Release``.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
@@ -299,7 +300,7 @@ class PrivateHalfspaceClassifier(
     ) -> Self:
         self.release_ = release
         self.histogram_ = histogram
-        self.risk_ = None if histogram is None else RiskTable.of(histogram)
+        self.risk_ = None if histogram is None else RiskTable.of(histogram, share=release.share)
         self.schema_ = schema
         self.classes_ = classes
         self.mechanism_, self.mechanism_reason_ = mechanism, reason
@@ -401,6 +402,7 @@ class PrivateHalfspaceClassifier(
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of a saved model; ``rule`` and ``scorecard`` repeat others for readers."""
         check_is_fitted(self)
+        share = self.release_.share
         return {
             "format": self.file_format,
             "mechanism": self.mechanism_,
@@ -410,6 +412,7 @@ class PrivateHalfspaceClassifier(
             "rule": self.rule_,
             "scorecard": self.scorecard_.to_dict("records"),
             **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
+            **({} if self.histogram_ is None or share is None else {"share": share.to_dict()}),
             "classes": self.classes_.tolist(),
             **({"target": self.target_} if self.target_ else {}),
             "weights": self.coef_[0].tolist(),
@@ -432,7 +435,8 @@ class PrivateHalfspaceClassifier(
             risk_share=0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon,
         )
         classes = fitted._public_classes(np.array([]))
-        release = Release(weights, spend, dict(model["noise"]), oracle)
+        share = NoisyShare.from_dict(model["share"]) if "share" in model else None
+        release = Release(weights, spend, dict(model["noise"]), oracle, share=share)
         fitted.target_ = model.get("target", "")  # files of earlier versions have none
         check_type(fitted.target_, str, "the name of the label column is text")
         fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
