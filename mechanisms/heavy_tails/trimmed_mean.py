@@ -85,11 +85,11 @@ class TrimmedMean:
     def noise_to_signal(self) -> NoiseToSignal:
         """Standard deviation of the noise of a mean against half its range, for records within the range.
 
-        One record then moves the trimmed mean by at most width / (n - 2 m), and more than m records by the
-        width, which counts e^(-t (m + 1)).
+        One record then moves the trimmed mean by at most width / (n - 2 m), and m records by the
+        width, which counts e^(-t m).
         """
         found = self.trimming
-        farthest = max(1 / (found.n - 2 * found.trimmed), math.exp(-found.noise.t * (found.trimmed + 1)))
+        farthest = max(1 / (found.n - 2 * found.trimmed), math.exp(-found.noise.t * found.trimmed))
         sigma = found.width * farthest / found.noise.s * _SINH_DEVIATION
         return NoiseToSignal(sigma, found.width / 2, "a mean")
 

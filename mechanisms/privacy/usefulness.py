@@ -43,8 +43,8 @@ class NoiseToSignal:
         if not self.is_noise:
             return ""
         return (
-            f"the noise is {self.ratio:.2g} times the largest signal expected ({self.unit}): expect an answer "
-            "no better than a constant. To do: more records, a larger epsilon, or fewer features"
+            f"the noise is {self.ratio:.2g} times the largest plausible signal ({self.unit}): expect an "
+            "answer no better than a constant. To do: more records, a larger epsilon, or fewer features"
         )
 
     def __str__(self) -> str:
