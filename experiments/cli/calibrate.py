@@ -237,6 +237,8 @@ def _risk_report(options: Mapping[str, Any]) -> dict[str, Any]:
         "set": options["convex_set"] or set_text(plan.convex_set),
         "l1": plan.regularizer.l1,
         "l2": plan.regularizer.l2,
+        "noise_to_signal": plan.noise_to_signal.ratio,
+        "warning": plan.noise_to_signal.warning,
         "data_norm": facts.row_norm,
         "norm": norm,
         **plan.spend.to_dict(),

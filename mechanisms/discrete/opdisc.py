@@ -96,6 +96,12 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma}
 
+    @property
+    def excess(self) -> float:
+        """E max over w of <eta, pi(w)>: at most E |eta|, and sigma sqrt(2 log |W|), as |pi(w)| = 1."""
+        points = 2 * math.log(self.lattice.box_size)
+        return self.sigma * math.sqrt(min(points, normalized_dof(self.lattice)))
+
     def release(
         self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
     ) -> Release:

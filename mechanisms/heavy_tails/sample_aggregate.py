@@ -119,7 +119,8 @@ class SampleAggregate:
             check_count(value, name)
             for value, name in ((n_records, "n_records"), (dimension, "dimension"), (subsets, "subsets"))
         )
-        check_epsilon(epsilon), check_delta(delta), check_subsets(m, n, radius)
+        check_epsilon(epsilon), check_delta(delta)
+        check_subsets(m, n, radius)
         if epsilon <= 2 * d / math.sqrt(m):
             raise PrivacyParameterError(
                 f"epsilon = {epsilon:g} is at most 2 d / sqrt(m) = {2 * d / math.sqrt(m):.3g}: the noise "

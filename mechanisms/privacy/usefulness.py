@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_positive
@@ -49,3 +50,13 @@ class NoiseToSignal:
 
     def __str__(self) -> str:
         return f"{self.ratio:.2g} ({self.unit}: {self.noise:.3g} of {self.signal:.3g})"
+
+
+class NoiseWarning(UserWarning):
+    """Warning, before any record is read, that a plan's noise is as large as its signal."""
+
+
+def warn_if_noise(measure: NoiseToSignal | None) -> None:
+    """Warn with a ``NoiseWarning`` where the answer of a plan is noise."""
+    if measure is not None and measure.is_noise:
+        warnings.warn(measure.warning, NoiseWarning, stacklevel=3)

@@ -60,7 +60,7 @@ def test_estimates_are_saved_booked_and_those_of_the_mechanism(
     assert report["records"] == N
     assert report["noise_to_signal"] > 0
     assert "noise / signal" in made.stdout
-    assert ledger.total.epsilon == pytest.approx(50)
+    assert ledger.total().epsilon == pytest.approx(50)
     again = privopt(
         "estimate", name, "--data", "bills.csv", *FACTS[name], "--epsilon", 50, "--delta", 0.05,
         "--ledger", "book.json", cwd=bills,
@@ -92,7 +92,7 @@ def test_opsamp_reads_what_fit_reads(bills: Path, privopt: Callable[..., Any]) -
     assert made.returncode == 0, made.stderr
     kept = json.loads((bills / "kept.json").read_text())["estimate"]
     assert len(kept) == 2
-    assert list(kept.values())[0] > 0
+    assert next(iter(kept.values())) > 0
 
 
 @pytest.mark.parametrize(
