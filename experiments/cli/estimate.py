@@ -177,6 +177,9 @@ def _given(mechanism: str, options: Mapping[str, Any]) -> Given:
     label = partial(_labels, options["loss"], records.classes)
     given = _features(records.unread(), None, records.schema, options, records.target)
 
+    if records.schema is not None and records.schema.intercept and options["columns"] is None:
+        return Given(given.names, given.unread.then(lambda pair: (pair[0], label(pair[1]))))
+
     def with_intercept(pair: tuple[Any, Any]) -> tuple[Any, Any]:
         return np.column_stack([pair[0], np.ones(len(pair[0]))]), label(pair[1])
 

@@ -11,6 +11,7 @@ import pytest
 
 from privopt.mechanisms import MEANS, MECHANISMS, RISK_MECHANISMS, PrivateHalfspaceClassifier
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -70,9 +71,7 @@ def test_excess_losses_without_a_signal_are_within_what_is_predicted(name: str) 
         found = float(np.mean(np.max(rng.normal(0, plan.sigma, (2000, 6)) @ sphere.T, axis=1)))
     else:
         separators = ZeroOneHalfspace.separators(LATTICE)
-        X = separators.records if hasattr(separators, "records") else None
-        assert X is not None
-        losses = (points @ X.T <= 0).astype(float)
+        losses = (points @ separators.records.T <= 0).astype(float)
         deviation = plan.scale if name == "rspm" else math.sqrt(2) * plan.scale
         eta = rng.normal(0, deviation, (2000, separators.size))
         found = float(np.mean(np.max(eta @ losses.T, axis=1)))
@@ -96,7 +95,7 @@ def test_noise_is_told_before_a_record_is_read(tmp_path: Any) -> None:
     table = {name: np.array(["no", "yes"] * 10) for name in "abcdef"}
     with (
         pytest.warns(NoiseWarning, match="no better than a constant"),
-        pytest.raises(Exception, match="budget"),
+        pytest.raises(BudgetExceededError),
     ):
         model.fit(table, np.array([0, 1] * 10))
 
