@@ -18,7 +18,7 @@ from privopt.mechanisms.audit.claims import AuditedClaim, AuditLine, audit_claim
 from privopt.mechanisms.audit.registry import AUDITS
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.files import write_atomically
+from privopt.problems.files import check_writable, write_atomically
 
 app = typer.Typer()
 say = Console(stderr=True, emoji=False)
@@ -76,6 +76,7 @@ def audit(
     """
     if every == (mechanism is not None):
         raise InvalidInputError("name one mechanism, or use --all")
+    check_writable(json_file, "--json")
     names = list(AUDITS) if mechanism is None else [mechanism]
     lines = run_audits(names, runs, confidence, workers or int(joblib.cpu_count()), journal)
     if json_file is not None:

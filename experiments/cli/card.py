@@ -110,7 +110,7 @@ def _text(
 
 def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:
     if isinstance(model, PrivateAdditiveTreeClassifier):
-        return _additive_text(model, kind, evaluation, title)
+        return _additive_text(model, kind, evaluation, title, table)
     if kind == "sql":
         return model.to_sql(table)
     if kind == "svg":
@@ -123,8 +123,10 @@ def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str,
 
 
 def _additive_text(
-    model: PrivateAdditiveTreeClassifier, kind: str, evaluation: Path | None, title: str
+    model: PrivateAdditiveTreeClassifier, kind: str, evaluation: Path | None, title: str, table: str
 ) -> str:
+    if kind == "sql":
+        return model.to_sql(table)
     if kind == "markdown":
         return model.card_.to_markdown()
     if kind == "json":
@@ -132,7 +134,10 @@ def _additive_text(
     if kind == "html":
         measured = None if evaluation is None else _evaluation(evaluation)
         return additive_page(model.card_, measured, title=title)
-    raise InvalidInputError("a card and a tree that are added are written as .html, .md or .json")
+    raise InvalidInputError(
+        "a card and a tree that are added are written as .html, .md, .json or .sql: the picture (.svg) "
+        "of the tree alone would leave out the points"
+    )
 
 
 def _evaluation(path: Path) -> Evaluation:

@@ -13,7 +13,8 @@ import numpy as np
 
 from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
 from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -38,9 +39,9 @@ Prepared = TypeVar("Prepared", contravariant=True)
 class Release:
     """The outcome of a mechanism.
 
-    ``point``, ``spend`` and ``noise`` are what may be published. ``certificate`` is *not* private: its value,
-    bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can depend on
-    the patterns of the records. Both are left out when a release is printed or pickled.
+    ``point``, ``spend``, ``noise`` and ``share`` are what may be published. ``certificate`` is *not* private:
+    its value, bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can
+    depend on the patterns of the records. Both are left out when a release is printed or pickled.
 
     Attributes:
         point: the chosen w, shape (dimension,).
@@ -48,6 +49,7 @@ class Release:
         noise: the public parameters of the noise, such as {"sigma": 808.3}.
         oracle: name of the oracle that answered; empty after unpickling.
         certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
+        share: the released share of positive records, if the release contains it.
     """
 
     point: IntArray
@@ -55,6 +57,7 @@ class Release:
     noise: Mapping[str, float]
     oracle: str = dataclasses.field(repr=False)
     certificate: Certificate | None = dataclasses.field(default=None, repr=False)
+    share: NoisyShare | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -205,6 +208,28 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     ) -> Release:
         spend = relying_on(spent(self, source), self, answering(oracle))
         return Release(np.array(point), spend, self.noise, oracle.name, proof)
+
+
+@dataclass(frozen=True)
+class PerturbedMinimizer(LatticeMechanism[PreparedOracle]):
+    """The certified minimiser of the loss plus a random linear term."""
+
+    @abstractmethod
+    def _perturbation(self, source: NoiseSource) -> Perturbation:
+        """Draw the random term."""
+
+    def release(
+        self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
+    ) -> Release:
+        """Draw the random term, call the oracle once, and require a certified argmin.
+
+        Raises:
+            PlanMismatchError: the oracle was prepared for another problem or task.
+            CertificateError: no certified argmin; nothing is released.
+        """
+        self.check_oracle(oracle)
+        source = checked_source(noise)
+        return self.certified_argmin(oracle, self._perturbation(source), source, limits)
 
 
 def answering(oracle: Any) -> tuple[str, Any]:

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from privopt.mechanisms.discrete.calibration import Calibration, calibrate_opdisc, normalized_dof
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target, largest_loss
+from privopt.mechanisms.discrete.mechanism import PerturbedMinimizer, Target, largest_loss
 from privopt.mechanisms.errors import PlanMismatchError
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_positive
-from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, rounding_slack
@@ -21,7 +19,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 
 @dataclass(frozen=True)
-class OPDisc(LatticeMechanism[PreparedOracle]):
+class OPDisc(PerturbedMinimizer):
     """argmin over w of L(D, w) - <eta, pi(w)>, eta ~ N(0, sigma^2 I), pi(w) = (w/D, sqrt(1 - |w|^2/D^2)).
 
     Losses are bounded, as 0/1 losses are, or Lipschitz, as hinge and absolute losses are.
@@ -102,16 +100,6 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
         points = 2 * math.log(self.lattice.box_size)
         return self.sigma * math.sqrt(min(points, normalized_dof(self.lattice)))
 
-    def release(
-        self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
-    ) -> Release:
-        """Draw eta, call the oracle once, and require a certified argmin.
-
-        Raises:
-            PlanMismatchError: the oracle was prepared for another problem or task.
-            CertificateError: no certified argmin; nothing is released.
-        """
-        self.check_oracle(oracle)
-        source = checked_source(noise)
+    def _perturbation(self, source: NoiseSource) -> Perturbation:
         eta = source.gaussian(self.sigma, self.lattice.dimension + 1)
-        return self.certified_argmin(oracle, Perturbation.normalized(self.lattice, eta), source, limits)
+        return Perturbation.normalized(self.lattice, eta)

@@ -15,15 +15,14 @@ from privopt.mechanisms.discrete.calibration import (
     calibrate_rspm_laplace,
     separator_counts,
 )
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target, check_calibration
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.interface import PreparedOracle
+from privopt.mechanisms.discrete.mechanism import PerturbedMinimizer, Target, check_calibration
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.task import Task
+from privopt.problems.discrete.objective import Perturbation
 
 
 @dataclass(frozen=True)
-class GaussianRSPM(LatticeMechanism[PreparedOracle]):
+class GaussianRSPM(PerturbedMinimizer):
     """argmin over w of L(D, w) + sum_k eta_k loss(w, e_k), eta ~ N(0, sigma^2 I), e_1..e_m a separator set.
 
     Privacy, with calibration="sound": (epsilon, delta)-differential privacy, neighbours by replacing one
@@ -68,20 +67,11 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
         """Standard deviation of a weight."""
         return self.scale
 
-    def release(
-        self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
-    ) -> Release:
-        """Weight the separators at random, call the oracle once, and require a certified argmin.
-
-        Raises:
-            PlanMismatchError: the oracle was prepared for another problem or task.
-            CertificateError: no certified argmin; nothing is released.
-        """
-        self.check_oracle(oracle)
-        source = checked_source(noise)
+    def _perturbation(self, source: NoiseSource) -> Perturbation:
+        """Weight the separators at random."""
         separators = self.problem_type.separators(self.lattice)
         eta = self._draw(source, separators.size)
-        return self.certified_argmin(oracle, separators.weighted(eta), source, limits)
+        return separators.weighted(eta)
 
     def _draw(self, source: NoiseSource, size: int) -> NDArray[np.float64]:
         return source.gaussian(self.scale, size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,10 +17,13 @@ from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import EngineCount, is_engine_table
 from privopt.problems.tables.frames import Table
 from privopt.problems.tables.partitions import parts_of, rows_of_parts
 from privopt.problems.tables.schema import IntegerFeatures, Schema
+from privopt.problems.tables.sources import is_engine_table
+
+if TYPE_CHECKING:
+    from privopt.problems.tables.engines import EngineCount
 
 _UNDECLARED = (
     "records counted by an engine or workers need a declared schema and declared classes: nothing is "
@@ -49,7 +52,9 @@ def unread_counts(
     found = _to_count(X, y, schema, classes)
     if found is None:
         return None
-    return Unread(found.n_records, found.counted if isinstance(found, EngineCount) else lambda: found)
+    if isinstance(found, CountedRecords):
+        return Unread(found.n_records, lambda: found)
+    return Unread(found.n_records, found.counted)
 
 
 def unread_count_parts(
@@ -63,7 +68,9 @@ def unread_count_parts(
     found = _to_count(X, y, schema, classes)
     if found is None:
         return None
-    return Unread(found.n_records, found.parts if isinstance(found, EngineCount) else lambda: Whole(found))
+    if isinstance(found, CountedRecords):
+        return Unread(found.n_records, lambda: Whole(found))
+    return Unread(found.n_records, found.parts)
 
 
 def _to_count(
@@ -76,6 +83,8 @@ def _to_count(
         raise InvalidInputError(_UNDECLARED)
     facts, known = declared_schema(schema), public_classes(classes, np.array([])).tolist()
     if counted is None:
+        from privopt.problems.tables.engines import EngineCount  # with a table that needs it
+
         return EngineCount.of(X, facts, y, known)
     if y is not None:
         raise InvalidInputError("records that were counted hold their labels: leave y out")

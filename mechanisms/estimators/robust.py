@@ -132,12 +132,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         )
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
         if plan.search is None and numbers:  # depends on public facts: n, epsilon and the columns
-            warnings.warn(
-                f"{n} records are too few at epsilon = {self.epsilon:g} to find units of {numbers} columns "
-                "of numbers privately: they are taken as they are, which goes wrong where they are not about "
-                "1. Divide by units that you know, or declare bounds, to a linear model that is not robust",
-                stacklevel=2,
-            )
+            _warn_of_units(n, self.epsilon, numbers)
         spend = spent(plan, source)
         with booked(self.ledger, spend, table) as (X, read):
             check_number(len(X), n)
@@ -172,6 +167,15 @@ class _PrivateRobustModel(PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False  # medians of columns are subtracted
         return tags
+
+
+def _warn_of_units(n: int, epsilon: float, numbers: int) -> None:
+    warnings.warn(
+        f"{n} records are too few at epsilon = {epsilon:g} to find units of {numbers} columns of numbers "
+        "privately: they are taken as they are, which goes wrong where they are not about 1. Divide by units "
+        "that you know, or declare bounds, to a linear model that is not robust",
+        stacklevel=3,
+    )
 
 
 class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):

@@ -14,8 +14,8 @@ from sklearn.utils.validation import validate_data
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
-from privopt.problems.tables.engines import is_engine_table
 from privopt.problems.tables.frames import as_pandas
+from privopt.problems.tables.sources import is_engine_table
 
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 

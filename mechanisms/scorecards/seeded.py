@@ -72,7 +72,8 @@ class SeededScorecard:
     determine the units of the numbers in the model, which is mu_1-GDP for every choice of units. Both
     together are sqrt(mu_0^2 + mu_1^2)-GDP, which replaces mu above. The running time of the choice depends
     only on the number of records, features and cards, and the linear model's solver stops after a public
-    number of passes.
+    number of passes. If the model is one release of noisy moments, the share of positives that they hold is
+    released, too, by post-processing.
 
     An instance is a plan: noise and spend are fixed before data are read.
 
@@ -141,21 +142,7 @@ class SeededScorecard:
             seed: RiskMechanism = _moments(facts, risk, epsilon, own)
         else:
             seed = _seed(model, risk, rest, delta, mu)
-        if seed.spend.level is None or seed.spend.notion != "gdp":
-            claims = (
-                f"a model at epsilon = {seed.spend.epsilon:.4g} ({seed.name}), its rounding at {left:.4g}"
-            )
-        else:
-            first = 0.0 if means is None else means.level
-            together = math.hypot(seed.spend.level, first) * (1 + 1e-12)
-            if beside_range_delta(together, choice.width, epsilon) > delta:
-                raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
-            claims = (
-                f"a model at {seed.spend.level:.4g}-GDP ({seed.name}), its rounding of bounded range "
-                f"{choice.width:.4g}"
-            )
-            if means is not None:
-                claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
+        claims = _claims(facts, seed.spend, choice, means, (epsilon, delta))
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means)
 
@@ -237,14 +224,44 @@ class SeededScorecard:
             constant=facts.constant,
             counts=table.counts,
         )
-        weights = self.seed.release(risk, source, limits=clock.rest).point
+        model = self.seed.release(risk, source, limits=clock.rest)
+        weights = model.point
         if self.facts.middle:
             weights = units.weights(weights)
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
         oracle = data.oracle.prepare(domain, self.choice.question)
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
-        return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
+        return Release(domain.card(chosen.point), spend, self.noise, oracle.name, share=model.share)
+
+
+def _claims(
+    facts: CardFacts,
+    seed: PrivacySpend,
+    choice: ExponentialMechanism,
+    means: NumberMeans | None,
+    target: tuple[float, float],
+) -> str:
+    """Describe the claims of the parts.
+
+    Raises:
+        PrivacyParameterError: the calibrated parts do not meet the target, (epsilon, delta).
+    """
+    if seed.level is None or seed.notion != "gdp":
+        left = choice.spend.epsilon
+        return f"a model at epsilon = {seed.epsilon:.4g} ({seed.mechanism}), its rounding at {left:.4g}"
+    epsilon, delta = target
+    first = 0.0 if means is None else means.level
+    together = math.hypot(seed.level, first) * (1 + 1e-12)
+    if beside_range_delta(together, choice.width, epsilon) > delta:
+        raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
+    claims = (
+        f"a model at {seed.level:.4g}-GDP ({seed.mechanism}), "
+        f"its rounding of bounded range {choice.width:.4g}"
+    )
+    if means is not None:
+        claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
+    return claims
 
 
 def _moments_do(facts: CardFacts, mu: float) -> bool:

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.arrays import check_unmasked, record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.discrete.problem import ScoreProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
 
 # Scores are sums of feature * weight; below this bound int64 cannot wrap.
 _SCORE_LIMIT = 1 << 61
 
 
-class ZeroOneHalfspace(DiscreteProblem):
+class ZeroOneHalfspace(ScoreProblem):
     """Choose integer weights w; predict +1 exactly when <w, x> > 0; the loss is the total cost of errors.
 
     Features are integers: rational features are brought to a common denominator first (``Schema`` does
@@ -58,24 +58,10 @@ class ZeroOneHalfspace(DiscreteProblem):
         if int(reach @ largest) >= _SCORE_LIMIT:
             raise InvalidInputError("scores could exceed 64-bit integers: use a coarser common denominator")
 
-    @property
-    def n_records(self) -> int:
-        return int(np.sum(self.counts))
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.X)
-
-    def losses(self, points: IntArray) -> IntArray:
-        weights = np.ascontiguousarray(np.asarray(points, dtype=np.int64).T)
-        total = np.zeros(weights.shape[1], dtype=np.int64)
-        rows = max(1, (1 << 22) // max(1, weights.shape[1]))
-        for start in range(0, len(self.X), rows):
-            block = slice(start, start + rows)
-            positive, actual, counts = self.X[block] @ weights > 0, self.y[block] > 0, self.counts[block]
-            total += self.costs.false_negative * _held(~positive[actual], counts[actual])
-            total += self.costs.false_positive * _held(positive[~actual], counts[~actual])
-        return total
+    def _losses_of_scores(self, scores: IntArray, rows: slice) -> IntArray:
+        positive, actual, counts = scores > 0, self.y[rows] > 0, self.counts[rows]
+        missed = self.costs.false_negative * _held(~positive[actual], counts[actual])
+        return missed + self.costs.false_positive * _held(positive[~actual], counts[~actual])
 
     def predict(self, w: IntArray) -> IntArray:
         """Predictions -1 or +1 for all rows, shape (rows,)."""

@@ -18,7 +18,7 @@ from privopt.problems.arguments import check_whole
 from privopt.problems.arrays import check_unmasked, record_counts
 from privopt.problems.discrete.halfspace import integer_matrix, sign_labels
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.problem import ScoreProblem
 from privopt.problems.errors import InvalidInputError
 
 
@@ -34,7 +34,7 @@ class LossBounds(NamedTuple):
     lipschitz: float
 
 
-class LipschitzProblem(DiscreteProblem):
+class LipschitzProblem(ScoreProblem):
     """Minimise sum_i l(<w, x_i>, y_i) over a lattice, l convex and 1-Lipschitz in the score.
 
     Rows longer than the declared norm are shortened towards zero, each by a rule of its own entries.
@@ -85,22 +85,9 @@ class LipschitzProblem(DiscreteProblem):
         # A score is an integer of at most norm * |w|.
         return LossBounds(largest + math.isqrt(square * lattice.max_squared_norm), math.sqrt(square))
 
-    @property
-    def n_records(self) -> int:
-        return int(np.sum(self.counts))
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.X)
-
-    def losses(self, points: IntArray) -> IntArray:
-        weights = np.ascontiguousarray(np.asarray(points, dtype=np.int64).T)
-        total = np.zeros(weights.shape[1], dtype=np.int64)
-        rows = max(1, (1 << 22) // max(1, weights.shape[1]))
-        for start in range(0, len(self.X), rows):
-            block = slice(start, start + rows)
-            total += self.counts[block] @ self.loss_of(self.X[block] @ weights, self.y[block, None])
-        return total
+    def _losses_of_scores(self, scores: IntArray, rows: slice) -> IntArray:
+        losses: IntArray = self.counts[rows] @ self.loss_of(scores, self.y[rows, None])
+        return losses
 
     def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
         return type(self)(X, y, self.lattice, self.norm, self.largest)

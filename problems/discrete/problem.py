@@ -76,6 +76,45 @@ class DiscreteProblem(ABC):
         return int(self.values(np.asarray(w, dtype=np.int64)[None, :], perturbation)[0])
 
 
+class RowProblem(DiscreteProblem):
+    """Problem over rows of integers, each of which stands for a number of records.
+
+    Attributes:
+        X: the rows, shape (rows, d).
+        y: their labels, shape (rows,).
+        counts: the number of records that each row stands for, shape (rows,).
+    """
+
+    X: IntArray
+    y: IntArray
+    counts: IntArray
+
+    @property
+    def n_records(self) -> int:
+        return int(np.sum(self.counts))
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+
+class ScoreProblem(RowProblem):
+    """Problem whose losses depend on the score <w, x> of a row."""
+
+    def losses(self, points: IntArray) -> IntArray:
+        weights = np.ascontiguousarray(np.asarray(points, dtype=np.int64).T)
+        total = np.zeros(weights.shape[1], dtype=np.int64)
+        rows = max(1, (1 << 22) // max(1, weights.shape[1]))
+        for start in range(0, len(self.X), rows):
+            block = slice(start, start + rows)
+            total += self._losses_of_scores(self.X[block] @ weights, block)
+        return total
+
+    @abstractmethod
+    def _losses_of_scores(self, scores: IntArray, rows: slice) -> IntArray:
+        """Sum the losses of some rows, from their scores at k points, shape (rows, k); shape (k,)."""
+
+
 @dataclass(frozen=True, eq=False)
 class SeparatorSet:
     """Records e_1..e_m such that any two points of the lattice differ in loss on at least one of them.

@@ -34,11 +34,6 @@ _MOST_CODES = 4096
 _MOST_NUMBERS, _BLOCK_NUMBERS = 1 << 26, 1 << 24
 
 
-def is_engine_table(table: object) -> bool:
-    """Return whether a table is an Ibis table; Ibis is not imported."""
-    return type(table).__module__.partition(".")[0] == "ibis"
-
-
 def count_records(
     table: Any, schema: Schema, target: str, classes: Sequence[Any], *, written: bool = False
 ) -> CountedRecords:

@@ -43,7 +43,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 @pytest.mark.parametrize(
     "oracle",
     [
-        GibbsEnumeration(),
+        pytest.param(GibbsEnumeration(), marks=pytest.mark.slow),
         pytest.param(GibbsElimination(threads=1), marks=pytest.mark.slow),
         pytest.param(gibbs_oracle("branch"), marks=pytest.mark.slow),
         pytest.param(gibbs_oracle("auto"), marks=pytest.mark.slow),
@@ -59,9 +59,10 @@ def test_right_oracles_pass(oracle: GibbsOracle) -> None:
             assert f"{name}, {law.name.lower()}: law" in report.passed
 
 
-@pytest.mark.parametrize("name", ["elimination", "branch"])
-def test_compiled_oracles_pass_on_a_few_instances(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = ("one good point", "box with radius", "many records")
+@pytest.mark.parametrize("name", ["enumerate", "elimination", "branch"])
+def test_oracles_pass_on_a_few_instances(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ["one good point", "box with radius", "many records"]
+    few += ["equal losses", "one point", "tree of two levels"] if name == "enumerate" else []
     chosen = [i for i in draw_instances(0) if i.name in few]
     monkeypatch.setattr(gibbs_conformance, "draw_instances", lambda seed: iter(chosen))
     report = check_gibbs_oracle(gibbs_oracle(name))
@@ -136,6 +137,13 @@ class BetaTooSmall(Reference):
 class BetaTooLarge(Reference):
     def winner(self, noise: Any, beta: float) -> int:
         return super().winner(noise, 1.2 * beta)
+
+
+class SharpAtZero(Reference):
+    """Follows losses at beta = 0 too, where all points are equally likely."""
+
+    def winner(self, noise: Any, beta: float) -> int:
+        return super().winner(noise, beta or 1.0)
 
 
 class AlwaysGibbs(Reference):
@@ -419,6 +427,7 @@ FLIP = Law.PERMUTE_AND_FLIP
 WRONG: list[tuple[Wrong, str, str]] = [
     (Wrong(BetaTooSmall), "law", r"they look drawn at beta \* 0\.8"),
     (Wrong(BetaTooLarge), "law", r"they look drawn at beta \* 1\.2"),
+    (Wrong(SharpAtZero), "law", "beta 0: .* drawn"),
     (Wrong(BetaTooSmall, FLIP), "law", r"they look drawn at beta \* 0\.8"),
     (Wrong(BetaTooLarge, FLIP), "law", r"they look drawn at beta \* 1\.2"),
     (Wrong(AlwaysGibbs, FLIP), "law", "they look drawn"),
@@ -455,7 +464,7 @@ WRONG: list[tuple[Wrong, str, str]] = [
     (Wrong(stating(lambda s: Exactness(1e-17, 1e-60))), "exactness", "it cannot be"),
     (Wrong(stating(lambda s: Exactness(math.nan, 0.0))), "exactness", "log_error must be finite"),
     (Wrong(stating(lambda s: Exactness(1e-12, -1e-9))), "exactness", "lost_mass must be finite and >= 0"),
-    (Wrong(stating(lambda s: Exactness(0.1, 0.0))), "exactness", "too large for a claim"),
+    (Wrong(stating(lambda s: Exactness(0.1, 0.0))), "exactness", "beta 0: .* too large for a claim"),
     (Wrong(stating(lambda s: Exactness(1e-12, 1e-3))), "exactness", "too large for a claim"),
     (Wrong(stating(lambda s: Exactness(1e-12 / (1 + s.losses[0]), 0))), "exactness", "it tells of the data"),
     (BuildsFirst(), "refusals", "something was built"),

@@ -53,7 +53,7 @@ class FirstBest(DiscreteOracle):
         Timing(EnumerationOracle()),
         Caching(EnumerationOracle()),
         TimeLimited(EnumerationOracle(), limit=60.0),
-        Caching(Counting(FirstBest())),
+        Caching(Counting(EnumerationOracle())),
     ],
     ids=lambda o: type(o).__name__,
 )

@@ -98,8 +98,10 @@ def test_a_card_and_a_tree_together(folder: Path) -> None:
     for name in ("m.html", "m.md"):
         assert run("card", "m.json", "--output", name).exit_code == 0
         assert "state = ill" in Path(name).read_text()
-    refused = run("card", "m.json", "--output", "m.sql")
-    assert ".html, .md or .json" in str(refused.exception)
+    assert run("card", "m.json", "--output", "m.sql", "--table", "patients").exit_code == 0
+    assert 'FROM "patients"' in Path("m.sql").read_text()
+    refused = run("card", "m.json", "--output", "m.svg")
+    assert ".html, .md, .json or .sql" in str(refused.exception)
     planned = run("plan", *PLAN, "400", "--epsilon", "1", "--model", "additive")
     assert "tree: levels: " in planned.output
 

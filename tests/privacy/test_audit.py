@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from privopt.experiments.cli import audit as audit_command
 from privopt.experiments.cli.main import app
 from privopt.mechanisms import MECHANISMS, NoiseSource, OPDisc
+from privopt.mechanisms.audit import audit as audit_runs
 from privopt.mechanisms.audit.audit import (
     Binned,
     Outcome,
@@ -669,13 +670,29 @@ def test_a_false_claim_fails_the_audit() -> None:
     assert [(line.verdict, line.passed) for line in lines] == [("REFUTED", False), ("rejected", True)]
 
 
-@pytest.mark.parametrize("name", AUDITS)
-def test_claims_stand_and_mutants_fall_on_the_command_line(name: str, tmp_path: Path) -> None:
+# Releases of these take milliseconds, many times those of the others.
+LONG = {
+    "sample-aggregate", "dp-svrg++", "dp-svrg", "seeded", "clipped-newton", "robust-sgd", "dp-sgd",
+    "dp-newton", "dp-gd-so", "dp-sosp", "opdisc", "objective-perturbation",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        *((name, 40 if name in LONG else 400) for name in AUDITS),
+        *(pytest.param(name, 400, marks=pytest.mark.slow) for name in AUDITS if name in LONG),
+    ],
+)
+def test_claims_stand_and_mutants_fall_on_the_command_line(
+    name: str, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What ``privopt audit --all`` does for each, unseeded. Exact laws decide about mutants.
 
     A true claim falls by bad luck with probability 1e-6 at most.
     """
-    words = ["audit", name, "--runs", "400", "--confidence", "0.999999", "--workers", "1"]
+    monkeypatch.setattr(audit_runs, "_CHUNK", min(runs // 2, audit_runs._CHUNK))  # runs are rounded up to two
+    words = ["audit", name, "--runs", str(runs), "--confidence", "0.999999", "--workers", "1"]
     run = CliRunner().invoke(app, [*words, "--json", str(tmp_path / "out.json")])
     assert run.exit_code == 0, run.output
     report = json.loads((tmp_path / "out.json").read_text())

@@ -18,7 +18,7 @@ from privopt.problems import Categorical, MissingLevel, Numeric, Schema
 SCHEMA = Schema(
     [
         Categorical("sex", ["f", "m"]),
-        MissingLevel(Numeric("age", 0, 4)),
+        MissingLevel(Numeric("age", 0, 4, zero=0, one=2)),
         Categorical("site", ["a", "b", "c"]),
     ],
     intercept=True,

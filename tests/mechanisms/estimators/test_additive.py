@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import warnings
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,10 +109,57 @@ def test_the_page_says_how_both_are_joined() -> None:
     assert card.to_dict()["kind"] == "card and tree"
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
+def test_sql_agrees_with_predict(engine: str, request: pytest.FixtureRequest) -> None:
+    """At a small epsilon both hold all kinds of points and questions; several seeds, and refused records."""
+    schema = Schema(
+        [Numeric("age", 18, 90, step="0.5"), Categorical("job", ["nurse", "cook", "pilot"])], intercept=True
+    )
+    X, y = patients(300)
+    some = pd.DataFrame({"age": [17.0, 54.3, 91.0, 33.25], "job": ["cook", "pilot", "nurse", "cook"]})
+    X, y = pd.concat([X, some], ignore_index=True), pd.concat([y, pd.Series(["ill"] * 4)], ignore_index=True)
+    refused = pd.DataFrame({"age": [np.nan, 50.0, 50.0], "job": ["cook", None, "baker"]})
+    rows = pd.concat([X, refused], ignore_index=True)
+    for seed in range(4):
+        model = classifier(0.5, schema=schema, insecure_seed=seed).fit(X, y)
+        found = _run(engine, rows, model.to_sql(), request)
+        assert found["score"][: len(X)].astype(float).tolist() == model.decision_function(X).tolist()
+        assert found["prediction"][: len(X)].tolist() == model.predict(X).tolist()
+        assert found[["score", "prediction"]][len(X) :].isna().all().all()
+
+
+def _run(engine: str, frame: pd.DataFrame, statement: str, request: pytest.FixtureRequest) -> pd.DataFrame:
+    rows = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+    if engine == "sqlite":
+        with sqlite3.connect(":memory:") as database:
+            frame.to_sql("records", database, index=False)
+            return pd.read_sql_query(statement, database)
+    if engine == "duckdb":
+        with duckdb.connect() as database:
+            database.execute("CREATE TABLE records (age DOUBLE, job VARCHAR)")
+            database.executemany("INSERT INTO records VALUES (?, ?)", rows)
+            return database.execute(statement).df()
+    import psycopg
+
+    with psycopg.connect(request.getfixturevalue("postgres")) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE records (age DOUBLE PRECISION, job TEXT)")
+        cursor.executemany("INSERT INTO records VALUES (%s, %s)", rows)
+        cursor.execute(statement)
+        assert cursor.description is not None
+        return pd.DataFrame(cursor.fetchall(), columns=[c.name for c in cursor.description])
+
+
+def test_risks_are_refused_with_the_models_that_have_them() -> None:
+    model = classifier().fit(*patients())
+    with pytest.raises(AttributeError, match="PrivateTreeClassifier or a PrivateHalfspaceClassifier with"):
+        model.predict_proba(patients()[0])
+    assert not hasattr(PrivateAdditiveTreeClassifier(), "predict_proba")
+
+
 @pytest.mark.parametrize(
     ("n", "epsilon", "classes", "ranking", "model"),
     [
-        (1_000, 1.0, 2, False, "tree"),
+        (1_000_000, 0.001, 2, False, "tree"),
         (1_000, 1.0, 2, True, "additive"),
         (1_000_000, 1.0, 2, False, "card"),
         (1_000_000, 1.0, 2, True, "card"),

@@ -265,6 +265,8 @@ def test_counted_records_are_booked(ledger: Ledger) -> None:
     other = Schema([Numeric("income", 0, 100)])
     with pytest.raises(InvalidInputError, match="counted by another schema"):
         PrivateHalfspaceClassifier(1.0, schema=other, classes=CLASSES, ledger=ledger).fit(counted)
+    with pytest.raises(InvalidInputError, match="leave y out"):
+        PrivateHalfspaceClassifier(1.0, ledger=ledger, **DECLARED).fit(counted, y)
     assert ledger.entries() == []
     PrivateHalfspaceClassifier(1.0, ledger=ledger, **DECLARED).fit(counted)
     with pytest.raises(BudgetExceededError):

@@ -452,7 +452,10 @@ def test_the_page_is_whole_and_stands_alone() -> None:
 def test_a_large_epsilon_is_called_a_weak_promise() -> None:
     shown = card(WHOLE).card_
     assert "weak guarantee" not in card_page(shown)
-    assert "weak guarantee" in card_page(dataclasses.replace(shown, spend=PrivacySpend.pure(8.0, "seeded")))
+    large = PrivacySpend.pure(8.0, "seeded", note="half of it for the risks")
+    page = card_page(dataclasses.replace(shown, spend=large))
+    assert "weak guarantee" in page
+    assert "In detail: half of it for the risks" in page
 
 
 def test_a_void_guarantee_is_no_guarantee_on_paper() -> None:

@@ -388,6 +388,7 @@ def test_page_markdown_and_json_say_what_the_model_says(kind: Any) -> None:
     flat = " ".join(parser.text.split())
     for condition in conditions:
         assert "".join(condition.split()) in "".join(flat.split())
+    assert ("Go down the list" in flat) == (kind is PrivateRuleListClassifier)
     markdown = card.to_markdown()
     assert markdown.count("\n- ") + markdown.count("  - ") + markdown.startswith("- ") == len(conditions)
 

@@ -23,6 +23,7 @@ from privopt.mechanisms import (
     evaluate,
 )
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
+from privopt.mechanisms.estimators.rowwise import Check, check_rowwise_scores
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
@@ -480,6 +481,9 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
     three = LogisticRegression(max_iter=1000).fit(features, np.resize(["a", "b", "c"], 300))
     with pytest.raises(InvalidInputError, match="has 3 classes"):
         evaluate(three, features, y)
+    two = LogisticRegression(max_iter=1000).fit(features, y)
+    with pytest.raises(InvalidInputError, match=f"has {features.shape[1] - 1} features, .* fitted to"):
+        evaluate(two, features[:, 1:], y)
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
     with pytest.raises(InvalidInputError, match="has no classes"):
         evaluate(numbers.fit(X, np.zeros(300)), X, y)
@@ -572,6 +576,17 @@ def test_scores_that_depend_on_other_rows_are_refused_before_records_are_read(
         evaluate(model, NoRecords(), NoRecords(), schema=schema)
 
 
+def test_scores_near_zero_are_compared_on_their_own_scale() -> None:
+    class Shrinks:
+        n_features_in_ = 2
+
+        def decision_function(self, x: Any) -> Any:
+            return 1e-9 * from_the_mean(x)[:, 0]
+
+    with pytest.raises(InvalidInputError, match="which rows are scored together"):
+        check_rowwise_scores(Shrinks(), None)
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["schema", "no schema"])
 def test_scores_of_rows_by_themselves_are_told_on_the_spend(schema: Schema | None) -> None:
     model, (X, y) = fitted(np.tanh, schema is not None), patients(300)
@@ -590,6 +605,8 @@ def test_scores_that_could_not_be_tried_are_not_called_proved(tmp_path: Path) ->
     assert "not checked" in str(found.spend)
     assert not found.spend.guaranteed
     assert ledger.total().epsilon == 1.0
+    unknown = check_rowwise_scores(object(), None)
+    assert unknown == Check(False, "not checked, as no schema describes the rows")
 
 
 def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> None:

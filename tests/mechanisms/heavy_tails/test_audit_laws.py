@@ -13,10 +13,10 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 CLAIMS = {**HEAVY_TAILED_AUDITS, **NEWTON_AUDITS}
 # Releases of 32 medians, or of many steps, take longer than those of one number.
 RUNS = {
-    "robust-sgd": 150,
+    "robust-sgd": 60,
     "trimmed-mean": 200,
     "trimmed-gd": 200,
-    "sample-aggregate": 100,
+    "sample-aggregate": 40,
     "clipped-newton": 100,
 }
 
@@ -37,6 +37,7 @@ def fit(counts: np.ndarray, law: np.ndarray) -> float:
     [
         *((name, RUNS.get(name, 600)) for name in CLAIMS),
         pytest.param("robust-sgd", 600, marks=pytest.mark.slow),
+        pytest.param("sample-aggregate", 100, marks=pytest.mark.slow),
     ],
 )
 def test_releases_follow_the_laws(name: str, runs: int) -> None:

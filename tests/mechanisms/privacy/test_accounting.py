@@ -250,17 +250,21 @@ def test_mixed_sequences_cost_more_than_their_parts_and_less_than_their_sum() ->
     assert whole == pytest.approx(composed_epsilon(parts[::-1], 1e-5), rel=1e-6)
 
 
-@settings(max_examples=3, deadline=None)
-@given(
-    st.floats(math.log(1e-3), 0.0).map(math.exp),
-    st.floats(math.log(0.5), math.log(30)).map(math.exp),
-    st.integers(1, 50),
-)
-def test_sampled_epsilon_is_monotone(q: float, z: float, steps: int) -> None:
-    base = composed_epsilon([GaussianSteps(z, q, steps)], 1e-5)
-    assert composed_epsilon([GaussianSteps(1.3 * z, q, steps)], 1e-5) <= base
-    assert composed_epsilon([GaussianSteps(z, q, 2 * steps)], 1e-5) >= base
-    assert composed_epsilon([GaussianSteps(z, min(1.0, 1.3 * q), steps)], 1e-5) >= base * (1 - 1e-9)
+@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_sampled_epsilon_is_monotone(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        st.floats(math.log(1e-3), 0.0).map(math.exp),
+        st.floats(math.log(0.5), math.log(30)).map(math.exp),
+        st.integers(1, 50),
+    )
+    def monotone(q: float, z: float, steps: int) -> None:
+        base = composed_epsilon([GaussianSteps(z, q, steps)], 1e-5)
+        assert composed_epsilon([GaussianSteps(1.3 * z, q, steps)], 1e-5) <= base
+        assert composed_epsilon([GaussianSteps(z, q, 2 * steps)], 1e-5) >= base
+        assert composed_epsilon([GaussianSteps(z, min(1.0, 1.3 * q), steps)], 1e-5) >= base * (1 - 1e-9)
+
+    monotone()
 
 
 def test_traps_of_the_pinned_library() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privopt.oracles.draw import branching
+from privopt.oracles.draw import branching, conformance
 from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.draw.branching_law import Block
 from privopt.oracles.draw.conformance import check_gibbs_oracle
@@ -34,12 +34,27 @@ SMALL = [
     (DecisionTree, 3, 1, 2, False),
     (DecisionTree, 2, 1, 3, True),
     (DecisionTree, 2, 2, 2, False),
-    (DecisionTree, 3, 2, 3, True),
+    pytest.param(DecisionTree, 3, 2, 3, True, marks=pytest.mark.slow),
+    (DecisionTree, 2, 2, 3, True),
     (DecisionTree, 1, 3, 2, False),
     (RuleList, 3, 1, 2, False),
     (RuleList, 3, 2, 2, True),
     (RuleList, 2, 3, 2, False),
     (RuleList, 1, 4, 2, True),
+]
+# beta, and whether predicates have weights; `slow` crosses them
+COLD_AND_WEIGHTED = [
+    pytest.param(beta, weighted, marks=() if quick else pytest.mark.slow)
+    for beta, weighted, quick in [
+        (0.0, False, False),
+        (0.05, False, True),
+        (1.0, False, False),
+        (60.0, False, True),
+        (0.0, True, True),
+        (0.05, True, False),
+        (1.0, True, True),
+        (60.0, True, False),
+    ]
 ]
 
 
@@ -118,15 +133,14 @@ def all_draws(
         decisions = _Decisions(pending.pop())
         monkeypatch.setattr(branching, "race", decisions.race)
         monkeypatch.setattr(branching, "uniform_below", decisions.uniform_below)
-        rings = branching._Rings(law, branching.DrawRequest(beta, Bits(), Limits().start()), 1.0)
-        found.append((rings.draw(), decisions.log_probability))
+        arrivals = branching._ModelDraws(law, branching.DrawRequest(beta, Bits(), Limits().start()), 1.0)
+        found.append((arrivals.draw(), decisions.log_probability))
         pending += decisions.others
     return found
 
 
 @pytest.mark.parametrize(("kind", "p", "levels", "classes", "root"), SMALL)
-@pytest.mark.parametrize("beta", [0.0, 0.05, 1.0, 60.0])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("beta", "weighted"), COLD_AND_WEIGHTED)
 def test_every_point_has_the_probability_that_enumeration_gives_it(
     kind: type[BranchingProblem],
     p: int,
@@ -262,10 +276,14 @@ def test_in_the_cold_draws_are_minimisers(kind: type[BranchingProblem], law: Law
     assert {prepared.draw(80.0, source).loss for _ in range(20)} == {smallest}
 
 
-def test_the_kit_finds_nothing() -> None:
+@pytest.mark.parametrize("kind", ["rule list", pytest.param("tree", marks=pytest.mark.slow)])
+def test_the_kit_finds_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [instance for instance in conformance.draw_instances(0) if instance.name.startswith(kind)]
+    monkeypatch.setattr(conformance, "draw_instances", lambda seed: iter(chosen))
     report = check_gibbs_oracle(GibbsBranching(threads=1))
-    assert any("tree" in name for name in report.passed)
-    assert any("rule list" in name for name in report.passed)
+    (instance,) = chosen
+    for law in Law:
+        assert f"{instance.name}, {law.name.lower()}: law" in report.passed
 
 
 def test_a_copy_knows_what_was_summed_and_threads_change_nothing() -> None:

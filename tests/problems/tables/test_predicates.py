@@ -85,9 +85,9 @@ def test_cuts_are_evenly_spread() -> None:
 
 
 def test_amounts_are_compared_with_small_numbers_too() -> None:
-    assert cuts(0, 639) == [9.5, 19.5, 39.5, 79.5, 159.5, 239.5, 319.5, 399.5, 479.5, 559.5]
-    assert cuts(40, 679)[:3] == [49.5, 59.5, 79.5]  # 40 is less than a sixteenth of 679
-    assert cuts(0, 100_000, 1_000)[:4] == [1500.0, 2500.0, 5500.0, 12500.0]
+    assert cuts(0, 639) == [4.5, 9.5, 19.5, 39.5, 79.5, 159.5, 239.5, 319.5, 399.5, 479.5, 559.5]
+    assert cuts(40, 679)[:4] == [44.5, 49.5, 59.5, 79.5]  # 40 is less than a sixteenth of 679
+    assert cuts(0, 100_000, 1_000)[:5] == [500.0, 1500.0, 2500.0, 5500.0, 12500.0]
 
 
 def test_codes_of_the_declared_schema_say_the_same() -> None:

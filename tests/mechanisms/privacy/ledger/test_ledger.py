@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms.errors import (
@@ -703,12 +703,20 @@ SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.tex
 JUNK = st.one_of(SCALARS, st.lists(st.integers(), max_size=2))
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(record=st.dictionaries(st.sampled_from(list(TENTH.to_dict())), JUNK, min_size=1), name=JUNK)
-def test_bad_input_never_changes_the_file(tmp_path: Path, record: dict[str, object], name: object) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(50, marks=pytest.mark.slow)])
+def test_bad_input_never_changes_the_file(tmp_path: Path, examples: int) -> None:
     path = tmp_path / "ledger"
-    if not path.exists():
-        Ledger.create(path, 1.0, 1e-6).reserve(TENTH)
+    Ledger.create(path, 1.0, 1e-6).reserve(TENTH)
+
+    @settings(max_examples=examples, deadline=None)
+    @given(record=st.dictionaries(st.sampled_from(list(TENTH.to_dict())), JUNK, min_size=1), name=JUNK)
+    def refused(record: dict[str, object], name: object) -> None:
+        _refused(path, record, name)
+
+    refused()
+
+
+def _refused(path: Path, record: dict[str, object], name: object) -> None:
     before, ledger = path.read_bytes(), Ledger(path)
     try:
         spend: object = PrivacySpend.from_dict({**TENTH.to_dict(), "epsilon": 0.95, **record})
