@@ -42,7 +42,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from privopt.oracles.cells import structure
-from privopt.oracles.cells.compiling import INNER
+from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array
 from privopt.oracles.task import Task
@@ -371,7 +371,7 @@ def update(shape: Shape, region: Region, odds: Odds | None) -> None:
         pull(shape, region, odds, e)
 
 
-@njit(**INNER)
+@inner
 def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
     """The table before a member from the table after it."""
     j, at = shape.member_var[e], e + shape.member_factor[e]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from privopt.oracles.cells.compiling import INNER
+from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.regions import BIG, INFEASIBLE, Region, Shape, knapsack, last_table
 from privopt.problems.discrete.lattice import IntArray
 
@@ -103,7 +103,7 @@ def _improve(
     return bool(after < before)
 
 
-@njit(**INNER)
+@inner
 def _move(shape: Shape, x: IntArray, sums: IntArray, block: IntArray, sign: Any) -> None:
     """Add the levels of a block to the sums of its factors, or subtract them."""
     for j in block:

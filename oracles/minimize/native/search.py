@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privopt.oracles.cells.compiling import INNER
+from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.regions import BIG, INFEASIBLE, Region, Shape, knapsack, last_table
 from privopt.oracles.minimize.order import precedes
@@ -250,7 +250,7 @@ def _choose_tilt(tree: Tree) -> None:
     _set_tilt(tree, chosen)
 
 
-@njit(**INNER)
+@inner
 def _set_tilt(tree: Tree, tilt: Any) -> None:
     width = len(tree.norm)
     tree.tilt[0] = tilt
@@ -264,7 +264,7 @@ def _set_tilt(tree: Tree, tilt: Any) -> None:
         tree.norm_tilted[fixed] = min(tree.norm[fixed], tree.norm_tilted[fixed + 1] - tilt)
 
 
-@njit(**INNER)
+@inner
 def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
     """A faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
     tilt = tree.tilt[0]
@@ -277,7 +277,7 @@ def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
     return int(total)
 
 
-@njit(**INNER)
+@inner
 def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> int:
     """Minimise the costs of leaves and free variables plus the norm term, with |w|^2 exact."""
     room = len(tree.norm) - square
@@ -384,7 +384,7 @@ def _add_cells(
             target[u] += new[u]
 
 
-@njit(**INNER)
+@inner
 def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any) -> None:
     """Fix the variable of a depth at a level (sign 1), or free it again (sign -1)."""
     j = tree.order[depth]
