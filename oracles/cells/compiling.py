@@ -21,7 +21,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def inner(function: _F) -> _F:
     """Compile a function that only compiled functions call.
 
-    It has no entry points for Python and C, which take a third of the time to compile a short function.
+    It has no entry points for Python and C, which take time to compile.
     """
     options: Any = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return njit(**options)(function)  # type: ignore[no-any-return, unused-ignore]
