@@ -51,7 +51,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, check_limits, started
+from privopt.oracles.limits import Limits, check_limits, started, within
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import tallied
@@ -212,7 +212,7 @@ class PrivateHalfspaceClassifier(
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
-            oracle = planned.prepare(problem, records.coded)
+            oracle = within(clock, partial(planned.prepare, problem, records.coded))
             release = replace(
                 plan.release(oracle, source, clock.rest),
                 spend=relying_on(spend, plan, answering(oracle)),
@@ -331,7 +331,8 @@ class PrivateHalfspaceClassifier(
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
 
         It agrees with ``predict``; points and prediction are NULL for records that ``predict`` refuses.
-        Columns of numbers must hold numbers, with NULL or NaN for missing values. The added columns come
+        Columns of numbers must hold numbers, with NULL or NaN for missing values: text in them, which SQLite
+        stores in any column, has no points, so cast such a column in a view. The added columns come
         last; the points are also added as ``privopt_...``. An added column with the name of a declared
         column gets a number, ``points_1``.
 

@@ -18,6 +18,7 @@ from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
+from privopt.oracles.limits import within
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -136,7 +137,8 @@ class NetMechanism(RiskMechanism):
         problem = NetProblem(risk, self.net, self.regularizer.l2)
         if run.source is None:
             return self.net.points(_best(problem)[None, :])[0], None
-        prepared = gibbs_oracle(self.oracle).prepare(problem, self.draw.question)
+        oracle = gibbs_oracle(self.oracle)
+        prepared = within(run.watch, lambda: oracle.prepare(problem, self.draw.question))
         drawn = self.draw.release(prepared, run.source, run.watch.rest)
         return self.net.points(drawn.point[None, :])[0], None
 
