@@ -321,7 +321,6 @@ class Worker:
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
-        trees.sprout(shape, region, tree)
         run.searched += 1
         most = nodes if np.any(region.dom_size[order] > 1) else BIG
         for what in self._slices(partial(trees.search, shape, region, tree), most, _SLICE):
