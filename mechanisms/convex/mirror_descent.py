@@ -42,7 +42,7 @@ class DPMirrorDescent(FullBatchMechanism):
 
     V is the divergence of the natural geometry of C, 1-strongly convex for its Minkowski norm.
 
-    Defaults: iterates are averaged with weights 1, 2, ...; over l1 balls and simplices, whose V are entropies,
+    Defaults: iterates are averaged with weights 1, 2, ...; over l1 balls and simplices, with entropies for V,
     T and gamma are those of ``entropic_steps``; elsewhere gamma = 1 / (2 L_C), L_C the smoothness in the
     Minkowski norm, and T is where both terms of the bound are equal. The source has a random iterate, that
     gamma, and T of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)): its bound charges each
@@ -146,7 +146,8 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
         gauge_steps: bool | None = None,
     ) -> Self:
         """``steps``, ``gauge_steps``: the rules above by default."""
-        facts, space, ridge = target.facts, target.convex_set, target.regularizer.l2 * target.convex_set.radius**2
+        facts, space = target.facts, target.convex_set
+        ridge = target.regularizer.l2 * space.radius**2
         gauge = gauge_steps if gauge_steps is not None else not has_entropy(space)
         mu = target.mu / facts.sensitivity
         if steps is None and not gauge:

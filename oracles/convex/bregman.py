@@ -35,15 +35,18 @@ def bregman_step(
     if isinstance(geometry, Euclidean):
         proximal, scale = prox_step(convex_set, regularizer), geometry.scale
         return lambda x, g, step: proximal(x - g * (step / scale), step / scale)
-    if isinstance(geometry, SignedEntropy) and convex_set == L1Ball(convex_set.dimension, geometry.size):
-        if not regularizer.l2:
-            return lambda x, g, step: _signed_step(geometry, x, g, step, regularizer.l1)
+    if isinstance(geometry, SignedEntropy) and _is_domain(geometry, convex_set) and not regularizer.l2:
+        return lambda x, g, step: _signed_step(geometry, x, g, step, regularizer.l1)
     if isinstance(geometry, Entropy) and isinstance(convex_set, Simplex) and not regularizer.l2:
         return lambda x, g, step: _entropic_step(geometry, convex_set.size, x, g, step)
     raise UnsupportedProblemError(
         f"no mirror step in closed form for {type(geometry).__name__} over {type(convex_set).__name__} with "
         f"{regularizer}: use Euclidean, SignedEntropy over an l1 ball, or Entropy over a simplex"
     )
+
+
+def _is_domain(geometry: SignedEntropy, convex_set: ConvexSet) -> bool:
+    return isinstance(convex_set, L1Ball) and convex_set.size == geometry.size
 
 
 def _signed_step(geometry: SignedEntropy, x: Vector, g: Vector, step: float, l1: float) -> Vector:

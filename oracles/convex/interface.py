@@ -21,7 +21,6 @@ from scipy import special
 
 from privopt.oracles.errors import CertificateError
 from privopt.problems.convex.regularizers import Vector
-from privopt.problems.errors import InvalidInputError
 
 
 class Bounded:

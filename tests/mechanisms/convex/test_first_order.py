@@ -433,7 +433,7 @@ def test_mirror_descent_closes_the_gap_where_the_rule_of_the_paper_does_not_move
         g = risk.gradient(w)
         return float(g @ w) + ball.support(-g)
 
-    # Theorem 5 without its constants: gamma = 1/(2 L |C|^2), T = |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/d))
+    # Theorem 5 without constants: gamma = 1/(2 L |C|^2), T = |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/d)).
     epsilon, delta = 1.0, 1e-6
     width = math.hypot(ball.size, ball.gaussian_width().value)
     steps = round(ball.size * n * epsilon / (width * math.sqrt(math.log(1 / delta))))
