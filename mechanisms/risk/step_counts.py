@@ -115,9 +115,13 @@ def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> floa
     E log sum q exp(-gamma <g + xi, v>) <= log sum q exp(-gamma <g, v>) + gamma^2 s^2 / 2, s^2 the variance
     of <xi, v>: noise costs gamma s^2 / 2 a step whatever p, in place of gamma times the largest of p squares.
     With s = |v|_2 sqrt(T) / mu the average suffers V / (gamma T) + gamma T (|v|_2 / mu)^2 / 2, which depends
-    on gamma T alone: at best sqrt(2 V) |v|_2 / mu.
+    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. Where that is more than there is to gain, gamma T is such
+    that noise costs half of it: with less and less budget nothing moves. Slopes that begin at half of their
+    bound and end at 0 gain a quarter of ``loss_range``.
     """
-    return math.sqrt(2 * farthest_divergence(facts, convex_set)) * mu / convex_set.radius
+    noise = convex_set.radius / mu
+    balanced = math.sqrt(2 * farthest_divergence(facts, convex_set)) / noise
+    return min(balanced, loss_range(facts, convex_set) / (4 * noise**2))
 
 
 def entropic_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> int:

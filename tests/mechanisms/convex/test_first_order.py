@@ -396,6 +396,10 @@ def test_default_steps_of_entropic_mirror_descent_balance_their_bound(convex_set
     assert plan.steps * plan.step_size == pytest.approx(horizon, rel=1e-9)
     smooth = 0.25 * (30 * 0.2) ** 2
     assert plan.steps == math.ceil(horizon * smooth)
+    # Noise of (30/mu) a step costs gamma T (30/mu)^2 / 2: half of a gain of 1, a quarter of 4 * 1, at most.
+    weak = DPMirrorDescent.plan(facts, convex_set, epsilon=0.01, delta=1e-6)
+    noise = 30 * facts.sensitivity / gaussian_mu(0.01, 1e-6)
+    assert weak.steps * weak.step_size * noise**2 / 2 == pytest.approx(1 / 2, rel=1e-9)
     # A bound on the l2 norm lets one coordinate have all of a row: rows are taken to spread instead.
     wide = DPMirrorDescent.plan(
         RiskFacts(20_000, 40, LogisticLoss()), convex_set, epsilon=0.5, delta=1e-6, steps=3
